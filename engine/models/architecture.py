@@ -1,0 +1,67 @@
+"""How a GGUF file of each architecture maps to a Hugging Face model: tables, no code that runs.
+
+Source: the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md) for names on the left, the
+Hugging Face configuration classes of each architecture for those on the right.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from pydantic import JsonValue
+
+# GGUF tensors outside the layers.
+TOP_TENSORS: Mapping[str, str] = MappingProxyType({
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+})  # fmt: skip
+
+# GGUF modules inside layer `blk.N`, each with a weight and some with a bias.
+LAYER_MODULES: Mapping[str, str] = MappingProxyType({
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """What sets one architecture apart.
+
+    Attributes:
+        model_type: `model_type` in config.json.
+        model_class: Entry of `architectures` in config.json.
+        rotary_heads: GGUF module -> the key that counts its heads, for modules whose rows GGUF
+            stores in its own rotary order; empty where the order is the same.
+        config: Further entries of config.json, the same for every size.
+        end_tokens: Texts of tokens that end an answer besides the file's own end token.
+    """
+
+    model_type: str
+    model_class: str
+    rotary_heads: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, JsonValue] = field(default_factory=dict)
+    end_tokens: tuple[str, ...] = ()
+
+
+ARCHITECTURES: Mapping[str, Architecture] = MappingProxyType({
+    "llama": Architecture(
+        model_type="llama",
+        model_class="LlamaForCausalLM",
+        rotary_heads={"attn_q": "attention.head_count", "attn_k": "attention.head_count_kv"},
+        config={"attention_bias": False, "mlp_bias": False},
+    ),
+    "qwen2": Architecture(
+        model_type="qwen2",
+        model_class="Qwen2ForCausalLM",
+        config={"use_sliding_window": False},
+        end_tokens=("<|endoftext|>",),
+    ),
+})  # fmt: skip

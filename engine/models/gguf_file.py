@@ -1,0 +1,97 @@
+"""Reads a GGUF file: its metadata with checked types, and its tensors as float32 arrays."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gguf import GGUFReader, dequantize
+
+from engine.errors import ModelError
+from engine.models.architecture import ARCHITECTURES, Architecture
+
+FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """An open GGUF file; the tensors stay on disk until they are asked for.
+
+    Attributes:
+        path: Where the file lies.
+        metadata: Key -> value, as the file has them.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    _tensors: list[Any]
+
+    @property
+    def architecture_name(self) -> str:
+        """The architecture that the file names, for example `llama`."""
+        return self.text("general.architecture")
+
+    @property
+    def architecture(self) -> Architecture:
+        """The table of the file's architecture.
+
+        Raises:
+            ModelError: We have no table for it.
+        """
+        name = self.architecture_name
+        if name not in ARCHITECTURES:
+            known = ", ".join(sorted(ARCHITECTURES))
+            raise ModelError(f"{self.path.name}: architecture {name}; we can convert {known}")
+        return ARCHITECTURES[name]
+
+    def dimension(self, key: str) -> int:
+        """Return an integer of the architecture's own section, such as `block_count`."""
+        return self.integer(f"{self.architecture_name}.{key}")
+
+    def ratio(self, key: str) -> float:
+        """Return a number of the architecture's own section, such as `rope.freq_base`."""
+        return float(self._get(f"{self.architecture_name}.{key}", (int, float)))
+
+    def integer(self, key: str) -> int:
+        """Return an integer by its full key."""
+        return int(self._get(key, (int,)))
+
+    def text(self, key: str) -> str:
+        """Return a string by its full key."""
+        return str(self._get(key, (str,)))
+
+    def items(self, key: str) -> list[Any]:
+        """Return a list by its full key."""
+        return list(self._get(key, (list,)))
+
+    def tensors(self) -> Iterator[tuple[str, FloatArray]]:
+        """Yield (name, values) in file order, dequantised; the caller owns each array."""
+        for tensor in self._tensors:
+            values = dequantize(tensor.data, tensor.tensor_type)
+            yield str(tensor.name), np.array(values, dtype=np.float32)
+
+    def has_tensor(self, name: str) -> bool:
+        """Tell whether the file has a tensor of this name."""
+        return any(tensor.name == name for tensor in self._tensors)
+
+    def _get(self, key: str, kinds: tuple[type, ...]) -> Any:
+        value = self.metadata.get(key)
+        if not isinstance(value, kinds):
+            raise ModelError(f"{self.path.name}: {key} is missing or of the wrong type")
+        return value
+
+
+def open_gguf(path: Path) -> GgufFile:
+    """Read the metadata of a GGUF file.
+
+    Raises:
+        ModelError: The file is not readable as GGUF.
+    """
+    try:
+        reader = GGUFReader(path)
+        metadata = {name: entry.contents() for name, entry in reader.fields.items()}
+    except (OSError, ValueError, IndexError) as exc:
+        raise ModelError(f"{path.name}: is not a GGUF file that we can read: {exc}") from exc
+    return GgufFile(path, metadata, list(reader.tensors))

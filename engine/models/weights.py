@@ -1,0 +1,79 @@
+"""Writes the tensors of a GGUF file as bfloat16 safetensors under their Hugging Face names."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from engine.errors import ModelError
+from engine.models.architecture import LAYER_MODULES, TOP_TENSORS
+from engine.models.gguf_file import FloatArray, GgufFile
+
+# Bounds the memory that a conversion needs: one shard and one tensor in float32.
+_SHARD_BYTES = 1 << 30
+
+
+def write_weights(source: GgufFile, folder: Path, *, report: Callable[[str], None]) -> None:
+    """Write `model-N.safetensors` shards and their index into `folder`.
+
+    Raises:
+        ModelError: The file has a tensor that we do not know.
+    """
+    shard: dict[str, torch.Tensor] = {}
+    held_bytes = total_bytes = 0
+    places: dict[str, str] = {}
+
+    def flush() -> None:
+        nonlocal held_bytes
+        file_name = f"model-{len(set(places.values())) + 1:05}.safetensors"
+        save_file(shard, folder / file_name, metadata={"format": "pt"})
+        places.update(dict.fromkeys(shard, file_name))
+        report(f"wrote {file_name}, {total_bytes / 1e6:.0f} MB of weights so far")
+        shard.clear()
+        held_bytes = 0
+
+    for gguf_name, values in source.tensors():
+        name = rename_tensor(gguf_name)
+        tensor = torch.from_numpy(_restore_rows(source, gguf_name, values)).to(torch.bfloat16)
+        shard[name] = tensor
+        held_bytes += tensor.nbytes
+        total_bytes += tensor.nbytes
+        if held_bytes >= _SHARD_BYTES:
+            flush()
+    if shard:
+        flush()
+    index = {"metadata": {"total_size": total_bytes}, "weight_map": places}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+def rename_tensor(gguf_name: str) -> str:
+    """Return the Hugging Face name of a GGUF tensor.
+
+    Raises:
+        ModelError: No table has it; leaving a tensor out would give a model that talks nonsense.
+    """
+    if gguf_name in TOP_TENSORS:
+        return TOP_TENSORS[gguf_name]
+    match gguf_name.split("."):
+        case ["blk", layer, module, ("weight" | "bias") as kind] if module in LAYER_MODULES:
+            return f"model.layers.{layer}.{LAYER_MODULES[module]}.{kind}"
+    raise ModelError(f"unknown tensor {gguf_name}")
+
+
+def _restore_rows(source: GgufFile, gguf_name: str, values: FloatArray) -> FloatArray:
+    """Undo GGUF's rotary order: it interleaves the two halves of each head's rows."""
+    key = next(
+        (
+            key
+            for module, key in source.architecture.rotary_heads.items()
+            if f".{module}." in gguf_name
+        ),
+        None,
+    )
+    if key is None:
+        return values
+    heads = source.dimension(key)
+    paired = values.reshape(heads, values.shape[0] // heads // 2, 2, *values.shape[1:])
+    return paired.swapaxes(1, 2).reshape(values.shape)

@@ -1,0 +1,47 @@
+"""Runs vLLM's OpenAI server in this process, with our settings and environment."""
+
+import stat
+from pathlib import Path
+
+from engine.config import PINNED_ENVIRONMENT, EngineSettings, export_environment
+from engine.errors import ConfigError
+from engine.models import ResolvedModel
+from engine.worker.options import build_options, to_arguments
+
+
+def serve(settings: EngineSettings, model: ResolvedModel) -> None:
+    """Serve until SIGTERM or SIGINT; vLLM then stops its own processes.
+
+    Raises:
+        ConfigError: vLLM refuses an option, or the socket's path is taken by something else.
+    """
+    offline = {"HF_HUB_OFFLINE": "1"} if model.is_local else {}
+    export_environment(settings.environment, forced={**PINNED_ENVIRONMENT, **offline})
+
+    # vLLM reads the environment while it is imported, so only now.
+    import uvloop
+    from vllm.entrypoints.launchers.api_server.entry import run_server
+    from vllm.logger import configure_logging_from_args
+
+    from engine.worker.parser import parse_arguments
+
+    parsed = parse_arguments(to_arguments(build_options(settings, model)))
+    if settings.uds is not None:
+        _clear_socket(settings.uds)
+    configure_logging_from_args(parsed)
+    try:
+        uvloop.run(run_server(parsed))
+    finally:
+        if settings.uds is not None:
+            settings.uds.unlink(missing_ok=True)
+
+
+def _clear_socket(path: Path) -> None:
+    """Remove the socket that a killed worker left, so that vLLM can bind its path."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise ConfigError([f"engine.uds: {path} exists and is not a socket"])
+    path.unlink()
