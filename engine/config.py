@@ -159,6 +159,11 @@ def load_settings(
         raise ConfigError([_describe(error) for error in exc.errors()]) from exc
 
 
+def process_environment() -> Mapping[str, str]:
+    """Return a copy of this process's environment."""
+    return dict(os.environ)
+
+
 def export_environment(variables: Mapping[str, str], *, forced: Mapping[str, str]) -> None:
     """Give variables to this process and the children it starts from now on.
 

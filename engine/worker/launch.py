@@ -3,9 +3,15 @@
 import stat
 from pathlib import Path
 
-from engine.config import PINNED_ENVIRONMENT, EngineSettings, export_environment
+from engine.config import (
+    PINNED_ENVIRONMENT,
+    EngineSettings,
+    export_environment,
+    process_environment,
+)
 from engine.errors import ConfigError
 from engine.models import ResolvedModel
+from engine.worker.openmp import find_openmp, preload
 from engine.worker.options import build_options, to_arguments
 
 
@@ -16,7 +22,8 @@ def serve(settings: EngineSettings, model: ResolvedModel) -> None:
         ConfigError: vLLM refuses an option, or the socket's path is taken by something else.
     """
     offline = {"HF_HUB_OFFLINE": "1"} if model.is_local else {}
-    export_environment(settings.environment, forced={**PINNED_ENVIRONMENT, **offline})
+    openmp = preload(find_openmp(), before=process_environment().get("LD_PRELOAD"))
+    export_environment(settings.environment, forced={**PINNED_ENVIRONMENT, **offline, **openmp})
 
     # vLLM reads the environment while it is imported, so only now.
     import uvloop

@@ -1,0 +1,68 @@
+# Everything that this project does from a clone. `make` lists it.
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+SHELL := /bin/bash -euo pipefail
+
+VENV ?= .venv
+CONFIG ?= configs/cpu-smollm2.yaml
+BENCH_FLAGS := $(if $(QUICK),--quick)
+export VENV
+
+.PHONY: help
+help: ## list these targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-18s %s\n", $$1, $$2}'
+
+.PHONY: serve
+serve: install-engine ## set up, then serve CONFIG (configs/cpu-smollm2.yaml) with a worker on this machine
+	@$(VENV)/bin/python -m engine.models --config $(CONFIG) > /dev/null
+	@exec $(VENV)/bin/specgate serve --config $(CONFIG)
+
+.PHONY: test
+test: install-dev install-node ## run every test, the real worker and the SDKs included
+	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
+	$(VENV)/bin/pytest
+
+.PHONY: check
+check: install-dev ## format, lint, types, architecture and unit tests; under two minutes
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/pytest tests/unit
+
+.PHONY: bench-gateway
+bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m loadtest.gateway_bench $(BENCH_FLAGS)
+
+.PHONY: install-gateway
+install-gateway: ## install the gateway alone
+	@scripts/install.sh gateway
+
+.PHONY: install-engine
+install-engine: ## install gateway and engine for CPUs
+	@scripts/install.sh engine
+
+.PHONY: install-gpu
+install-gpu: ## install gateway and engine for CUDA
+	@scripts/install.sh gpu
+
+.PHONY: install-dev
+install-dev: ## install everything that the tests need, for CPUs
+	@scripts/install.sh dev
+
+.PHONY: install-node
+install-node: ## install the Node SDKs that the end-to-end tests use
+	@scripts/install.sh node
+
+.PHONY: lock
+lock: ## resolve the dependencies again and write requirements/*.lock
+	@scripts/lock.sh
+
+.PHONY: check-docker
+check-docker: ## lint the Dockerfile with hadolint
+	@scripts/check_docker.sh
+
+.PHONY: clean
+clean: ## remove what was built or installed here; downloaded models stay
+	rm -rf $(VENV) .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf tests/e2e/node/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

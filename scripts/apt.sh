@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Install the Debian packages that the tests need and this machine lacks; does nothing otherwise.
+set -euo pipefail
+
+missing=()
+need() { # command, package
+  command -v "$1" >/dev/null || missing+=("$2")
+}
+
+need make make
+need g++ g++
+need cmake cmake
+need node nodejs
+need npm npm
+need python3 python3
+python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+
+if ((${#missing[@]} == 0)); then
+  exit 0
+fi
+if [[ $(id -u) -ne 0 ]]; then
+  echo "apt.sh: missing, and only root can install: ${missing[*]}" >&2
+  exit 1
+fi
+echo "==> installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update
+apt-get install -y --no-install-recommends "${missing[@]}"

@@ -1,0 +1,112 @@
+#!/usr/bin/env bash
+# Install what is locked into .venv, and the project itself; a second run with the same locks does
+# nothing and needs no network.
+#
+#   scripts/install.sh gateway   the gateway alone
+#   scripts/install.sh engine    gateway and engine for CPUs
+#   scripts/install.sh gpu       gateway and engine for CUDA
+#   scripts/install.sh dev       engine for CPUs, and the tools of `make check` and `make test`
+#   scripts/install.sh node      the Node SDKs that the end-to-end tests use
+#
+# PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
+#
+# Everything is installed with --no-deps from a complete lock, so no package can bring another one
+# along: a bare `torch` requirement would pull in several GB of CUDA libraries.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+VENV=${VENV:-.venv}
+TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
+NODE_TESTS=tests/e2e/node
+
+say() { echo "==> $*"; }
+
+fingerprint() { cat "$@" | sha256sum | cut -d' ' -f1; }
+
+pip() {
+  "$VENV/bin/python" -m pip --disable-pip-version-check --no-input "$@"
+}
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "install.sh: no Python 3.11 or later found; name one with PYTHON=..." >&2
+  return 1
+}
+
+ensure_venv() {
+  local python
+  if [[ ! -x $VENV/bin/python ]]; then
+    python=$(find_python)
+    say "creating $VENV with $("$python" --version)"
+    "$python" -m venv "$VENV"
+  fi
+}
+
+# The CPU build from wherever pip is configured to look; only if it is not there, from PyTorch.
+install_torch_cpu() {
+  local torch
+  torch=$(grep -E '^torch==' requirements/cpu.lock)
+  say "installing $torch"
+  if ! pip install --no-deps "$torch"; then
+    say "not where pip looks; taking it from $TORCH_CPU_INDEX"
+    pip install --no-deps --index-url "$TORCH_CPU_INDEX" "$torch"
+  fi
+}
+
+install_locked() { # lock...
+  local lock
+  for lock in "$@"; do
+    say "installing $(grep -cE '^[a-z0-9]' "$lock") packages of $lock"
+    pip install --quiet --progress-bar on --no-deps --requirement "$lock"
+  done
+}
+
+install_project() {
+  say "installing specgate"
+  PIP_CONSTRAINT=requirements/dev.lock PIP_BUILD_CONSTRAINT=requirements/dev.lock \
+    pip install --quiet --no-deps --editable .
+}
+
+install_python() { # target, lock...
+  local target=$1 stamp mark
+  shift
+  ensure_venv
+  stamp=$VENV/.specgate-$target
+  mark=$(fingerprint pyproject.toml scripts/install.sh "$@")
+  if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
+    return
+  fi
+  case $target in engine | dev) install_torch_cpu ;; esac
+  install_locked "$@"
+  install_project
+  echo "$mark" >"$stamp"
+}
+
+install_node() {
+  local stamp=$NODE_TESTS/node_modules/.specgate mark
+  mark=$(fingerprint "$NODE_TESTS/package-lock.json")
+  if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
+    return
+  fi
+  say "installing the Node SDKs"
+  npm ci --prefix "$NODE_TESTS" --no-audit --no-fund
+  echo "$mark" >"$stamp"
+}
+
+case ${1:-} in
+  gateway) install_python gateway requirements/gateway.lock ;;
+  engine) install_python engine requirements/cpu.lock ;;
+  gpu) install_python gpu requirements/gpu.lock ;;
+  dev) install_python dev requirements/cpu.lock requirements/dev.lock ;;
+  node) install_node ;;
+  *)
+    echo "usage: scripts/install.sh gateway|engine|gpu|dev|node" >&2
+    exit 2
+    ;;
+esac

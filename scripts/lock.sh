@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Resolve the dependencies of pyproject.toml again and write requirements/*.lock.
+#
+# The CPU lock is the one that everything else agrees with: the gateway's and the tools' locks are
+# resolved under it, so that they can be installed into the same environment.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+TOOLS=${TOOLS:-.bench/lock-tools}
+UV=$TOOLS/bin/uv
+
+if [[ ! -x $UV ]]; then
+  echo "==> installing uv into $TOOLS"
+  "${PYTHON:-python3}" -m venv "$TOOLS"
+  "$TOOLS/bin/python" -m pip install --quiet --disable-pip-version-check uv
+fi
+
+compile() { # lock, option...
+  local lock=$1
+  shift
+  echo "==> $lock"
+  "$UV" pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
+    --custom-compile-command 'make lock' --annotation-style line --output-file "$lock" "$@"
+}
+
+compile requirements/cpu.lock pyproject.toml --extra cpu --override requirements/cpu.overrides
+compile requirements/gateway.lock pyproject.toml --constraint requirements/cpu.lock
+compile requirements/dev.lock --group dev --constraint requirements/cpu.lock
