@@ -1,0 +1,52 @@
+"""One gateway process: load settings, configure logging, hand the app to uvicorn; nothing else.
+
+People start the gateway with `specgate serve`, which runs this once or, for several processes,
+as its children.
+"""
+
+import argparse
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from gateway.app import Lifecycle, Place, create_app
+from gateway.errors import ConfigError
+from gateway.server import ParentWatch, bind, serve
+from gateway.settings import load_settings, process_place
+from gateway.telemetry import configure_logging
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until a signal; returns the exit status: 2 when the settings are wrong."""
+    parser = argparse.ArgumentParser(prog="python -m gateway")
+    parser.add_argument("--config", type=Path, help="profile (YAML)")
+    parser.add_argument("--fd", type=int, help="listening socket, from the parent process")
+    parser.add_argument("--socket-dir", type=Path, help="folder of the worker's socket")
+    chosen = parser.parse_args(arguments)
+    try:
+        settings = load_settings(chosen.config)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    configure_logging(log_format=settings.log.format, level=settings.log.level)
+    index, ledger = process_place()
+    lifecycle = Lifecycle()
+    place = Place(index, ledger, chosen.socket_dir, chosen.config)
+    app = create_app(settings, place=place, lifecycle=lifecycle)
+
+    async def run() -> int:
+        if chosen.fd is None:
+            return await serve(app, bind(settings.host, settings.port), lifecycle, settings.drain)
+        parent = ParentWatch(lifecycle)
+        lifecycle.others_gone = parent.gone
+        sock = socket.socket(fileno=chosen.fd)
+        return await serve(app, sock, lifecycle, settings.drain)
+
+    return uvloop.run(run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""API keys: how one looks, how it is stored (hashed), and how a presented one is recognised.
+
+A key is `sg-<id>-<secret>`. The id is public and finds the record; the secret has 256 bits from
+the system's generator, so one SHA-256 is enough (a slow hash protects guessable secrets only).
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from gateway.errors import AuthenticationError
+
+_KEY = re.compile(r"sg-([0-9a-f]{12})-([A-Za-z0-9_-]{43})")
+_ABSENT_DIGEST = "0" * 64
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """What one key may use; None: no limit."""
+
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent_requests: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """One issued key, as it is stored; the secret itself is nowhere."""
+
+    key_id: str
+    secret_sha256: str
+    tenant: str
+    name: str
+    created: str
+    limits: KeyLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who is asking: the tenant they belong to, and what their key may use."""
+
+    tenant: str
+    key_id: str | None
+    limits: KeyLimits
+
+
+def new_key(*, tenant: str, name: str, created: str, limits: KeyLimits) -> tuple[str, KeyRecord]:
+    """Issue a key: the text to hand out, once, and the record to store."""
+    key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    record = KeyRecord(key_id, _digest(secret), tenant, name, created, limits)
+    return f"sg-{key_id}-{secret}", record
+
+
+class KeyRing:
+    """The keys in force, looked up by what a request presents."""
+
+    def __init__(self, records: Iterable[KeyRecord], *, defaults: KeyLimits) -> None:
+        self._records: Mapping[str, KeyRecord] = {record.key_id: record for record in records}
+        self._defaults = defaults
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def recognise(self, authorization: str | None) -> Caller:
+        """Find the caller behind an `Authorization` header.
+
+        Raises:
+            AuthenticationError: No bearer key, a malformed one, or one that was never issued or
+                was revoked. The time it takes does not tell which.
+        """
+        if authorization is None:
+            raise AuthenticationError("You must provide an API key: 'Authorization: Bearer ...'.")
+        scheme, _, presented = authorization.partition(" ")
+        match = _KEY.fullmatch(presented.strip())
+        key_id, secret = match.groups() if match else ("", "")
+        record = self._records.get(key_id)
+        expected = record.secret_sha256 if record else _ABSENT_DIGEST
+        same = hmac.compare_digest(_digest(secret), expected)
+        if record is None or not same or scheme.lower() != "bearer":
+            raise AuthenticationError("Incorrect API key provided.")
+        return Caller(record.tenant, record.key_id, self._effective(record.limits))
+
+    def _effective(self, own: KeyLimits) -> KeyLimits:
+        default = self._defaults
+        return KeyLimits(
+            _first(own.requests_per_minute, default.requests_per_minute),
+            _first(own.tokens_per_minute, default.tokens_per_minute),
+            _first(own.concurrent_requests, default.concurrent_requests),
+        )
+
+
+def _first(own: int | None, default: int | None) -> int | None:
+    return default if own is None else own
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,17 @@
+"""Thin routes, one file per endpoint family: parse, call `serving`, return."""
+
+from gateway.api.error_handler import install_error_handlers
+from gateway.api.health import health_routes
+from gateway.api.inference import InferenceRoute
+from gateway.api.metrics import metrics_routes
+from gateway.api.models import models_routes
+from gateway.api.state import Services
+
+__all__ = [
+    "InferenceRoute",
+    "Services",
+    "health_routes",
+    "install_error_handlers",
+    "metrics_routes",
+    "models_routes",
+]

@@ -1,0 +1,91 @@
+"""The bare ASGI side of a route: read the body, write the answer, notice a client that left."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.types import Receive, Send
+
+from gateway.errors import RequestTimeoutError
+from gateway.types import Headers
+
+
+class ClientGoneError(Exception):
+    """The client closed the connection before its answer was complete."""
+
+
+class AsgiSink:
+    """A `Sink` over ASGI's `send`."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.started = False
+        self.ended = False
+
+    async def start(self, status: int, headers: Headers) -> None:
+        """Send status line and headers."""
+        self.started = True
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": list(headers)}
+        )
+
+    async def write(self, data: bytes) -> None:
+        """Send body bytes; waits while the client's socket is full."""
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    async def end(self, data: bytes = b"") -> None:
+        """Send the last bytes."""
+        self.ended = True
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})
+
+
+async def read_body(receive: Receive, *, timeout_seconds: float) -> bytes:
+    """The whole request body.
+
+    Raises:
+        RequestTimeoutError: The client took too long.
+        ClientGoneError: It left.
+        BodyTooLargeError: From the body limit around `receive`.
+    """
+    body = bytearray()
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGoneError
+                body += message.get("body", b"")
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError as error:
+        raise RequestTimeoutError("The request body did not arrive in time.") from error
+
+
+@asynccontextmanager
+async def ended_by_disconnect(receive: Receive, sink: AsgiSink) -> AsyncIterator[None]:
+    """Cancel the block when the client goes away, wherever it is waiting.
+
+    Raises:
+        ClientGoneError: That happened. Any other cancellation travels on as it is.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    gone = False
+
+    async def watch() -> None:
+        nonlocal gone
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        if not sink.ended:  # a server also says "disconnect" once the answer is complete
+            gone = True
+            task.cancel()
+
+    watcher = asyncio.create_task(watch(), name="disconnect-watch")
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        if not gone or task.uncancel() > 0:
+            raise
+        raise ClientGoneError from error
+    finally:
+        watcher.cancel()

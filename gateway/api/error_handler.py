@@ -1,0 +1,77 @@
+"""One handler that writes every error as OpenAI's error body, FastAPI's own errors too."""
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from gateway.errors import (
+    GatewayError,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    NotFoundError,
+    RelayedError,
+)
+from gateway.middleware import RECORD
+from gateway.protocol import Dialect, error_body
+from gateway.types import RequestRecord
+
+DIALECT = "specgate.dialect"
+"""Key of the endpoint's dialect in the ASGI scope, for the shape of its errors."""
+
+
+def install_error_handlers(app: FastAPI) -> None:
+    """Make `app` answer errors in OpenAI's shape."""
+    app.add_exception_handler(GatewayError, _answer_gateway_error)
+    app.add_exception_handler(HTTPException, _answer_http_exception)
+    app.add_exception_handler(RequestValidationError, _answer_validation_error)
+
+
+def note_error(record: RequestRecord, error: GatewayError) -> None:
+    """Write an error into a request's record."""
+    record.note_failure(error.status, error.outcome, error.code, error.reason)
+
+
+async def _answer_gateway_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)
+    return _response(request, error)
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """Starlette's router raises these: an unknown path, or a method that is not served."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return _response(request, NotFoundError(f"Unknown path: {request.method} {_path(request)}"))
+    if error.status_code == 405:
+        message = f"Method {request.method} is not allowed on {_path(request)}."
+        return _response(request, MethodNotAllowedError(message), dict(error.headers or {}))
+    relayed = RelayedError(
+        str(error.detail), status=error.status_code, type="invalid_request_error", code=None
+    )
+    return _response(request, relayed)
+
+
+async def _answer_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return _response(request, InvalidRequestError(f"{where}: {first['msg']}", param=where))
+
+
+def _response(
+    request: Request, error: GatewayError, headers: dict[str, str] | None = None
+) -> Response:
+    record: RequestRecord = request.scope[RECORD]
+    note_error(record, error)
+    dialect = request.scope.get(DIALECT, Dialect.PLAIN)
+    limits = {name.decode(): value.decode() for name, value in record.response_headers}
+    return Response(
+        error_body(error, dialect),
+        status_code=error.status,
+        headers={**limits, **(headers or {}), **error.headers},
+        media_type="application/json",
+    )
+
+
+def _path(request: Request) -> str:
+    """The path as it may be shown again: short, and nothing but what the caller sent."""
+    return request.url.path[:200]

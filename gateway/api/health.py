@@ -1,0 +1,57 @@
+"""Health: alive asks this process, ready asks for a worker, workers tells about each of them."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from gateway.api.state import Services
+from gateway.supervisor import Supervisor
+
+
+def health_routes() -> APIRouter:
+    """The routes; no key needed, since probes have none."""
+    router = APIRouter(prefix="/health")
+
+    @router.get("/live")
+    async def live() -> dict[str, str]:
+        return {"status": "alive"}
+
+    @router.get("/ready")
+    async def ready(request: Request) -> Response:
+        services: Services = request.state.services
+        if services.is_draining():
+            return JSONResponse({"status": "draining"}, status_code=503)
+        if not services.pool.is_ready:
+            return JSONResponse({"status": "no healthy worker"}, status_code=503)
+        return JSONResponse({"status": "ready"})
+
+    @router.get("/workers")
+    async def workers(request: Request) -> dict[str, Any]:
+        services: Services = request.state.services
+        now = time.monotonic()
+        found: list[dict[str, Any]] = [
+            {
+                "worker": worker.id,
+                "up": worker.up,
+                "in_flight": worker.in_flight,
+                "breaker": worker.breaker.state(now),
+                "models": sorted(worker.models),
+            }
+            for worker in services.pool.workers
+        ]
+        if services.supervisor is not None:
+            found[0]["supervisor"] = _supervised(services.supervisor)
+        return {"workers": found}
+
+    return router
+
+
+def _supervised(supervisor: Supervisor) -> dict[str, Any]:
+    return {
+        "state": supervisor.state,
+        "pid": supervisor.pid,
+        "restarts": supervisor.restarts,
+        "last_reason": supervisor.last_reason,
+    }

@@ -1,0 +1,83 @@
+"""The worker's endpoints: plain ASGI, since FastAPI's own request handling costs more than ours."""
+
+import uuid
+from collections.abc import Mapping
+
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.asgi import AsgiSink, ClientGoneError, ended_by_disconnect, read_body
+from gateway.api.error_handler import DIALECT, note_error
+from gateway.api.state import Services
+from gateway.errors import GatewayError
+from gateway.middleware import RECORD
+from gateway.protocol import Endpoint
+from gateway.serving import Call
+from gateway.types import RequestRecord
+
+_PASSED_ON = frozenset(
+    (b"accept", b"traceparent", b"tracestate", b"anthropic-version", b"anthropic-beta")
+)
+_CLIENT_GONE_STATUS = 499
+
+
+class InferenceRoute:
+    """Serves one endpoint; an ASGI app."""
+
+    def __init__(self, endpoint: Endpoint, *, body_timeout_seconds: float) -> None:
+        self._endpoint = endpoint
+        self._body_timeout_seconds = body_timeout_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request; a `GatewayError` before the answer began goes to the handler."""
+        services: Services = scope["state"]["services"]
+        record: RequestRecord = scope[RECORD]
+        headers = dict(scope["headers"])
+        caller = services.gate.recognise(_presented_key(headers))
+        record.tenant, record.key_id = caller.tenant, caller.key_id
+        sink = AsgiSink(send)
+        try:
+            body = await read_body(receive, timeout_seconds=self._body_timeout_seconds)
+            call = Call(
+                endpoint=self._endpoint,
+                caller=caller,
+                body=body,
+                wire_id=_wire_id(record, headers),
+                headers=_worker_headers(headers),
+            )
+            async with ended_by_disconnect(receive, sink):
+                await services.serving.serve(call, sink, record)
+        except ClientGoneError:
+            status = record.status if sink.started else _CLIENT_GONE_STATUS
+            record.note_failure(status, "cancelled", None, "client_gone")
+        except GatewayError as error:
+            scope[DIALECT] = self._endpoint.dialect
+            if not sink.started:
+                raise
+            # A long answer broke off half-way: all that is left is to cut the connection, which
+            # the server does with an answer that was begun and not ended.
+            note_error(record, error)
+
+
+def _presented_key(headers: Mapping[bytes, bytes]) -> str | None:
+    """The `Authorization` header; Anthropic's SDK sends `x-api-key` instead."""
+    found = headers.get(b"authorization")
+    if found is None and (key := headers.get(b"x-api-key")) is not None:
+        found = b"Bearer " + key
+    return None if found is None else found.decode("latin-1")
+
+
+def _wire_id(record: RequestRecord, headers: Mapping[bytes, bytes]) -> str:
+    """Unique even if a client sends one id twice: vLLM tells requests apart by it."""
+    if b"x-request-id" in headers:
+        return f"{record.request_id}-{uuid.uuid4().hex[:12]}"
+    return record.request_id
+
+
+def _worker_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
+    """What the worker may see of a client's headers: no keys, no cookies, no addresses."""
+    passed = {
+        name.decode(): value.decode("latin-1")
+        for name, value in headers.items()
+        if name in _PASSED_ON
+    }
+    return {**passed, "content-type": "application/json"}

@@ -1,0 +1,35 @@
+"""`/v1/models`: what all workers serve, without their file paths."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from gateway.api.state import Services
+from gateway.errors import ModelNotFoundError, NoHealthyWorkerError
+
+
+def models_routes() -> APIRouter:
+    """The routes; callers need a key where there are keys."""
+    router = APIRouter()
+
+    @router.get("/v1/models")
+    async def list_models(request: Request) -> dict[str, Any]:
+        return {"object": "list", "data": list(_models(request).values())}
+
+    @router.get("/v1/models/{name:path}")
+    async def show_model(request: Request, name: str) -> dict[str, Any]:
+        models = _models(request)
+        if name not in models:
+            raise ModelNotFoundError(f"The model '{name[:200]}' does not exist.", param="model")
+        return models[name]
+
+    return router
+
+
+def _models(request: Request) -> dict[str, dict[str, Any]]:
+    services: Services = request.state.services
+    services.gate.recognise(request.headers.get("authorization"))
+    models = services.pool.models
+    if not models:
+        raise NoHealthyWorkerError("No engine is available at the moment.", retry_after_seconds=5.0)
+    return models

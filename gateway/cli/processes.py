@@ -1,0 +1,152 @@
+"""Several gateway processes on one listening socket: start them, restart them, end them in order.
+
+The first supervises the worker and is the last to go: others may still stream from it.
+"""
+
+import asyncio
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import structlog
+import uvloop
+from prometheus_client.multiprocess import mark_process_dead
+
+from gateway.admission import create_shared_ledger
+from gateway.errors import ConfigError
+from gateway.server import bind
+from gateway.settings import GatewaySettings, child_environment
+from gateway.supervisor import Backoff
+
+log = structlog.get_logger(__name__)
+
+_CONFIG_EXIT_STATUS = 2
+_SPARE_SECONDS = 15.0
+
+
+def run_processes(settings: GatewaySettings, profile: Path, socket_dir: Path) -> int:
+    """Run until a signal; returns the exit status."""
+    metrics_dir = Path(tempfile.mkdtemp(prefix="specgate-metrics-"))
+    try:
+        sock = bind(settings.host, settings.port)
+    except OSError as error:
+        raise ConfigError(f"gateway.port {settings.port}: {error.strerror}") from error
+    try:
+        with sock:
+            parent = _Parent(
+                settings, profile, sock, socket_dir=socket_dir, metrics_dir=metrics_dir
+            )
+            return uvloop.run(parent.run())
+    finally:
+        shutil.rmtree(metrics_dir)
+
+
+class _Parent:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        profile: Path,
+        sock: socket.socket,
+        *,
+        socket_dir: Path,
+        metrics_dir: Path,
+    ) -> None:
+        self._settings = settings
+        self._profile = profile
+        self._sock = sock
+        self._socket_dir = socket_dir
+        self._metrics_dir = metrics_dir
+        self._ledger = create_shared_ledger()
+        self._children: dict[int, asyncio.subprocess.Process] = {}
+        self._ending = asyncio.Event()
+        self._status = 0
+
+    async def run(self) -> int:
+        """Run all processes until a signal, or until one finds its settings wrong."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal, number)
+        keepers = [
+            asyncio.create_task(self._keep(index), name=f"process-{index}")
+            for index in range(self._settings.processes)
+        ]
+        try:
+            await self._ending.wait()
+            await self._end_children()
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
+            await asyncio.wait(keepers)
+        return self._status
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        again = self._ending.is_set()
+        self._ending.set()
+        if again:
+            self._signal_children(number)
+
+    def _signal_children(self, number: signal.Signals) -> None:
+        for child in self._children.values():
+            if child.returncode is None:
+                child.send_signal(number)
+
+    async def _keep(self, index: int) -> None:
+        """Keep one process running."""
+        backoff = Backoff(first_seconds=1.0, most_seconds=30.0, reset_seconds=60.0)
+        while not self._ending.is_set():
+            started = time.monotonic()
+            child = self._children[index] = await self._start(index)
+            status = await child.wait()
+            mark_process_dead(child.pid, str(self._metrics_dir))  # type: ignore[no-untyped-call]  # library has no types
+            if self._ending.is_set():
+                return
+            if status == _CONFIG_EXIT_STATUS:
+                self._status = status
+                self._ending.set()
+                return
+            log.error("process_ended", index=index, pid=child.pid, exit_status=status)
+            await asyncio.sleep(backoff.after(time.monotonic() - started))
+
+    async def _start(self, index: int) -> asyncio.subprocess.Process:
+        arguments = ["-m", "gateway", "--config", str(self._profile)]
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            *arguments,
+            "--fd",
+            str(self._sock.fileno()),
+            "--socket-dir",
+            str(self._socket_dir),
+            env=child_environment(index=index, ledger=self._ledger, metrics_dir=self._metrics_dir),
+            stdin=asyncio.subprocess.PIPE,
+            pass_fds=(self._sock.fileno(), self._ledger),
+            start_new_session=True,  # a Ctrl-C at the terminal is for us; we pass it on once
+        )
+
+    async def _end_children(self) -> None:
+        """Drain all; let the first end its worker only when the others are gone."""
+        self._signal_children(signal.SIGTERM)
+        drain = self._settings.drain
+        bound = drain.accept_seconds + drain.finish_seconds + _SPARE_SECONDS
+        others = [child for index, child in self._children.items() if index != 0]
+        await self._wait_or_kill(others, bound)
+        first = [self._children[0]] if 0 in self._children else []
+        for child in first:
+            assert child.stdin is not None
+            child.stdin.close()
+        await self._wait_or_kill(first, bound + self._settings.supervisor.stop_seconds)
+
+    async def _wait_or_kill(
+        self, children: list[asyncio.subprocess.Process], seconds: float
+    ) -> None:
+        waits = [asyncio.create_task(child.wait()) for child in children]
+        if waits:
+            await asyncio.wait(waits, timeout=seconds)
+        for child in children:
+            if child.returncode is None:
+                log.error("process_killed", pid=child.pid)
+                child.kill()
+                await child.wait()

@@ -1,0 +1,68 @@
+"""`specgate serve`: fetch the model if need be, start the gateway, supervise its worker."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import uvloop
+
+from gateway.app import Lifecycle, Place, create_app
+from gateway.cli.announce import announcer
+from gateway.cli.model import fetch_model
+from gateway.cli.processes import run_processes
+from gateway.cli.profiles import add_config_argument, find_profile
+from gateway.errors import ConfigError
+from gateway.server import bind, serve
+from gateway.settings import GatewaySettings, cache_dir, load_settings
+from gateway.telemetry import configure_logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    add_config_argument(parser)
+
+
+def run(chosen: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    profile = find_profile(chosen.config)
+    settings = _with_worker_log(load_settings(profile))
+    configure_logging(log_format=settings.log.format, level=settings.log.level)
+    if not settings.workers and (status := fetch_model(profile)) != 0:
+        return status
+    # A Unix socket's path may have 107 characters at most: a short folder, not the cache.
+    socket_dir = Path(tempfile.mkdtemp(prefix="specgate-"))
+    try:
+        if settings.processes > 1:
+            return run_processes(settings, profile, socket_dir)
+        return uvloop.run(_serve_alone(settings, profile, socket_dir))
+    finally:
+        shutil.rmtree(socket_dir)
+
+
+async def _serve_alone(settings: GatewaySettings, profile: Path, socket_dir: Path) -> int:
+    try:
+        sock = bind(settings.host, settings.port)
+    except OSError as error:
+        raise ConfigError(f"gateway.port {settings.port}: {error.strerror}") from error
+    host, port = sock.getsockname()[:2]
+    lifecycle = Lifecycle(
+        announce=announcer(
+            f"http://{host}:{port}",
+            log_file=settings.supervisor.log_file if not settings.workers else None,
+            keys=settings.keys.file is not None,
+        )
+    )
+    place = Place(socket_dir=socket_dir, profile=profile)
+    app = create_app(settings, place=place, lifecycle=lifecycle)
+    return await serve(app, sock, lifecycle, settings.drain)
+
+
+def _with_worker_log(settings: GatewaySettings) -> GatewaySettings:
+    """On a terminal the worker's many lines go to a file, so that people can read ours."""
+    if settings.supervisor.log_file is not None or not sys.stderr.isatty():
+        return settings
+    log_file = cache_dir() / "logs" / "worker.log"
+    supervisor = settings.supervisor.model_copy(update={"log_file": log_file})
+    return settings.model_copy(update={"supervisor": supervisor})

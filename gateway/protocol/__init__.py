@@ -1,0 +1,37 @@
+"""The OpenAI wire: the fields we read or add, SSE frames, error bodies; pure, no I/O."""
+
+from gateway.protocol.answer import Answer, read_answer
+from gateway.protocol.endpoints import ENDPOINTS, Dialect, Endpoint, forwarded_endpoint
+from gateway.protocol.error_body import error_body, error_event, error_object, relayed_error
+from gateway.protocol.request import (
+    InferenceRequest,
+    Speculation,
+    forwarded_body,
+    read_request,
+    tenant_digest,
+)
+from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
+from gateway.protocol.stream import FrameKind, Relayed, StreamReader
+
+__all__ = [
+    "ENDPOINTS",
+    "KEEP_ALIVE",
+    "Answer",
+    "Dialect",
+    "Endpoint",
+    "FrameKind",
+    "FrameSplitter",
+    "InferenceRequest",
+    "Relayed",
+    "Speculation",
+    "StreamReader",
+    "error_body",
+    "error_event",
+    "error_object",
+    "forwarded_body",
+    "forwarded_endpoint",
+    "read_answer",
+    "read_request",
+    "relayed_error",
+    "tenant_digest",
+]

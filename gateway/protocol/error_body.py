@@ -1,0 +1,141 @@
+"""Error bodies: OpenAI's shape for everything, whoever produced it.
+
+`{"error": {"message", "type", "param", "code"}}`. On `/v1/messages` the same object also carries
+the `"type": "error"` that Anthropic's SDK looks for. Sources: OpenAI API reference (error
+object), Anthropic API reference (errors).
+"""
+
+import json
+import re
+from typing import Any
+
+from gateway.errors import (
+    ContextTooLongError,
+    GatewayError,
+    ModelNotFoundError,
+    RelayedError,
+    UpstreamError,
+)
+from gateway.protocol.endpoints import Dialect
+from gateway.protocol.sse import data_frame
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "invalid_request_error",
+    405: "invalid_request_error",
+    409: "conflict_error",
+    413: "invalid_request_error",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+}
+_CODES = {404: "not_found", 429: "rate_limit_exceeded"}
+_CONTEXT = re.compile(r"maximum context length|max_model_len|longer than the maximum model length")
+_NO_MODEL = re.compile(r"model .* does not exist", re.IGNORECASE | re.DOTALL)
+# A file path with two folders or more, or a Python stack: says how the machine is laid out.
+_INTERNAL = re.compile(r"(?:^|[\s'\"(=])(?:/[\w.+-]+){2,}|Traceback \(most recent|File \"")
+_SERVER_MESSAGE = "The engine failed to answer this request."
+_CALLER_MESSAGE = "The engine refused this request."
+
+
+def error_object(error: GatewayError) -> dict[str, Any]:
+    """The OpenAI error object of an error."""
+    return {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+
+
+def error_body(error: GatewayError, dialect: Dialect = Dialect.PLAIN) -> bytes:
+    """The JSON body of an error answer, as the endpoint's SDK expects it."""
+    body: dict[str, Any] = {"error": error_object(error)}
+    if dialect is Dialect.MESSAGES:
+        body = {"type": "error", **body}
+    return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def error_event(error: GatewayError, dialect: Dialect, *, sequence_number: int = 0) -> bytes:
+    """The one SSE frame that ends a stream which cannot go on.
+
+    Every official SDK raises it as an API error: OpenAI's look for an `error` member in chat and
+    completion chunks and for the event `error` on `/v1/responses`, Anthropic's for `error` too.
+    """
+    if dialect is Dialect.RESPONSES:
+        event = {
+            "type": "error",
+            "code": error.code,
+            "message": error.message,
+            "param": error.param,
+            "sequence_number": sequence_number,
+            "error": error_object(error),
+        }
+        return data_frame(json.dumps(event).encode(), event=b"error")
+    if dialect is Dialect.MESSAGES:
+        return data_frame(error_body(error, dialect), event=b"error")
+    return data_frame(error_body(error))
+
+
+def relayed_error(status: int, body: bytes) -> GatewayError:
+    """Read what a worker answered instead of a result.
+
+    Args:
+        status: The worker's HTTP status, >= 400.
+        body: Its body in any of vLLM's shapes: `{"error": {...}}`, `{"detail": ...}`,
+            Anthropic's, or no JSON at all.
+
+    Returns:
+        The error to raise. A message that would show a path or a stack is replaced, and so is
+        every message of a 5xx; the caller of this function logs the original.
+    """
+    found = _error_of(body)
+    message = str(found.get("message") or "")
+    if status >= 500:
+        return UpstreamError(_SERVER_MESSAGE)
+    param = found.get("param")
+    if not isinstance(param, str):
+        param = None
+    if not message or _INTERNAL.search(message):
+        message = _CALLER_MESSAGE
+    if status == 400 and _CONTEXT.search(message):
+        return ContextTooLongError(message, param=param)
+    if status == 404 and _NO_MODEL.search(message):
+        return ModelNotFoundError(message, param="model")
+    return RelayedError(
+        message,
+        status=status,
+        type=_TYPES.get(status, "invalid_request_error"),
+        code=_CODES.get(status),
+        param=param,
+        retry_after_seconds=1.0 if status == 429 else None,
+    )
+
+
+def relayed_stream_error(data: bytes) -> GatewayError:
+    """Read the error that a worker put into its stream instead of going on."""
+    status = _error_of(data).get("code")
+    if isinstance(status, int) and 400 <= status < 500:
+        return relayed_error(status, data)
+    return UpstreamError(_SERVER_MESSAGE)
+
+
+def _error_of(body: bytes) -> dict[str, Any]:
+    try:
+        parsed = json.loads(body)
+    except ValueError:
+        return {}
+    if not isinstance(parsed, dict):
+        return {}
+    error = parsed.get("error")
+    if isinstance(error, dict):
+        return error
+    for key in ("message", "detail", "error"):
+        if isinstance(parsed.get(key), str):
+            return {
+                "message": parsed[key],
+                "code": parsed.get("code"),
+                "param": parsed.get("param"),
+            }
+    return {}

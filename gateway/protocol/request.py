@@ -1,0 +1,181 @@
+"""A caller's request: the few fields the gateway reads, and the body it forwards.
+
+Everything that is not named here travels byte for byte. What is added, and why a caller's own
+`vllm_xargs.specgate_*` and `cache_salt` are never trusted, is DESIGN's wire contract.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+from gateway.errors import InvalidRequestError
+from gateway.protocol.endpoints import Endpoint
+from gateway.protocol.json_object import JsonObject, parse_object
+
+T = TypeVar("T")
+SpeculationMode = Literal["auto", "off", "suffix", "head"]
+
+_PREFIX = "specgate_"
+_CHARACTERS_PER_TOKEN = 4
+"""For an estimate before the worker has counted; settled with the true count afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """What a caller asked of speculation in `speculation: {...}`."""
+
+    mode: SpeculationMode = "auto"
+    max_draft_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InferenceRequest:
+    """A request as the gateway understands it; the body itself stays as text in `body`."""
+
+    endpoint: Endpoint
+    body: JsonObject
+    model: str | None
+    stream: bool
+    choices: int
+    wants_usage: bool
+    wants_continuous_usage: bool
+    speculation: Speculation
+
+    @property
+    def estimated_tokens(self) -> int:
+        """Prompt plus requested output, guessed from the body's length; >= 1."""
+        prompt = (self.body.end - self.body.start) // _CHARACTERS_PER_TOKEN
+        limits = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+        asked = next((v for key in limits if isinstance(v := self.body.get(key), int)), 0)
+        return max(1, prompt + max(0, asked) * self.choices)
+
+    @property
+    def counts_tokens_per_chunk(self) -> bool:
+        """Whether we ask the worker to write the running token count into each chunk.
+
+        Not for n > 1, where vLLM counts each choice for itself.
+        """
+        return self.stream and self.endpoint.streams_usage_chunk and self.choices == 1
+
+
+def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
+    """Parse a body and check the fields the gateway acts on; the worker checks the others.
+
+    Raises:
+        InvalidRequestError: With the field's name in `param` where there is one.
+    """
+    body = parse_object(data)
+    for name in endpoint.required:
+        if body.get(name) is None:
+            raise InvalidRequestError(f"Missing required field '{name}'.", param=name)
+    options = _typed(body, "stream_options", dict) or {}
+    _typed(body, "vllm_xargs", dict)
+    _typed(body, "cache_salt", str)
+    choices = _typed(body, "n", int)
+    return InferenceRequest(
+        endpoint=endpoint,
+        body=body,
+        model=_typed(body, "model", str),
+        stream=bool(_typed(body, "stream", bool)),
+        choices=1 if choices is None else choices,
+        wants_usage=bool(options.get("include_usage")),
+        wants_continuous_usage=bool(options.get("continuous_usage_stats")),
+        speculation=_speculation(body),
+    )
+
+
+def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
+    """The body for the worker: the caller's bytes with our fields spliced in.
+
+    Args:
+        request: As `read_request` returned it.
+        tenant: The caller's tenant; reaches the worker only as a digest.
+    """
+    body, endpoint = request.body, request.endpoint
+    changes: dict[str, str | None] = {}
+    if body.member("speculation") is not None:
+        changes["speculation"] = None
+    if endpoint.takes_xargs:
+        changes["vllm_xargs"] = _xargs(request, tenant)
+    if endpoint.takes_salt:
+        changes["cache_salt"] = json.dumps(tenant_digest(tenant, body.get("cache_salt") or ""))
+    if request.stream and endpoint.streams_usage_chunk:
+        changes["stream_options"] = _stream_options(request)
+    if not changes:
+        return body.text.encode()
+    return (body.text[: body.start] + body.edited(changes) + body.text[body.end :]).encode()
+
+
+def tenant_digest(tenant: str, salt: str = "") -> str:
+    """An opaque name for a tenant, the same on every gateway; 32 hexadecimal digits.
+
+    `salt` is what the caller itself gave as `cache_salt`: it can split a tenant's cache further,
+    never reach into another tenant's.
+    """
+    return hashlib.sha256(json.dumps(["specgate", tenant, salt]).encode()).hexdigest()[:32]
+
+
+def _xargs(request: InferenceRequest, tenant: str) -> str:
+    ours: dict[str, str | None] = {
+        f"{_PREFIX}mode": json.dumps(request.speculation.mode),
+        f"{_PREFIX}tenant": json.dumps(tenant_digest(tenant)),
+    }
+    if request.speculation.max_draft_tokens is not None:
+        ours[f"{_PREFIX}max_draft_tokens"] = json.dumps(request.speculation.max_draft_tokens)
+    theirs = request.body.inner("vllm_xargs")
+    if theirs is None:
+        return "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in ours.items()) + "}"
+    forged = {m.key: None for m in theirs.members if m.key.startswith(_PREFIX)}
+    return theirs.edited({**forged, **ours})
+
+
+def _stream_options(request: InferenceRequest) -> str:
+    wanted: dict[str, str | None] = {"include_usage": "true"}
+    if request.counts_tokens_per_chunk:
+        wanted["continuous_usage_stats"] = "true"
+    options = request.body.inner("stream_options")
+    if options is None:
+        return "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in wanted.items()) + "}"
+    return options.edited(wanted)
+
+
+def _typed(body: JsonObject, name: str, kind: type[T]) -> T | None:
+    value: Any = body.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InvalidRequestError(f"'{name}' must be {_KIND_NAMES[kind]}.", param=name)
+    return value
+
+
+_KIND_NAMES: dict[type, str] = {
+    dict: "an object",
+    str: "a string",
+    int: "an integer",
+    bool: "a boolean",
+}
+
+
+def _speculation(body: JsonObject) -> Speculation:
+    fields = _typed(body, "speculation", dict)
+    if fields is None:
+        return Speculation()
+    for name in fields:
+        if name not in ("mode", "max_draft_tokens"):
+            raise InvalidRequestError(
+                f"'speculation' has no field '{name}'.", param=f"speculation.{name}"
+            )
+    mode = fields.get("mode", "auto")
+    if mode not in get_args(SpeculationMode):
+        names = ", ".join(get_args(SpeculationMode))
+        raise InvalidRequestError(
+            f"'speculation.mode' must be one of {names}.", param="speculation.mode"
+        )
+    most = fields.get("max_draft_tokens")
+    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
+        raise InvalidRequestError(
+            "'speculation.max_draft_tokens' must be an integer, 0 or more.",
+            param="speculation.max_draft_tokens",
+        )
+    return Speculation(mode=mode, max_draft_tokens=most)

@@ -1,0 +1,84 @@
+"""Server-sent events: cut a byte stream into whole frames, never more and never less.
+
+A frame is the bytes up to and including the blank line that ends an event. Source: WHATWG HTML,
+section 9.2 "Server-sent events" (line ends LF, CRLF or CR).
+"""
+
+import re
+
+from gateway.errors import UpstreamError
+
+_BLANK_LINE = re.compile(rb"\r?\n\r?\n|\r\r")
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: clients ignore it, proxies count it as traffic."""
+
+
+class FrameSplitter:
+    """Turns chunks of a stream, however they were cut, into whole frames.
+
+    Args:
+        max_frame_bytes: Most bytes held for a frame that has not ended yet.
+    """
+
+    __slots__ = ("_max_frame_bytes", "_pending", "_searched")
+
+    def __init__(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._pending = bytearray()
+        self._searched = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of a frame that has begun and not ended."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take the next bytes of the stream and return the frames that are now whole, in order.
+
+        Raises:
+            UpstreamError: A frame is longer than `max_frame_bytes`.
+        """
+        if not self._pending and data.endswith(b"\n\n") and data.find(b"\n\n") == len(data) - 2:
+            return [data]  # the usual case: one read, one frame
+        self._pending += data
+        frames: list[bytes] = []
+        begin = 0
+        for match in _BLANK_LINE.finditer(self._pending, self._searched):
+            frames.append(bytes(self._pending[begin : match.end()]))
+            begin = match.end()
+        if begin:
+            del self._pending[:begin]
+        # The blank line may be cut in two: look at the last three bytes again.
+        self._searched = max(0, len(self._pending) - 3)
+        if len(self._pending) > self._max_frame_bytes:
+            raise UpstreamError("The engine sent an event that is too large.")
+        return frames
+
+
+def data_of(frame: bytes) -> bytes:
+    """The `data` of a frame, lines joined by LF; empty for a comment."""
+    if (
+        frame.startswith(b"data: ")
+        and frame.endswith(b"\n\n")
+        and frame.find(b"\n") == len(frame) - 2
+    ):
+        return frame[6:-2]
+    lines = []
+    for line in re.split(rb"\r\n|\n|\r", frame):
+        name, _, value = line.partition(b":")
+        if name == b"data":
+            lines.append(value[1:] if value.startswith(b" ") else value)
+    return b"\n".join(lines)
+
+
+def event_of(frame: bytes) -> bytes:
+    """The `event` name of a frame; empty when it has none."""
+    if frame.startswith(b"event: "):
+        return frame[7 : frame.index(b"\n")].rstrip(b"\r")
+    return b""
+
+
+def data_frame(data: bytes, *, event: bytes = b"") -> bytes:
+    """One frame that carries `data`, which must not contain a line end."""
+    head = b"event: " + event + b"\n" if event else b""
+    return head + b"data: " + data + b"\n\n"

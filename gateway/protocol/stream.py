@@ -1,0 +1,152 @@
+"""One worker stream, frame by frame: what the client gets, what we learn, and how it ended.
+
+Frames of a dialect we know are passed on unchanged, except that usage we asked for on our own
+account is taken out again, and an error in whatever shape becomes our one error event.
+"""
+
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from gateway.errors import UpstreamError
+from gateway.protocol.endpoints import Dialect
+from gateway.protocol.error_body import relayed_stream_error
+from gateway.protocol.json_object import parse_object
+from gateway.protocol.request import InferenceRequest
+from gateway.protocol.speculation_metrics import read_acceptance, with_sources
+from gateway.protocol.sse import data_frame, data_of, event_of
+from gateway.protocol.usage import cut_running_usage, read_usage, running_tokens_of
+from gateway.types import Acceptance, Usage
+
+_RESPONSES_ENDS = (b"response.completed", b"response.incomplete")
+_RESPONSES_FAILURES = (b"response.failed", b"error")
+
+
+class FrameKind(Enum):
+    """What a frame means for the life of its stream."""
+
+    TOKENS = "tokens"
+    SERVICE = "service"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """What becomes of one worker frame.
+
+    Attributes:
+        frame: Bytes for the client; None when the client did not ask for this frame.
+        kind: TOKENS carries generated text; END is the last frame of the stream.
+        new_tokens: Tokens that are new with this frame; None when the worker does not count.
+    """
+
+    frame: bytes | None
+    kind: FrameKind
+    new_tokens: int | None = None
+
+
+class StreamReader:
+    """Reads the frames of one stream in order.
+
+    Attributes:
+        usage: Token counts, once the worker has sent them.
+        acceptance: What speculation did, once the worker has sent it.
+        frames_read: Frames seen so far; numbers an error event on `/v1/responses`.
+    """
+
+    def __init__(self, request: InferenceRequest) -> None:
+        self._request = request
+        self._running_tokens = 0
+        self.usage: Usage | None = None
+        self.acceptance: Acceptance | None = None
+        self.frames_read = 0
+        self._read = {
+            Dialect.CHAT: self._read_chunk,
+            Dialect.COMPLETIONS: self._read_chunk,
+            Dialect.RESPONSES: self._read_response_event,
+            Dialect.MESSAGES: self._read_message_event,
+            Dialect.PLAIN: self._read_unknown,
+        }[request.endpoint.dialect]
+
+    @property
+    def needs_end_frame(self) -> bool:
+        """Whether a stream of this dialect is cut short when it closes without an END frame."""
+        return self._request.endpoint.dialect is not Dialect.PLAIN
+
+    def read(self, frame: bytes) -> Relayed:
+        """Decide what becomes of the next frame.
+
+        Raises:
+            GatewayError: The frame is the worker's own error, or is no JSON where JSON is due.
+        """
+        self.frames_read += 1
+        if frame.startswith(b":"):
+            return Relayed(frame, FrameKind.SERVICE)
+        return self._read(frame)
+
+    def _read_chunk(self, frame: bytes) -> Relayed:
+        data = data_of(frame)
+        if data == b"[DONE]":
+            return Relayed(frame, FrameKind.END)
+        if data.startswith(b'{"error"') or b'"object":"error"' in data[:64]:
+            raise relayed_stream_error(data)
+        if b'"choices":[]' in data and b'"usage":{' in data:
+            return self._read_usage_chunk(frame, data)
+        running: int | None = None
+        if self._request.wants_continuous_usage:
+            running = running_tokens_of(frame)
+        elif self._request.counts_tokens_per_chunk:
+            frame, running = cut_running_usage(frame)
+        if running is None or self._request.choices != 1:
+            _parsed(data)  # not the shape we know: at least it must be JSON
+            return Relayed(frame, FrameKind.TOKENS)
+        new_tokens, self._running_tokens = running - self._running_tokens, running
+        kind = FrameKind.TOKENS if running else FrameKind.SERVICE
+        return Relayed(frame, kind, new_tokens)
+
+    def _read_usage_chunk(self, frame: bytes, data: bytes) -> Relayed:
+        answer = _parsed(data)
+        self.usage = read_usage(answer.get("usage"))
+        self.acceptance = read_acceptance(answer)
+        if not self._request.wants_usage:
+            return Relayed(None, FrameKind.SERVICE)
+        if self.acceptance is not None:
+            frame = data_frame(with_sources(parse_object(data), self.acceptance).encode())
+        return Relayed(frame, FrameKind.SERVICE)
+
+    def _read_response_event(self, frame: bytes) -> Relayed:
+        event = event_of(frame)
+        if event in _RESPONSES_ENDS:
+            response = _parsed(data_of(frame)).get("response")
+            self.usage = read_usage(response.get("usage") if isinstance(response, dict) else None)
+            return Relayed(frame, FrameKind.END)
+        if event in _RESPONSES_FAILURES:
+            raise relayed_stream_error(data_of(frame))
+        if event == b"" and data_of(frame).startswith(b'{"error"'):
+            raise relayed_stream_error(data_of(frame))
+        return Relayed(frame, FrameKind.TOKENS if event.endswith(b".delta") else FrameKind.SERVICE)
+
+    def _read_message_event(self, frame: bytes) -> Relayed:
+        event = event_of(frame)
+        if event == b"message_stop":
+            return Relayed(frame, FrameKind.END)
+        if event == b"error":
+            raise relayed_stream_error(data_of(frame))
+        if event == b"message_delta":
+            self.usage = read_usage(_parsed(data_of(frame)).get("usage"))
+        tokens = event == b"content_block_delta"
+        return Relayed(frame, FrameKind.TOKENS if tokens else FrameKind.SERVICE)
+
+    def _read_unknown(self, frame: bytes) -> Relayed:
+        return Relayed(frame, FrameKind.SERVICE)
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise UpstreamError("The engine sent an event that is not JSON.") from error
+    if not isinstance(value, dict):
+        raise UpstreamError("The engine sent an event that is not a JSON object.")
+    return value

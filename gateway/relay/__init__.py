@@ -1,0 +1,19 @@
+"""Move one answer from a worker to its client: whole or streamed, never collected, never cut.
+
+Knows neither FastAPI nor how connections are made: it reads a `Source` and writes a `Sink`.
+"""
+
+from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
+from gateway.relay.streamed import Source, relay_stream
+from gateway.relay.token_clock import TokenClock
+from gateway.relay.whole import relay_whole
+
+__all__ = [
+    "EventStream",
+    "SlowClientError",
+    "Source",
+    "StreamPolicy",
+    "TokenClock",
+    "relay_stream",
+    "relay_whole",
+]

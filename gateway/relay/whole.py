@@ -1,0 +1,45 @@
+"""Relay an answer that is no stream: held until it is whole, unless it is very large."""
+
+from collections.abc import Sequence
+
+from gateway.protocol import Answer, InferenceRequest, read_answer
+from gateway.relay.streamed import Source
+from gateway.types import Sink
+
+
+async def relay_whole(
+    source: Source,
+    request: InferenceRequest,
+    sink: Sink,
+    *,
+    status: int,
+    headers: Sequence[tuple[bytes, bytes]],
+    held_bytes: int,
+) -> Answer:
+    """Send a 2xx answer on.
+
+    Up to `held_bytes` the whole answer is held first: if the worker dies on the way the request
+    can be replayed, and the client never sees half of it. A longer answer is passed through
+    unread, in bounded memory.
+
+    Raises:
+        UpstreamError: The answer broke off, or is not JSON; nothing was sent unless it was long.
+    """
+    held = bytearray()
+    chunks = source.chunks()
+    async for data in chunks:
+        held += data
+        if len(held) > held_bytes:
+            break
+    else:
+        answer = read_answer(request, bytes(held))
+        length = (b"content-length", str(len(answer.body)).encode())
+        await sink.start(status, [*headers, length])
+        await sink.end(answer.body)
+        return answer
+    await sink.start(status, headers)
+    await sink.write(bytes(held))
+    async for data in chunks:
+        await sink.write(data)
+    await sink.end()
+    return Answer(b"")

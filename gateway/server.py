@@ -1,0 +1,152 @@
+"""Run the app under uvicorn: the socket, the signals, and the drain that SIGTERM begins."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Generator
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.app import Lifecycle
+from gateway.errors import InvalidRequestError
+from gateway.protocol import error_body
+from gateway.settings import DrainSettings
+
+log = structlog.get_logger(__name__)
+
+_BACKLOG = 2048
+_KEEP_ALIVE_SECONDS = 75
+_LAST_WORDS_SECONDS = 5.0
+"""After running requests were told to end: time for their last bytes to leave."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        OSError: The address is not ours, or taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family=family)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(_BACKLOG)
+    except OSError:
+        sock.close()
+        raise
+    sock.set_inheritable(True)
+    return sock
+
+
+class _Protocol(HttpToolsProtocol):
+    """uvicorn's protocol; what is no HTTP at all is answered in OpenAI's shape as well."""
+
+    def send_400_response(self, msg: str) -> None:
+        body = error_body(InvalidRequestError("The request is not valid HTTP."))
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body)
+        )
+        self.transport.close()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handling: SIGTERM begins a drain here, not an end."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+
+class Drain:
+    """What a signal does, step by step; the second signal ends everything at once."""
+
+    def __init__(
+        self, server: uvicorn.Server, lifecycle: Lifecycle, settings: DrainSettings
+    ) -> None:
+        self._server = server
+        self._lifecycle = lifecycle
+        self._settings = settings
+        self._begun = False
+
+    def begin(self, *, accept_seconds: float) -> None:
+        """Stop being ready; after `accept_seconds` stop accepting; then let requests finish."""
+        if self._begun:
+            self.force()
+            return
+        self._begun = self._lifecycle.draining = True
+        log.info("draining", accept_seconds=accept_seconds)
+        loop = asyncio.get_running_loop()
+        loop.call_later(accept_seconds, self._stop_accepting)
+        loop.call_later(
+            accept_seconds + self._settings.finish_seconds, self._lifecycle.end_requests
+        )
+
+    def force(self) -> None:
+        """Do not wait for anything."""
+        self._lifecycle.end_requests()
+        self._server.should_exit = self._server.force_exit = True
+
+    def _stop_accepting(self) -> None:
+        self._server.should_exit = True
+
+
+async def serve(
+    app: FastAPI, sock: socket.socket, lifecycle: Lifecycle, settings: DrainSettings
+) -> int:
+    """Serve until a signal or a failure ends it; returns the exit status."""
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        loop="uvloop",
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=round(settings.finish_seconds + _LAST_WORDS_SECONDS),
+    )
+    server = _Server(config)
+    drain = Drain(server, lifecycle, settings)
+    lifecycle.stop = drain.force
+    loop = asyncio.get_running_loop()
+    on_terminate = lambda: drain.begin(accept_seconds=settings.accept_seconds)  # noqa: E731
+    loop.add_signal_handler(signal.SIGTERM, on_terminate)
+    # Whoever presses Ctrl-C looks on: nothing needs to notice first.
+    loop.add_signal_handler(signal.SIGINT, lambda: drain.begin(accept_seconds=0.0))
+    await server.serve(sockets=[sock])
+    if lifecycle.failed is not None:
+        sys.stderr.write(f"specgate: {lifecycle.failed}\n")
+        return 2
+    return 0 if server.started else 3
+
+
+class ParentWatch:
+    """Learns from the end of stdin that the parent process has let go: every other process of
+    this gateway is gone, or the parent itself died.
+    """
+
+    def __init__(self, lifecycle: Lifecycle) -> None:
+        self._lifecycle = lifecycle
+        self._gone = asyncio.Event()
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+
+    async def gone(self) -> None:
+        """Wait for that."""
+        await self._gone.wait()
+
+    def _read(self) -> None:
+        if os.read(sys.stdin.fileno(), 1):
+            return
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        self._gone.set()
+        if not self._lifecycle.draining:
+            signal.raise_signal(signal.SIGTERM)

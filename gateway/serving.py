@@ -1,0 +1,319 @@
+"""The life of one request, readable top to bottom: admit, choose, open, relay, settle.
+
+A request is tried again only while nothing of a worker's answer has reached the client, only
+when a worker was lost, and only within its time and the common retry budget.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+
+from gateway.admission import Caller, Entry, Gate
+from gateway.errors import (
+    DrainingError,
+    GatewayError,
+    UpstreamError,
+    WorkerLostError,
+    WorkerTimeoutError,
+)
+from gateway.protocol import (
+    Answer,
+    Endpoint,
+    InferenceRequest,
+    StreamReader,
+    error_event,
+    forwarded_body,
+    read_request,
+    relayed_error,
+)
+from gateway.relay import (
+    EventStream,
+    SlowClientError,
+    StreamPolicy,
+    TokenClock,
+    relay_stream,
+    relay_whole,
+)
+from gateway.telemetry import GatewayMetrics
+from gateway.types import RequestRecord, Sink
+from gateway.upstream import Failover, Pool, Prober, RetryBudget, Worker, WorkerAnswer
+
+log = structlog.get_logger(__name__)
+
+_ERROR_BODY_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ServingPolicy:
+    """Bounds of one request.
+
+    Attributes:
+        wait_for_worker_seconds: Longest wait for a healthy worker, over all tries.
+        request_seconds: Longest life of a request, from admission to its end.
+        most_replays: Times a request is sent again after it was sent once.
+        held_answer_bytes: An answer that is no stream is held whole up to here.
+    """
+
+    wait_for_worker_seconds: float
+    request_seconds: float
+    most_replays: int
+    held_answer_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One HTTP request, as a route hands it over.
+
+    Attributes:
+        endpoint: Where it came in.
+        caller: Whose it is.
+        body: Its body.
+        wire_id: The `X-Request-Id` for the worker: unique, whatever the client chose.
+        headers: Other request headers that the worker may see.
+    """
+
+    endpoint: Endpoint
+    caller: Caller
+    body: bytes
+    wire_id: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Exchange:
+    """What is sent to a worker, the same on every try."""
+
+    request: InferenceRequest
+    model: str | None
+    body: bytes
+    headers: Mapping[str, str]
+    record: RequestRecord
+
+    @property
+    def path(self) -> str:
+        return self.request.endpoint.path
+
+
+class Serving:
+    """Serves calls on the endpoints of the workers."""
+
+    def __init__(  # the rooms it joins, each used once
+        self,
+        gate: Gate,
+        pool: Pool,
+        prober: Prober,
+        metrics: GatewayMetrics,
+        *,
+        budget: RetryBudget,
+        policy: ServingPolicy,
+        stream_policy: StreamPolicy,
+    ) -> None:
+        self._gate = gate
+        self._pool = pool
+        self._prober = prober
+        self._metrics = metrics
+        self._budget = budget
+        self._policy = policy
+        self._stream_policy = stream_policy
+        self._running: set[asyncio.Timeout] = set()
+        self._ending = False
+
+    def end_all(self) -> None:
+        """End what still runs: streams get their error event, others a 503. For a drain that
+        has lasted long enough.
+        """
+        self._ending = True
+        self._gate.places.close()
+        now = asyncio.get_running_loop().time()
+        for bound in self._running:
+            bound.reschedule(now)
+
+    async def serve(self, call: Call, sink: Sink, record: RequestRecord) -> None:
+        """Answer a call into `sink`, and write what became of it into `record`.
+
+        Raises:
+            GatewayError: Nothing has been sent; whoever called answers with the error.
+        """
+        request = read_request(call.endpoint, call.body)
+        record.stream = request.stream
+        model = self._pool.require_model(request.model)
+        if model is not None and model in self._pool.models:
+            record.model = model
+        exchange = _Exchange(
+            request=request,
+            model=model,
+            body=forwarded_body(request, tenant=call.caller.tenant),
+            headers={**call.headers, "x-request-id": call.wire_id},
+            record=record,
+        )
+        async with self._gate.enter(
+            call.caller, estimated_tokens=request.estimated_tokens
+        ) as entry:
+            record.queued_seconds = entry.queued_seconds
+            record.response_headers.extend(entry.headers)
+            try:
+                if request.stream:
+                    await self._serve_stream(exchange, sink)
+                else:
+                    await self._serve_whole(exchange, sink)
+            finally:
+                _settle(entry, record)
+
+    async def _serve_whole(self, exchange: _Exchange, sink: Sink) -> None:
+        async def relay(answer: WorkerAnswer) -> None:
+            await self._relay_whole(exchange, answer, sink)
+
+        await self._with_failover(exchange, relay, may_retry=lambda: not sink.started)
+
+    async def _serve_stream(self, exchange: _Exchange, sink: Sink) -> None:
+        record, dialect = exchange.record, exchange.request.endpoint.dialect
+        reader = StreamReader(exchange.request)
+        try:
+            async with EventStream(sink, self._stream_policy, record.response_headers) as out:
+
+                async def relay(answer: WorkerAnswer) -> None:
+                    nonlocal reader
+                    if not answer.is_event_stream:
+                        if out.started:
+                            raise UpstreamError("The engine did not answer with a stream.")
+                        out.withdraw()
+                        await self._relay_whole(exchange, answer, sink)
+                        return
+                    reader = StreamReader(exchange.request)
+                    await self._relay_stream(exchange, answer, reader, out)
+
+                def may_retry() -> bool:
+                    # Keep-alives may have left; a whole answer instead of a stream may not.
+                    return not out.delivered and out.started == sink.started
+
+                try:
+                    await self._with_failover(exchange, relay, may_retry=may_retry)
+                except GatewayError as error:
+                    if not out.started:
+                        raise
+                    record.stream_end = "error_event"
+                    record.note_failure(200, error.outcome, error.code, error.reason)
+                    await out.write(error_event(error, dialect, sequence_number=reader.frames_read))
+                    await out.end()
+                finally:
+                    if out.started and record.stream_end is None:
+                        record.stream_end = "cancelled"
+        except SlowClientError:
+            record.note_failure(200, "cancelled", "slow_client", "slow_client")
+
+    async def _with_failover(
+        self,
+        exchange: _Exchange,
+        relay: Callable[[WorkerAnswer], Awaitable[None]],
+        *,
+        may_retry: Callable[[], bool],
+    ) -> None:
+        """Try workers until one has answered, or until another try is not due."""
+        record = exchange.record
+        failover = Failover(self._budget, most_replays=self._policy.most_replays)
+        deadline = time.monotonic() + self._policy.wait_for_worker_seconds
+        try:
+            async with self._bound():
+                while True:
+                    try:
+                        async with self._pool.lease(
+                            exchange.model,
+                            wait_seconds=deadline - time.monotonic(),
+                            avoid=failover.lost,
+                        ) as worker:
+                            record.worker = worker.id
+                            record.attempts += 1
+                            return await self._try(worker, exchange, relay)
+                    except WorkerLostError as error:
+                        if not (may_retry() and failover.allows(error, worker=worker.id)):
+                            raise
+                        log.warning("request_replayed", worker=worker.id, sent=error.sent)
+        except TimeoutError as error:
+            if self._ending:
+                raise DrainingError(
+                    "The server is shutting down.", retry_after_seconds=1.0
+                ) from error
+            raise WorkerTimeoutError("The request took longer than is allowed.") from error
+
+    @asynccontextmanager
+    async def _bound(self) -> AsyncIterator[None]:
+        """Bound the time of a request; `end_all` can bring the bound forward."""
+        async with asyncio.timeout(self._policy.request_seconds) as bound:
+            self._running.add(bound)
+            try:
+                yield
+            finally:
+                self._running.discard(bound)
+
+    async def _try(
+        self,
+        worker: Worker,
+        exchange: _Exchange,
+        relay: Callable[[WorkerAnswer], Awaitable[None]],
+    ) -> None:
+        """One try on one worker.
+
+        Raises:
+            WorkerLostError: Also when the worker answered with an error of its own and turns out
+                to be dying: vLLM still answers for a moment after its engine is gone.
+        """
+        try:
+            async with worker.connection.post(
+                exchange.path, exchange.body, exchange.headers
+            ) as answer:
+                if answer.status >= 400:
+                    body = await answer.read(most_bytes=_ERROR_BODY_BYTES)
+                    raise relayed_error(answer.status, body)
+                await relay(answer)
+        except (WorkerLostError, WorkerTimeoutError):
+            raise
+        except UpstreamError as error:
+            log.warning("worker_error", worker=worker.id, error=error.message)
+            if not await self._prober.check(worker):
+                raise WorkerLostError("The engine was lost.", sent=True) from error
+            raise
+
+    async def _relay_stream(
+        self, exchange: _Exchange, answer: WorkerAnswer, reader: StreamReader, out: EventStream
+    ) -> None:
+        record = exchange.record
+        clock = TokenClock(
+            self._metrics.inter_token.labels("worker").observe,
+            self._metrics.inter_token.labels("client").observe,
+        )
+        try:
+            await relay_stream(
+                answer, reader, out, clock, max_frame_bytes=self._stream_policy.max_frame_bytes
+            )
+        finally:
+            record.first_token_seconds = clock.first_token_seconds
+            record.usage, record.acceptance = reader.usage, reader.acceptance
+        clock.finish(reader.usage.completion_tokens if reader.usage else None)
+        record.stream_end = "completed"
+        record.outcome = "completed"
+        await out.end()
+
+    async def _relay_whole(self, exchange: _Exchange, answer: WorkerAnswer, sink: Sink) -> None:
+        record = exchange.record
+        found: Answer = await relay_whole(
+            answer,
+            exchange.request,
+            sink,
+            status=answer.status,
+            headers=[*answer.headers, *record.response_headers],
+            held_bytes=self._policy.held_answer_bytes,
+        )
+        record.usage, record.acceptance = found.usage, found.acceptance
+        record.outcome = "completed"
+
+
+def _settle(entry: Entry, record: RequestRecord) -> None:
+    """Tell the key's limits what the request really used."""
+    if record.usage is not None:
+        entry.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens
+    elif record.attempts == 0:
+        entry.used_tokens = 0

@@ -1,0 +1,350 @@
+"""The gateway's settings tree; the only file of this package that reads the environment or YAML.
+
+Order: environment (`SPECGATE_GATEWAY__...`) over the profile's `gateway:` section over defaults.
+Unknown names are refused wherever they stand. The `engine:` section is the worker's own business.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from gateway.errors import ConfigError
+
+PREFIX = "SPECGATE_GATEWAY__"
+_ENGINE_PREFIX = "SPECGATE_ENGINE__"
+_SECTIONS = {"gateway", "engine"}
+PROCESS_VARIABLE = "SPECGATE_PROCESS"
+"""Set by the parent of several gateway processes for its children: `index:ledger descriptor`."""
+
+Seconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class KeySettings(_Section):
+    """API keys."""
+
+    file: Path | None = Field(
+        None, description="File of hashed keys (`specgate keys`); none: no keys."
+    )
+    reload_seconds: Seconds = Field(1.0, description="How often the file is looked at for changes.")
+    requests_per_minute: Count | None = Field(None, description="Limit of keys without their own.")
+    tokens_per_minute: Count | None = Field(None, description="Limit of keys without their own.")
+    concurrent_requests: Count | None = Field(None, description="Limit of keys without their own.")
+
+
+class AdmissionSettings(_Section):
+    """How much at once. Divided evenly among `processes`."""
+
+    max_running_requests: Count = Field(256, description="Requests that run at a time.")
+    max_queued_requests: Annotated[int, Field(ge=0)] = Field(
+        1024, description="Requests that wait."
+    )
+    queue_timeout_seconds: Seconds = Field(30.0, description="Longest wait for a place.")
+    max_body_bytes: Count = Field(32 * 2**20, description="Largest request body; over it: 413.")
+    body_timeout_seconds: Seconds = Field(
+        60.0, description="Longest time a client may take to send it."
+    )
+
+
+class RequestSettings(_Section):
+    """Bounds of one request."""
+
+    connect_seconds: Seconds = Field(2.0, description="To connect to a worker.")
+    silence_seconds: Seconds = Field(
+        300.0, description="Longest silence of a worker; over it: 504."
+    )
+    total_seconds: Seconds = Field(3600.0, description="Longest life of a request; over it: 504.")
+    wait_for_worker_seconds: Seconds = Field(
+        120.0, description="How long a request waits for a healthy worker; over it: 503."
+    )
+    max_replays: Annotated[int, Field(ge=0)] = Field(
+        2, description="Times a request is sent again after the worker it was sent to died."
+    )
+    held_answer_bytes: Count = Field(
+        8 * 2**20, description="An answer that is no stream is held whole up to here."
+    )
+
+
+class StreamSettings(_Section):
+    """Bounds of a stream."""
+
+    keep_alive_seconds: Seconds = Field(
+        15.0, description="Comment when nothing flowed for so long."
+    )
+    client_stuck_seconds: Seconds = Field(120.0, description="Give up a client that takes nothing.")
+    max_frame_bytes: Count = Field(8 * 2**20, description="Largest single event of a worker.")
+
+
+class UpstreamSettings(_Section):
+    """Health of workers and how failures are handled."""
+
+    probe_seconds: Seconds = Field(1.0, description="Between two health checks of a worker.")
+    probe_timeout_seconds: Seconds = Field(5.0, description="Longest wait for one.")
+    probe_failures: Count = Field(3, description="Failures in a row that mean down.")
+    models_seconds: Seconds = Field(30.0, description="How often the list of models is read again.")
+    breaker_failures: Count = Field(
+        5, description="Failed requests in a row that open the breaker."
+    )
+    breaker_seconds: Seconds = Field(1.0, description="First time it stays open; doubles.")
+    breaker_max_seconds: Seconds = Field(30.0, description="Longest time it stays open.")
+    retry_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.2, description="Second tries that one request earns for all."
+    )
+    slow_start_seconds: Annotated[float, Field(ge=0)] = Field(
+        10.0, description="A recovered worker is spared for so long."
+    )
+    api_key_file: Path | None = Field(
+        None, description="File with the key that the workers ask for."
+    )
+
+
+class SupervisorSettings(_Section):
+    """Watching the worker that this gateway starts itself."""
+
+    check_seconds: Seconds = Field(2.0, description="Between two looks.")
+    probe_seconds: Seconds = Field(5.0, description="Longest wait for one look.")
+    start_seconds: Seconds = Field(900.0, description="From start to healthy.")
+    unhealthy_seconds: Seconds = Field(30.0, description="Health failing for so long: restart.")
+    stalled_seconds: Seconds = Field(120.0, description="Requests open, no iteration: restart.")
+    stop_seconds: Seconds = Field(20.0, description="From SIGTERM to SIGKILL.")
+    backoff_seconds: Seconds = Field(1.0, description="Pause before the second restart; doubles.")
+    backoff_max_seconds: Seconds = Field(60.0, description="Longest pause.")
+    backoff_reset_seconds: Seconds = Field(300.0, description="A life this long forgets failures.")
+    log_file: Path | None = Field(
+        None, description="The worker's output; none: beside ours on stderr."
+    )
+
+
+class DrainSettings(_Section):
+    """What SIGTERM does."""
+
+    accept_seconds: Annotated[float, Field(ge=0)] = Field(
+        5.0, description="Not ready, but still accepting, so that load balancers notice."
+    )
+    finish_seconds: Seconds = Field(
+        60.0, description="Then running requests may finish for so long."
+    )
+
+
+class LogSettings(_Section):
+    """The log."""
+
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="auto: console on a terminal, else JSON."
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest shown.")
+
+
+class GatewaySettings(BaseSettings):
+    """Everything an operator may set about the gateway."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="Port; 0: any free one.")
+    processes: Annotated[int, Field(ge=1, le=64)] = Field(1, description="Gateway processes.")
+    allow_without_keys: bool = Field(
+        False, description="Listen beyond this machine although there are no keys."
+    )
+    workers: tuple[str, ...] = Field((), description="URLs of remote workers; none: start one.")
+    forward_paths: tuple[str, ...] = Field(
+        ("/v1/score", "/v1/rerank", "/pooling", "/classify", "/v1/messages/count_tokens"),
+        description="More POST paths of the worker, forwarded as they are.",
+    )
+    keys: KeySettings = KeySettings()
+    admission: AdmissionSettings = AdmissionSettings()
+    request: RequestSettings = RequestSettings()
+    stream: StreamSettings = StreamSettings()
+    upstream: UpstreamSettings = UpstreamSettings()
+    supervisor: SupervisorSettings = SupervisorSettings()
+    drain: DrainSettings = DrainSettings()
+    log: LogSettings = LogSettings()
+
+    @model_validator(mode="after")
+    def _refuse_open_door(self) -> "GatewaySettings":
+        if self.keys.file is None and not self.allow_without_keys and not is_loopback(self.host):
+            raise ValueError(
+                f"host {self.host} can be reached from other machines and there are no keys: set "
+                "gateway.keys.file, or gateway.allow_without_keys if something in front checks them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_urls(self) -> "GatewaySettings":
+        for url in self.workers:
+            if not url.startswith(("http://", "https://")):
+                raise ValueError(f"workers: {url} is no http:// or https:// URL")
+        for path in self.forward_paths:
+            if not path.startswith("/"):
+                raise ValueError(f"forward_paths: {path} must begin with a slash")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """`load_settings` alone says where values come from."""
+        return (init_settings,)
+
+
+class _Environment(EnvSettingsSource):
+    """pydantic-settings' own reading of the environment, from a mapping that is passed in."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = {name.lower(): value for name, value in environ.items()}
+        super().__init__(GatewaySettings)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        return self._environ
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def load_settings(
+    profile: Path | None, environ: Mapping[str, str] | None = None
+) -> GatewaySettings:
+    """Read, merge and check the settings.
+
+    Args:
+        profile: YAML file; None: defaults.
+        environ: The environment; None: the process's.
+
+    Raises:
+        ConfigError: One line for each thing that is wrong.
+    """
+    environ = os.environ if environ is None else environ
+    unknown = sorted(_unknown_names(environ))
+    if unknown:
+        raise ConfigError("\n".join(f"unknown environment variable {name}" for name in unknown))
+    merged = _merged(_section(profile), _Environment(environ)())
+    try:
+        return GatewaySettings(**merged)
+    except ValidationError as error:
+        raise ConfigError(_explained(error)) from error
+
+
+def read_secret(path: Path | None) -> SecretStr | None:
+    """A secret from its file, without the line end.
+
+    Raises:
+        ConfigError: The file cannot be read, or is empty.
+    """
+    if path is None:
+        return None
+    try:
+        secret = path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    if not secret:
+        raise ConfigError(f"{path}: is empty")
+    return SecretStr(secret)
+
+
+def cache_dir() -> Path:
+    """Folder for what can be made again. Source: XDG Base Directory Specification."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "specgate"
+
+
+def child_environment(*, index: int, ledger: int, metrics_dir: Path) -> dict[str, str]:
+    """The environment of one of several gateway processes."""
+    return {
+        **os.environ,
+        PROCESS_VARIABLE: f"{index}:{ledger}",
+        "PROMETHEUS_MULTIPROC_DIR": str(metrics_dir),
+    }
+
+
+def process_place() -> tuple[int, int | None]:
+    """This process's index and the ledger's descriptor; (0, None) when it is the only one."""
+    place = os.environ.get(PROCESS_VARIABLE)
+    if place is None:
+        return 0, None
+    index, _, descriptor = place.partition(":")
+    return int(index), int(descriptor)
+
+
+def _section(profile: Path | None) -> dict[str, Any]:
+    if profile is None:
+        return {}
+    try:
+        content = yaml.safe_load(profile.read_text(encoding="utf-8")) or {}
+    except OSError as error:
+        raise ConfigError(f"{profile}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{profile}: is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(f"{profile}: must hold the sections {' and '.join(sorted(_SECTIONS))}")
+    for name in content:
+        if name not in _SECTIONS:
+            raise ConfigError(f"{profile}: unknown section {name}")
+    section = content.get("gateway") or {}
+    if not isinstance(section, dict):
+        raise ConfigError(f"{profile}: gateway must hold settings")
+    return section
+
+
+def _unknown_names(environ: Mapping[str, str]) -> Iterator[str]:
+    for name in environ:
+        if not name.startswith("SPECGATE_") or name == PROCESS_VARIABLE:
+            continue
+        if name.startswith(_ENGINE_PREFIX):
+            continue  # the worker checks its own
+        if not name.startswith(PREFIX) or not _exists(name.removeprefix(PREFIX).lower()):
+            yield name
+
+
+def _exists(path: str) -> bool:
+    model: type[BaseModel] | None = GatewaySettings
+    for part in path.split("__"):
+        if model is None or part not in model.model_fields:
+            return False
+        annotation = model.model_fields[part].annotation
+        nested = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        model = annotation if nested else None
+    return True
+
+
+def _merged(under: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(under)
+    for name, value in over.items():
+        below = merged.get(name)
+        both = isinstance(value, dict) and isinstance(below, dict)
+        merged[name] = _merged(below, value) if both and below is not None else value
+    return merged
+
+
+def _explained(error: ValidationError) -> str:
+    lines = []
+    for found in error.errors():
+        where = ".".join(("gateway", *(str(part) for part in found["loc"])))
+        lines.append(f"{where}: {found['msg'].removeprefix('Value error, ')}")
+    return "\n".join(lines)

@@ -1,0 +1,23 @@
+"""Start, watch, restart and drain the worker that this gateway owns."""
+
+from gateway.supervisor.backoff import Backoff
+from gateway.supervisor.process import WorkerCommand, WorkerProcess
+from gateway.supervisor.progress import Progress, ProgressWatch
+from gateway.supervisor.supervisor import (
+    Supervisor,
+    SupervisorPolicy,
+    SupervisorState,
+    WorkerRefusedError,
+)
+
+__all__ = [
+    "Backoff",
+    "Progress",
+    "ProgressWatch",
+    "Supervisor",
+    "SupervisorPolicy",
+    "SupervisorState",
+    "WorkerCommand",
+    "WorkerProcess",
+    "WorkerRefusedError",
+]

@@ -1,0 +1,226 @@
+"""Keep one worker running: start it, watch it, and start it again when it must be.
+
+Three things lead to a restart: the process ended, its health check keeps failing, or it has
+requests and makes no progress. Being slow or busy is none of them.
+"""
+
+import asyncio
+import json
+import re
+import time
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import structlog
+
+from gateway.errors import UpstreamError, WorkerTimeoutError
+from gateway.supervisor.backoff import Backoff
+from gateway.supervisor.process import WorkerCommand, WorkerProcess
+from gateway.supervisor.progress import Progress, ProgressWatch
+from gateway.types import WorkerId
+
+log = structlog.get_logger(__name__)
+
+SupervisorState = Literal["starting", "ready", "waiting", "stopped"]
+RestartReason = Literal["exited", "unhealthy", "stalled", "start_timeout"]
+_CONFIG_EXIT_STATUS = 2
+_ITERATIONS = re.compile(rb"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+
+class WorkerRefusedError(Exception):
+    """The worker says that its settings are wrong; starting it again cannot help."""
+
+
+class WorkerProbe(Protocol):
+    """The supervisor's own line to the worker."""
+
+    async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
+        """Status and body of a GET; raises `UpstreamError`."""
+
+    async def call(self, path: str, body: bytes, *, timeout_seconds: float) -> int:
+        """Status of a JSON POST; raises `UpstreamError`."""
+
+
+class RestartObserver(Protocol):
+    """Counts restarts."""
+
+    def worker_restarted(self, worker: WorkerId, reason: str) -> None:
+        """A worker is about to be started anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisorPolicy:
+    """When to lose patience; all in seconds.
+
+    Attributes:
+        check_seconds: Between two looks.
+        probe_seconds: Longest wait for one look.
+        start_seconds: From start to healthy; loading a large model takes minutes.
+        unhealthy_seconds: Health checks failing for so long.
+        stalled_seconds: Requests open and no engine iteration for so long.
+        stop_seconds: From SIGTERM to SIGKILL.
+    """
+
+    check_seconds: float
+    probe_seconds: float
+    start_seconds: float
+    unhealthy_seconds: float
+    stalled_seconds: float
+    stop_seconds: float
+
+
+class Supervisor:
+    """Owns one worker; `run` is a task that its owner cancels, which ends the worker too.
+
+    Attributes:
+        state: What the worker is doing, for people.
+        restarts: How often it was started anew.
+        last_reason: Why, the last time.
+    """
+
+    def __init__(  # collaborators, each used once
+        self,
+        worker: WorkerId,
+        command: WorkerCommand,
+        probe: WorkerProbe,
+        observer: RestartObserver,
+        *,
+        policy: SupervisorPolicy,
+        backoff: Backoff,
+    ) -> None:
+        self.worker = worker
+        self.state: SupervisorState = "starting"
+        self.restarts = 0
+        self.last_reason: RestartReason | None = None
+        self._command = command
+        self._probe = probe
+        self._observer = observer
+        self._policy = policy
+        self._backoff = backoff
+        self._process: WorkerProcess | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the worker, while it runs."""
+        return None if self._process is None else self._process.pid
+
+    async def run(self) -> None:
+        """Keep the worker running until cancelled.
+
+        Raises:
+            WorkerRefusedError: Its settings are wrong.
+        """
+        try:
+            while True:
+                pause = await self._run_once()
+                self.state = "waiting"
+                await asyncio.sleep(pause)
+        finally:
+            self.state = "stopped"
+
+    async def _run_once(self) -> float:
+        """One life of the worker; returns the pause before the next."""
+        self.state = "starting"
+        process = self._process = await WorkerProcess.start(self._command)
+        log.info("worker_starting", worker=self.worker, pid=process.pid)
+        exited = asyncio.create_task(process.wait(), name="worker-exit")
+        try:
+            reason = await self._live(process, exited)
+        finally:
+            self._process = None
+            await process.stop(grace_seconds=self._policy.stop_seconds)
+            exited.cancel()
+        lived = time.monotonic() - process.started_seconds
+        if process.exit_status == _CONFIG_EXIT_STATUS:
+            raise WorkerRefusedError("\n".join(process.last_lines(5)))
+        pause = self._backoff.after(lived)
+        self.restarts += 1
+        self.last_reason = reason
+        self._observer.worker_restarted(self.worker, reason)
+        log.error(
+            "worker_restarting",
+            worker=self.worker,
+            reason=reason,
+            exit_status=process.exit_status,
+            lived_seconds=round(lived, 1),
+            pause_seconds=pause,
+            last_lines=process.last_lines(20),
+        )
+        return pause
+
+    async def _live(self, process: WorkerProcess, exited: asyncio.Task[int]) -> RestartReason:
+        while not await self._is_healthy():
+            if time.monotonic() - process.started_seconds > self._policy.start_seconds:
+                return "start_timeout"
+            if await self._ended(exited):
+                return "exited"
+        self.state = "ready"
+        took = time.monotonic() - process.started_seconds
+        log.info("worker_ready", worker=self.worker, start_seconds=round(took, 1))
+        progress = ProgressWatch(self._policy.stalled_seconds)
+        last_healthy = time.monotonic()
+        while not await self._ended(exited):
+            if await self._is_healthy():
+                last_healthy = time.monotonic()
+            elif time.monotonic() - last_healthy > self._policy.unhealthy_seconds:
+                return "unhealthy"
+            if await self._is_stalled(progress):
+                return "stalled"
+        return "exited"
+
+    async def _ended(self, exited: asyncio.Task[int]) -> bool:
+        """Wait for the next look, or less if the process ends."""
+        done, _ = await asyncio.wait({exited}, timeout=self._policy.check_seconds)
+        return bool(done)
+
+    async def _is_healthy(self) -> bool:
+        try:
+            status, _ = await self._probe.get("/health", timeout_seconds=self._policy.probe_seconds)
+        except UpstreamError:
+            return False
+        return status == 200
+
+    async def _is_stalled(self, progress: ProgressWatch) -> bool:
+        try:
+            open_requests = await self._open_requests()
+            iterations = await self._iterations() if open_requests else 0.0
+        except UpstreamError:
+            return False  # the health check judges a worker that does not answer
+        verdict = progress.judge(
+            now=time.monotonic(), open_requests=open_requests, iterations=iterations
+        )
+        if verdict is Progress.SUSPECT:
+            log.warning("worker_suspect", worker=self.worker, open_requests=open_requests)
+            await self._send_trial()
+        return verdict is Progress.STALLED
+
+    async def _open_requests(self) -> int:
+        _, body = await self._probe.get("/load", timeout_seconds=self._policy.probe_seconds)
+        try:
+            return int(json.loads(body)["server_load"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UpstreamError("The engine does not tell its load.") from error
+
+    async def _iterations(self) -> float:
+        _, body = await self._probe.get("/metrics", timeout_seconds=self._policy.probe_seconds)
+        counts = [float(count) for count in _ITERATIONS.findall(body)]
+        if not counts:
+            raise UpstreamError("The engine does not count its iterations.")
+        return sum(counts)
+
+    async def _send_trial(self) -> None:
+        """A request for one token: whether it is answered does not matter, only the counter."""
+        try:
+            _, body = await self._probe.get(
+                "/v1/models", timeout_seconds=self._policy.probe_seconds
+            )
+            model = json.loads(body)["data"][0]["id"]
+            await self._probe.call(
+                "/v1/completions",
+                json.dumps({"model": model, "prompt": "a", "max_tokens": 1}).encode(),
+                timeout_seconds=self._policy.probe_seconds,
+            )
+        except WorkerTimeoutError:
+            log.warning("worker_trial_unanswered", worker=self.worker)
+        except (UpstreamError, ValueError, KeyError, IndexError, TypeError) as error:
+            log.warning("worker_trial_failed", worker=self.worker, error=str(error))

@@ -1,0 +1,53 @@
+"""One log chain for everything: structlog, uvicorn, aiohttp and the standard library."""
+
+import logging
+import sys
+from typing import Literal
+
+import structlog
+from structlog.typing import Processor
+
+LogFormat = Literal["auto", "json", "console"]
+
+
+def configure_logging(*, log_format: LogFormat, level: str) -> None:
+    """Send every log line of the process to stderr in one format.
+
+    Args:
+        log_format: `json`, `console`, or `auto`: console on a terminal, else JSON.
+        level: Name of the lowest level shown.
+    """
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+    console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    renderer: list[Processor] = (
+        [structlog.dev.ConsoleRenderer(pad_event_to=24)]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(level.upper())
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "aiohttp", "asyncio"):
+        logger = logging.getLogger(name)
+        logger.handlers = []
+        logger.propagate = name != "uvicorn.access"  # we write our own access line
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)

@@ -1,0 +1,206 @@
+"""Every metric of the gateway, by the names of docs/metrics.md; made once, on a registry given.
+
+With several processes prometheus-client keeps the values in files of PROMETHEUS_MULTIPROC_DIR
+and `exposition` adds them up; exemplars exist with one process only, a limit of that library.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.openmetrics import exposition as openmetrics
+
+from gateway.types import RequestRecord, WorkerId
+
+_LATENCY_BUCKETS = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0,
+)  # fmt: skip
+_DURATION_BUCKETS = (
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    120.0,
+    300.0,
+    600.0,
+)
+_TOKEN_BUCKETS = (
+    0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5,
+)  # fmt: skip
+_RATIO_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+_LENGTH_BUCKETS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0)
+_DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+
+
+class GatewayMetrics:
+    """The metrics, and the few sentences in which the gateway reports to them.
+
+    Args:
+        registry: Where they live; tests bring their own.
+        multiprocess: Values are shared between processes through files.
+    """
+
+    def __init__(self, registry: CollectorRegistry, *, multiprocess: bool = False) -> None:
+        self._registry = registry
+        self._multiprocess = multiprocess
+        self.requests = Counter(
+            "gateway_requests_total",
+            "Requests that ended, by how they ended.",
+            ["endpoint", "model", "outcome"],
+            registry=registry,
+        )
+        self.duration = Histogram(
+            "gateway_request_duration_seconds",
+            "From a request's first byte to the true end of its answer.",
+            ["endpoint", "model"],
+            buckets=_DURATION_BUCKETS,
+            registry=registry,
+        )
+        self.time_to_first_token = Histogram(
+            "gateway_time_to_first_token_seconds",
+            "From a streaming request's arrival to its first generated text handed to the client.",
+            ["model"],
+            buckets=_LATENCY_BUCKETS,
+            registry=registry,
+        )
+        self.inter_token = Histogram(
+            "gateway_inter_token_seconds",
+            "Gap between generated tokens, one observation a token: as they came from the worker, "
+            "and as they were handed to the client.",
+            ["stage"],
+            buckets=_TOKEN_BUCKETS,
+            registry=registry,
+        )
+        self.tokens = Counter(
+            "gateway_tokens_total",
+            "Tokens as workers counted them; kind: prompt, cached (part of prompt), completion.",
+            ["model", "kind"],
+            registry=registry,
+        )
+        self.inflight = Gauge(
+            "gateway_inflight_requests",
+            "Requests that hold a place.",
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+        self.queue_depth = Gauge(
+            "gateway_queue_depth",
+            "Requests that wait for a place.",
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+        self.rejections = Counter(
+            "gateway_rejections_total",
+            "Requests answered with an error by the gateway itself.",
+            ["reason"],
+            registry=registry,
+        )
+        self.worker_up_gauge = Gauge(
+            "gateway_worker_up",
+            "1 while a worker passes its health checks.",
+            ["worker"],
+            multiprocess_mode="livemin",
+            registry=registry,
+        )
+        self.worker_restarts = Counter(
+            "gateway_worker_restarts_total",
+            "Restarts of the supervised worker; reason: exited, unhealthy, stalled, start_timeout.",
+            ["worker", "reason"],
+            registry=registry,
+        )
+        self.upstream_failures = Counter(
+            "gateway_upstream_failures_total",
+            "Requests that failed on a worker, replayed or not.",
+            ["worker", "reason"],
+            registry=registry,
+        )
+        self.stream_terminations = Counter(
+            "gateway_stream_terminations_total",
+            "Streams by how they ended: completed, error_event, cancelled.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.acceptance_ratio = Histogram(
+            "gateway_request_acceptance_ratio",
+            "Accepted share of a request's draft tokens, by source; one observation a request.",
+            ["model", "source"],
+            buckets=_RATIO_BUCKETS,
+            registry=registry,
+        )
+        self.acceptance_length = Histogram(
+            "gateway_request_acceptance_length",
+            "Tokens a request gained per target step that verified a draft, bonus included.",
+            ["model"],
+            buckets=_LENGTH_BUCKETS,
+            registry=registry,
+        )
+        self.draft_tokens = Histogram(
+            "gateway_request_draft_tokens",
+            "Draft tokens proposed for a request, by source.",
+            ["model", "source"],
+            buckets=_DRAFT_BUCKETS,
+            registry=registry,
+        )
+
+    def places_changed(self, running: int, queued: int) -> None:
+        """Requests began or ended, or began or ended to wait."""
+        self.inflight.set(running)
+        self.queue_depth.set(queued)
+
+    def worker_up(self, worker: WorkerId, up: bool) -> None:
+        """A worker came up or went down."""
+        self.worker_up_gauge.labels(worker).set(int(up))
+
+    def worker_failed(self, worker: WorkerId, reason: str) -> None:
+        """A request failed on a worker."""
+        self.upstream_failures.labels(worker, reason).inc()
+
+    def worker_restarted(self, worker: WorkerId, reason: str) -> None:
+        """The supervisor starts a worker anew."""
+        self.worker_restarts.labels(worker, reason).inc()
+
+    def request_ended(self, record: RequestRecord, *, now: float) -> None:
+        """Count a request at its true end."""
+        model = record.model
+        self.requests.labels(record.endpoint, model, record.outcome).inc()
+        self.duration.labels(record.endpoint, model).observe(now - record.started_seconds)
+        if record.first_token_seconds is not None:
+            waited = record.first_token_seconds - record.started_seconds
+            self.time_to_first_token.labels(model).observe(waited)
+        if record.usage is not None:
+            self.tokens.labels(model, "prompt").inc(record.usage.prompt_tokens)
+            self.tokens.labels(model, "cached").inc(record.usage.cached_tokens)
+            self.tokens.labels(model, "completion").inc(record.usage.completion_tokens)
+        if record.reason is not None and record.outcome in ("caller_error", "rejected"):
+            self.rejections.labels(record.reason).inc()
+        if record.stream_end is not None:
+            self.stream_terminations.labels(record.stream_end).inc()
+        self._count_acceptance(record)
+
+    def exposition(self, accept: str) -> tuple[bytes, str]:
+        """All metrics as text, and its content type: OpenMetrics if the scraper accepts it."""
+        registry = self._registry
+        if self._multiprocess:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # library has no types
+        if "application/openmetrics-text" in accept:
+            text: bytes = openmetrics.generate_latest(registry)
+            return text, openmetrics.CONTENT_TYPE_LATEST
+        return generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8"
+
+    def _count_acceptance(self, record: RequestRecord) -> None:
+        acceptance = record.acceptance
+        if acceptance is None:
+            return
+        exemplar = None if self._multiprocess else {"request_id": str(record.request_id)[:64]}
+        self.acceptance_length.labels(record.model).observe(acceptance.length)
+        for source, count in acceptance.sources.items():
+            self.draft_tokens.labels(record.model, source).observe(count.drafted)
+            if count.ratio is not None:
+                self.acceptance_ratio.labels(record.model, source).observe(count.ratio, exemplar)

@@ -1,0 +1,30 @@
+"""The only room that talks HTTP to workers: connections, pool, health, failover, error mapping."""
+
+from gateway.upstream.breaker import Breaker, BreakerState
+from gateway.upstream.connection import (
+    ConnectionTimeouts,
+    WorkerAddress,
+    WorkerAnswer,
+    WorkerConnection,
+)
+from gateway.upstream.failover import Failover
+from gateway.upstream.pool import Pool, PoolObserver
+from gateway.upstream.probe import ProbePolicy, Prober
+from gateway.upstream.retry_budget import RetryBudget
+from gateway.upstream.worker import Worker
+
+__all__ = [
+    "Breaker",
+    "BreakerState",
+    "ConnectionTimeouts",
+    "Failover",
+    "Pool",
+    "PoolObserver",
+    "ProbePolicy",
+    "Prober",
+    "RetryBudget",
+    "Worker",
+    "WorkerAddress",
+    "WorkerAnswer",
+    "WorkerConnection",
+]

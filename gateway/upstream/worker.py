@@ -1,0 +1,47 @@
+"""One worker as the gateway sees it: its health, its models, its load."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.routing import slow_start_weight
+from gateway.types import WorkerId
+from gateway.upstream.breaker import Breaker, BreakerState
+from gateway.upstream.connection import WorkerConnection
+
+
+@dataclass(slots=True)
+class Worker:
+    """State of one worker; owned by the pool, changed by the pool and its probes alone.
+
+    Attributes:
+        id: Name for logs and metrics.
+        up: The last probes succeeded.
+        up_since: Monotonic seconds when it last came up.
+        ever_up: It has been up before, so that coming up again is a recovery.
+        models: What it serves, by model name: the entries of its `/v1/models`.
+        in_flight: Requests it is running for this process.
+    """
+
+    id: WorkerId
+    connection: WorkerConnection
+    breaker: Breaker
+    up: bool = False
+    up_since: float = 0.0
+    ever_up: bool = False
+    failed_probes: int = 0
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    in_flight: int = 0
+
+    def can_take(self, model: str | None, now: float) -> bool:
+        """Whether a request for `model` (None: any) may be sent to it."""
+        return (
+            self.up
+            and (model is None or model in self.models)
+            and self.breaker.state(now) is not BreakerState.OPEN
+        )
+
+    def weight(self, now: float, *, ramp_seconds: float) -> float:
+        """Its share of the load: below 1 for a while after a recovery."""
+        if not self.ever_up:
+            return 1.0
+        return slow_start_weight(now - self.up_since, ramp_seconds=ramp_seconds)
