@@ -34,7 +34,7 @@ def serve(settings: EngineSettings, model: ResolvedModel) -> None:
 
     parsed = parse_arguments(to_arguments(build_options(settings, model)))
     if settings.uds is not None:
-        _clear_socket(settings.uds)
+        clear_socket(settings.uds)
     configure_logging_from_args(parsed)
     try:
         uvloop.run(run_server(parsed))
@@ -43,7 +43,7 @@ def serve(settings: EngineSettings, model: ResolvedModel) -> None:
             settings.uds.unlink(missing_ok=True)
 
 
-def _clear_socket(path: Path) -> None:
+def clear_socket(path: Path) -> None:
     """Remove the socket that a killed worker left, so that vLLM can bind its path."""
     try:
         mode = path.stat().st_mode

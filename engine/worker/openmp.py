@@ -1,7 +1,6 @@
 """Finds Intel's OpenMP runtime, which vLLM's CPU worker wants to be loaded before torch.
 
-With it a step costs less and the start is shorter: measured on two cores with SmolLM2, 53 instead
-of 35 tokens a second at batch 1 and 253 instead of 231 at batch 8 (adr/0001).
+With it a step costs less: figures in docs/adr/0002.
 """
 
 from importlib.metadata import PackageNotFoundError, files

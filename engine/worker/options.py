@@ -8,14 +8,13 @@ from pydantic import JsonValue
 from engine.config import EngineSettings, Speculation
 from engine.models import ResolvedModel
 
-# What the gateway's accounting stands on: acceptance per request, cached prompt tokens, and the
-# number of requests in flight. The access line is the gateway's.
+# What the gateway's accounting stands on: times per request, cached prompt tokens, and the number
+# of requests in flight. The access line is the gateway's.
 _ALWAYS: Mapping[str, JsonValue] = {
     "disable_uvicorn_access_log": True,
     "enable_per_request_metrics": True,
     "enable_prompt_tokens_details": True,
     "enable_server_load_tracking": True,
-    "per_request_spec_decode_metrics": "detailed",
 }
 
 
@@ -31,9 +30,7 @@ def build_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, J
         options |= {"host": settings.host, "port": settings.port}
     else:
         options["uds"] = str(settings.uds)
-    if (speculative_config := _speculative_config(settings.speculation)) is not None:
-        options["speculative_config"] = speculative_config
-    return options
+    return options | _speculation_options(settings.speculation)
 
 
 def to_arguments(options: Mapping[str, JsonValue]) -> list[str]:
@@ -65,12 +62,16 @@ def _to_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _speculative_config(speculation: Speculation) -> dict[str, JsonValue] | None:
+def _speculation_options(speculation: Speculation) -> dict[str, JsonValue]:
     if speculation.method == "off":
-        return None
+        # vLLM refuses to count acceptance where nothing is drafted.
+        return {}
     return {
-        "method": speculation.method,
-        "num_speculative_tokens": speculation.num_speculative_tokens,
-        "prompt_lookup_min": speculation.prompt_lookup_min,
-        "prompt_lookup_max": speculation.prompt_lookup_max,
+        "per_request_spec_decode_metrics": "detailed",
+        "speculative_config": {
+            "method": speculation.method,
+            "num_speculative_tokens": speculation.num_speculative_tokens,
+            "prompt_lookup_min": speculation.prompt_lookup_min,
+            "prompt_lookup_max": speculation.prompt_lookup_max,
+        },
     }

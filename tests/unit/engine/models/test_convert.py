@@ -1,0 +1,70 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import ModelError
+from engine.models.convert import convert
+from tests.unit.engine.models.conftest import HEADS, HIDDEN, KV_HEADS, TOKENS, MakeGguf
+
+
+def read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return document
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "out"
+    path.mkdir()
+    return path
+
+
+def test_llama_config_follows_the_file(make_gguf: MakeGguf, folder: Path) -> None:
+    convert(make_gguf(), folder, report=lambda _: None)
+
+    config = read(folder / "config.json")
+    assert config["architectures"] == ["LlamaForCausalLM"]
+    assert (config["hidden_size"], config["head_dim"]) == (HIDDEN, HIDDEN // HEADS)
+    assert config["num_key_value_heads"] == KV_HEADS
+    assert config["vocab_size"] == len(TOKENS)
+    assert config["tie_word_embeddings"] is True
+
+
+def test_qwen2_has_its_own_head_and_a_second_end_token(make_gguf: MakeGguf, folder: Path) -> None:
+    convert(make_gguf("qwen2", preparation="qwen2"), folder, report=lambda _: None)
+
+    assert read(folder / "config.json")["tie_word_embeddings"] is False
+    assert read(folder / "generation_config.json")["eos_token_id"] == [2, 0]
+
+
+def test_tokenizer_config_carries_the_chat_template(make_gguf: MakeGguf, folder: Path) -> None:
+    convert(make_gguf(), folder, report=lambda _: None)
+
+    config = read(folder / "tokenizer_config.json")
+    assert config["chat_template"] == "{{ messages[0]['content'] }}"
+    assert (config["bos_token"], config["eos_token"]) == ("<|im_start|>", "<|im_end|>")
+
+
+@pytest.mark.parametrize(
+    ("architecture", "preparation"),
+    [("llama", "smollm"), ("qwen2", "qwen2")],
+    ids=["llama", "qwen2"],
+)
+def test_transformers_loads_every_weight(
+    make_gguf: MakeGguf, folder: Path, architecture: str, preparation: str
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    convert(make_gguf(architecture, preparation=preparation), folder, report=lambda _: None)
+
+    _, loading = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True)
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+    assert not loading["mismatched_keys"]
+
+
+def test_an_unknown_tensor_stops_the_conversion(make_gguf: MakeGguf, folder: Path) -> None:
+    with pytest.raises(ModelError, match=r"unknown tensor rope_freqs\.weight"):
+        convert(make_gguf(extra_tensors=("rope_freqs.weight",)), folder, report=lambda _: None)

@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from engine.config import EngineSettings
+from engine.errors import ModelError
+from engine.models.catalogue import CATALOGUE
+from engine.models.resolve import ResolvedModel, resolve_model
+from engine.models.store import folder_of
+
+
+def never_fetch(requirement: str, *, into: Path) -> Path:
+    raise AssertionError(f"asked for {requirement} into {into}")
+
+
+def resolve(**values: object) -> ResolvedModel:
+    settings = EngineSettings.model_validate(values)
+    return resolve_model(settings, fetch=never_fetch, report=lambda _: None)
+
+
+def test_a_catalogue_name_means_the_cached_folder(tmp_path: Path) -> None:
+    folder = folder_of(CATALOGUE["smollm2-135m"], cache_dir=tmp_path)
+    folder.mkdir(parents=True)
+
+    model = resolve(model="smollm2-135m", cache_dir=tmp_path)
+
+    assert model == ResolvedModel(str(folder), "smollm2-135m", is_local=True)
+
+
+def test_a_folder_is_served_as_it_is(tmp_path: Path) -> None:
+    model = resolve(model=str(tmp_path), served_model_name="mine")
+
+    assert model == ResolvedModel(str(tmp_path), "mine", is_local=True)
+
+
+def test_anything_else_is_a_hugging_face_id() -> None:
+    model = resolve(model="some-org/some-model")
+
+    assert model == ResolvedModel("some-org/some-model", "some-org/some-model", is_local=False)
+
+
+@pytest.mark.parametrize("name", ["/no/such/folder", "./no-such-folder", "~/no-such-folder"])
+def test_a_path_to_nothing_is_not_taken_for_an_id(name: str) -> None:
+    with pytest.raises(ModelError, match="is not a folder"):
+        resolve(model=name)

@@ -1,0 +1,93 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from engine.errors import ModelError
+from engine.models.gguf_file import open_gguf
+from engine.models.weights import rename_tensor, write_weights
+from tests.unit.engine.models.conftest import HEADS, HIDDEN, MakeGguf
+
+
+def convert(path: Path, folder: Path) -> dict[str, torch.Tensor]:
+    folder.mkdir()
+    write_weights(open_gguf(path), folder, report=lambda _: None)
+    return {
+        name: tensor
+        for shard in folder.glob("*.safetensors")
+        for name, tensor in load_file(shard).items()
+    }
+
+
+def interleave(rows: np.ndarray, heads: int) -> np.ndarray:
+    """What a GGUF writer does to the rows of a rotary projection, one row at a time."""
+    size = rows.shape[0] // heads
+    order = [
+        head * size + half * (size // 2) + pair
+        for head in range(heads)
+        for pair in range(size // 2)
+        for half in range(2)
+    ]
+    return rows[order]
+
+
+@pytest.mark.parametrize(
+    ("gguf_name", "expected"),
+    [
+        ("token_embd.weight", "model.embed_tokens.weight"),
+        ("output.weight", "lm_head.weight"),
+        ("blk.11.attn_k.bias", "model.layers.11.self_attn.k_proj.bias"),
+        ("blk.0.ffn_norm.weight", "model.layers.0.post_attention_layernorm.weight"),
+    ],
+)
+def test_tensors_get_their_hugging_face_names(gguf_name: str, expected: str) -> None:
+    assert rename_tensor(gguf_name) == expected
+
+
+@pytest.mark.parametrize(
+    "gguf_name", ["rope_freqs.weight", "blk.0.attn_q.scale", "blk.0.moe.weight", "blk.0"]
+)
+def test_an_unknown_tensor_is_refused_not_dropped(gguf_name: str) -> None:
+    with pytest.raises(ModelError, match=f"unknown tensor {gguf_name}"):
+        rename_tensor(gguf_name)
+
+
+def test_llama_rotary_rows_return_to_their_order(make_gguf: MakeGguf, tmp_path: Path) -> None:
+    path = make_gguf("llama")
+    stored = dict(open_gguf(path).tensors())["blk.0.attn_q.weight"]
+
+    query = convert(path, tmp_path / "out")["model.layers.0.self_attn.q_proj.weight"]
+
+    again = interleave(query.to(torch.float32).numpy(), HEADS)
+    rounded = torch.from_numpy(stored).to(torch.bfloat16).to(torch.float32).numpy()
+    np.testing.assert_array_equal(again, rounded)
+
+
+def test_qwen2_rows_stay_and_biases_come_along(make_gguf: MakeGguf, tmp_path: Path) -> None:
+    path = make_gguf("qwen2", preparation="qwen2")
+    stored = dict(open_gguf(path).tensors())
+
+    made = convert(path, tmp_path / "out")
+
+    for kind in ("weight", "bias"):
+        expected = torch.from_numpy(stored[f"blk.0.attn_q.{kind}"]).to(torch.bfloat16)
+        assert torch.equal(made[f"model.layers.0.self_attn.q_proj.{kind}"], expected)
+    assert made["lm_head.weight"].shape[1] == HIDDEN
+
+
+def test_small_shards_and_their_index_cover_every_tensor(
+    make_gguf: MakeGguf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.models.weights._SHARD_BYTES", 1000)
+
+    made = convert(make_gguf(), tmp_path / "out")
+
+    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text("utf-8"))
+    files = {path.name for path in (tmp_path / "out").glob("*.safetensors")}
+    assert len(files) > 1
+    assert set(index["weight_map"].values()) == files
+    assert index["weight_map"].keys() == made.keys()
+    assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in made.values())

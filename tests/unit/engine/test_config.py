@@ -1,0 +1,197 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.config import RESERVED_VLLM_OPTIONS, export_environment, load_settings
+from engine.errors import ConfigError
+
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Path:
+    path = tmp_path / "profile.yaml"
+    path.write_text(
+        "gateway: {port: 8000}\n"
+        "engine:\n"
+        "  model: some-org/some-model\n"
+        "  vllm: {max_num_seqs: 4, max_model_len: 1024}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "written.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_a_profile_the_defaults_hold() -> None:
+    settings = load_settings(None, environ={})
+
+    assert settings.model == "smollm2-135m"
+    assert settings.host == "127.0.0.1"
+    assert settings.uds is None
+    assert settings.speculation.method == "ngram"
+
+
+def test_profile_wins_over_defaults_and_gateway_section_is_left_alone(profile: Path) -> None:
+    settings = load_settings(profile, environ={})
+
+    assert settings.model == "some-org/some-model"
+    assert settings.port == 8001
+    assert settings.vllm == {"max_num_seqs": 4, "max_model_len": 1024}
+
+
+def test_environment_wins_over_profile_name_by_name(profile: Path) -> None:
+    environ = {
+        "SPECGATE_ENGINE__PORT": "9001",
+        "SPECGATE_ENGINE__VLLM__MAX_NUM_SEQS": "8",
+        "SPECGATE_ENGINE__ENVIRONMENT__VLLM_LOGGING_LEVEL": "DEBUG",
+        "SPECGATE_ENGINE__SPECULATION__METHOD": "off",
+        "SPECGATE_GATEWAY__PORT": "1",
+        "PATH": "unrelated",
+    }
+
+    settings = load_settings(profile, environ=environ)
+
+    assert settings.port == 9001
+    assert settings.vllm == {"max_num_seqs": 8, "max_model_len": 1024}
+    assert settings.environment == {"VLLM_LOGGING_LEVEL": "DEBUG"}
+    assert settings.speculation.method == "off"
+
+
+def test_command_line_wins_over_environment(profile: Path) -> None:
+    settings = load_settings(
+        profile, environ={"SPECGATE_ENGINE__PORT": "9001"}, overrides={"port": 9002}
+    )
+
+    assert settings.port == 9002
+
+
+def test_bare_off_in_yaml_means_off(tmp_path: Path) -> None:
+    path = write(tmp_path, "engine: {speculation: {method: off}}\n")
+
+    assert load_settings(path, environ={}).speculation.method == "off"
+
+
+@pytest.mark.parametrize("section", ["engine:\n", "gateway: {port: 1}\n"], ids=["empty", "absent"])
+def test_a_profile_without_engine_settings_gives_the_defaults(tmp_path: Path, section: str) -> None:
+    settings = load_settings(write(tmp_path, section), environ={})
+
+    assert settings == load_settings(None, environ={})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("engine: {modle: x}", "engine.modle: unknown setting"),
+        ("engine: {port: 70000}", "engine.port: Input should be less than or equal to 65535"),
+        ("engine: {speculation: {method: magic}}", "engine.speculation.method: Input should be"),
+        (
+            "engine: {speculation: {prompt_lookup_min: 5, prompt_lookup_max: 4}}",
+            "engine.speculation: prompt_lookup_min is larger than prompt_lookup_max",
+        ),
+        ("engine: {vllm: {port: 1}}", "engine.vllm: set by the engine itself, not here: port"),
+        ("engine: {vllm: {served-model-name: x}}", "engine.vllm: set by the engine itself"),
+        ("engine: {environment: {PATH: /bin}}", "engine.environment: PATH is none of"),
+        (
+            "engine: {environment: {VLLM_USE_V2_MODEL_RUNNER: 1}}",
+            "engine.environment: VLLM_USE_V2_MODEL_RUNNER is set by the engine itself",
+        ),
+        ("engine: {environment: {HF_TOKEN: x}}", "engine.environment: HF_TOKEN is a secret"),
+        ("engine: [1]", "engine: must be a mapping"),
+        ("engin: {}", "unknown section engin"),
+        ("- 1", "expected the sections gateway: and engine:"),
+        ("engine: {", "is not YAML"),
+    ],
+)
+def test_a_wrong_profile_is_refused_with_one_clear_line(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(problem)) as caught:
+        load_settings(write(tmp_path, text), environ={})
+
+    assert len(caught.value.problems) == 1
+    assert "\n" not in caught.value.problems[0]
+
+
+def test_every_problem_of_a_profile_is_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(write(tmp_path, "engine: {port: 0, modle: x}"), environ={})
+
+    assert len(caught.value.problems) == 2
+
+
+def test_a_missing_profile_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.yaml: cannot be read"):
+        load_settings(tmp_path / "absent.yaml", environ={})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SPECGATE_ENGINE__PROT",
+        "SPECGATE_ENGINE__SPECULATION__METHODE",
+        "SPECGATE_ENGINE_PORT",
+        "SPECGATE_ENGINE__",
+        "SPECGATE_ENGINE__VLLM__PORT",
+    ],
+)
+def test_a_misspelt_or_forbidden_variable_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError):
+        load_settings(None, environ={name: "1"})
+
+
+def test_a_variable_that_is_not_yaml_is_refused_without_showing_its_value() -> None:
+    with pytest.raises(
+        ConfigError, match="SPECGATE_ENGINE__MODEL: the value is not YAML"
+    ) as caught:
+        load_settings(None, environ={"SPECGATE_ENGINE__MODEL": "{private"})
+
+    assert "private" not in str(caught.value)
+
+
+def test_cache_follows_the_xdg_variable_unless_it_is_set() -> None:
+    by_xdg = load_settings(None, environ={"XDG_CACHE_HOME": "/somewhere"})
+    by_name = load_settings(
+        None,
+        environ={"XDG_CACHE_HOME": "/somewhere", "SPECGATE_ENGINE__CACHE_DIR": "~/mine"},
+    )
+    by_default = load_settings(None, environ={})
+
+    assert by_xdg.cache_dir == Path("/somewhere/specgate")
+    assert by_name.cache_dir == Path.home() / "mine"
+    assert by_default.cache_dir == Path.home() / ".cache" / "specgate"
+
+
+def test_settings_print_as_json_that_loads_back(profile: Path, tmp_path: Path) -> None:
+    settings = load_settings(profile, environ={})
+    printed = write(tmp_path, json.dumps({"engine": json.loads(settings.model_dump_json())}))
+
+    assert load_settings(printed, environ={}) == settings
+
+
+def test_exported_variables_yield_to_the_process_and_forced_ones_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import os
+
+    monkeypatch.setenv("VLLM_A", "process")
+    monkeypatch.setenv("VLLM_B", "process")
+    monkeypatch.delenv("VLLM_C", raising=False)
+
+    export_environment({"VLLM_A": "profile", "VLLM_C": "profile"}, forced={"VLLM_B": "pinned"})
+
+    assert [os.environ.pop(name) for name in ("VLLM_A", "VLLM_B", "VLLM_C")] == [
+        "process",
+        "pinned",
+        "profile",
+    ]
+
+
+def test_every_option_that_we_set_is_reserved() -> None:
+    assert {"model", "speculative_config", "uds", "per_request_spec_decode_metrics"} <= (
+        RESERVED_VLLM_OPTIONS
+    )

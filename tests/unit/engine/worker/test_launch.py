@@ -1,0 +1,33 @@
+import socket
+from pathlib import Path
+
+import pytest
+
+from engine.errors import ConfigError
+from engine.worker.launch import clear_socket
+
+
+def test_the_socket_of_a_killed_worker_is_removed(tmp_path: Path) -> None:
+    path = tmp_path / "w.sock"
+    with socket.socket(socket.AF_UNIX) as left_over:
+        left_over.bind(str(path))
+
+    clear_socket(path)
+
+    assert not path.exists()
+
+
+def test_nothing_there_is_fine(tmp_path: Path) -> None:
+    clear_socket(tmp_path / "w.sock")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_file_is_never_removed(tmp_path: Path) -> None:
+    path = tmp_path / "precious"
+    path.write_text("data", encoding="utf-8")
+
+    with pytest.raises(ConfigError, match="exists and is not a socket"):
+        clear_socket(path)
+
+    assert path.read_text("utf-8") == "data"
