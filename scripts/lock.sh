@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 
 TOOLS=${TOOLS:-.bench/lock-tools}
 UV=$TOOLS/bin/uv
+TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 
 if [[ ! -x $UV ]]; then
   echo "==> installing uv into $TOOLS"
@@ -15,14 +16,24 @@ if [[ ! -x $UV ]]; then
   "$TOOLS/bin/python" -m pip install --quiet --disable-pip-version-check uv
 fi
 
+# uv does not read pip's configuration; torch's CPU build may lie where pip is told to look.
+find_links() {
+  local place
+  for place in ${PIP_FIND_LINKS:-$("${PYTHON:-python3}" -m pip config get global.find-links 2>/dev/null)}; do
+    echo --find-links "$place"
+  done
+}
+read -ra places <<<"$(find_links | tr '\n' ' ')"
+
 compile() { # lock, option...
   local lock=$1
   shift
   echo "==> $lock"
   "$UV" pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-    --custom-compile-command 'make lock' --annotation-style line --output-file "$lock" "$@"
+    --custom-compile-command 'make lock' --annotation-style line --output-file "$lock" "${places[@]}" "$@"
 }
 
-compile requirements/cpu.lock pyproject.toml --extra cpu --override requirements/cpu.overrides
+cpu=(requirements/cpu.lock pyproject.toml --extra cpu --override requirements/cpu.overrides)
+compile "${cpu[@]}" || compile "${cpu[@]}" --extra-index-url "$TORCH_CPU_INDEX"
 compile requirements/gateway.lock pyproject.toml --constraint requirements/cpu.lock
 compile requirements/dev.lock --group dev --constraint requirements/cpu.lock
