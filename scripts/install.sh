@@ -51,7 +51,7 @@ ensure_venv() {
 # The CPU build from wherever pip is configured to look; only if it is not there, from PyTorch.
 install_torch_cpu() {
   local torch
-  torch=$(grep -E '^torch==' requirements/cpu.lock)
+  torch=$(grep -oE '^torch==[^ ]+' requirements/cpu.lock)
   say "installing $torch"
   if ! pip install --no-deps "$torch"; then
     say "not where pip looks; taking it from $TORCH_CPU_INDEX"

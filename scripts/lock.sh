@@ -37,3 +37,7 @@ cpu=(requirements/cpu.lock pyproject.toml --extra cpu --override requirements/cp
 compile "${cpu[@]}" || compile "${cpu[@]}" --extra-index-url "$TORCH_CPU_INDEX"
 compile requirements/gateway.lock pyproject.toml --constraint requirements/cpu.lock
 compile requirements/dev.lock --group dev --constraint requirements/cpu.lock
+
+# Without those places: a CPU build of torch in one of them would satisfy torch==2.13.0 as well.
+places=()
+compile requirements/gpu.lock pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28
