@@ -1,4 +1,4 @@
-"""create_app(settings): the only place where the gateway's objects are built and joined together."""
+"""create_app(settings): the only place where objects are built and joined together."""
 
 import asyncio
 import sys

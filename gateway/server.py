@@ -130,8 +130,9 @@ async def serve(
 
 
 class ParentWatch:
-    """Learns from the end of stdin that the parent process has let go: every other process of
-    this gateway is gone, or the parent itself died.
+    """Learns from the end of stdin that the parent process has let go.
+
+    Then every other process of this gateway is gone, or the parent itself died.
     """
 
     def __init__(self, lifecycle: Lifecycle) -> None:

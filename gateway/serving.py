@@ -123,8 +123,9 @@ class Serving:
         self._ending = False
 
     def end_all(self) -> None:
-        """End what still runs: streams get their error event, others a 503. For a drain that
-        has lasted long enough.
+        """End what still runs, in a drain that has lasted long enough.
+
+        Streams get their error event, all others a 503.
         """
         self._ending = True
         self._gate.places.close()

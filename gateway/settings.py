@@ -323,13 +323,12 @@ def _unknown_names(environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def _exists(path: str) -> bool:
-    model: type[BaseModel] | None = GatewaySettings
+    fields = GatewaySettings.model_fields
     for part in path.split("__"):
-        if model is None or part not in model.model_fields:
+        if part not in fields:
             return False
-        annotation = model.model_fields[part].annotation
-        nested = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-        model = annotation if nested else None
+        below = fields[part].default
+        fields = type(below).model_fields if isinstance(below, BaseModel) else {}
     return True
 
 

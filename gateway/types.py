@@ -47,8 +47,8 @@ class Acceptance:
 
     steps: int
     """Target steps that verified a draft."""
-    length: float
-    """Tokens for each of those steps, bonus token included."""
+    length: float | None
+    """Tokens for each of those steps, bonus token included; None when there was none."""
     sources: Mapping[str, SourceCount]
 
     @property

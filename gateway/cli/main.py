@@ -3,12 +3,24 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 from gateway import __version__
 from gateway.cli import check_config, keys, model, serve
 from gateway.errors import ConfigError
 
-_COMMANDS = {
+
+class Command(Protocol):
+    """One file of this room."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Describe the command's own arguments."""
+
+    def run(self, chosen: argparse.Namespace) -> int:
+        """Run it; returns the exit status."""
+
+
+_COMMANDS: dict[str, tuple[Command, str]] = {
     "serve": (serve, "start the gateway and the worker it supervises"),
     "check-config": (check_config, "check a profile and print what is in force"),
     "keys": (keys, "create, list and revoke API keys"),

@@ -1,4 +1,4 @@
-"""`specgate model`: fetch and convert the profile's model, so that a later start needs no network."""
+"""`specgate model`: fetch and convert the model, so that a later start needs no network."""
 
 import argparse
 import subprocess

@@ -127,7 +127,8 @@ def _facts(record: RequestRecord, now: float) -> dict[str, object]:
     if record.acceptance is not None:
         facts["drafted"] = record.acceptance.drafted
         facts["accepted"] = record.acceptance.accepted
-        facts["acceptance_length"] = round(record.acceptance.length, 3)
+        if record.acceptance.length is not None:
+            facts["acceptance_length"] = round(record.acceptance.length, 3)
     return {name: value for name, value in facts.items() if value is not None}
 
 

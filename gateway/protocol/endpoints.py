@@ -56,5 +56,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def forwarded_endpoint(path: str) -> Endpoint:
-    """An endpoint that an operator lets through (`gateway.forward_paths`): bodies stay as they are."""
+    """An endpoint of `gateway.forward_paths`: bodies stay as they are."""
     return Endpoint(path, Dialect.PLAIN)

@@ -56,7 +56,7 @@ class JsonObject:
         return None
 
     def inner(self, key: str) -> "JsonObject | None":
-        """The object that stands at `key`, with the places of its members; None if it is no object."""
+        """The object that stands at `key`, with its members' places; None if it is no object."""
         member = self.member(key)
         if member is None or not isinstance(member.value, dict):
             return None

@@ -32,7 +32,7 @@ def read_acceptance(answer: Mapping[str, Any]) -> Acceptance | None:
         return None
     return Acceptance(
         steps=steps,
-        length=(accepted + steps) / steps if steps else 1.0,
+        length=(accepted + steps) / steps if steps else None,
         sources={NATIVE: SourceCount(drafted=drafted, accepted=accepted)},
     )
 

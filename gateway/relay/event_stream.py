@@ -1,4 +1,4 @@
-"""The client's side of a stream: begins late, keeps itself alive, notices a client that is stuck."""
+"""The client's side of a stream: begins late, keeps itself alive, gives up a stuck client."""
 
 import asyncio
 from collections.abc import Sequence

@@ -18,12 +18,13 @@ class _Side:
     last_seconds: float = 0.0
 
     def mark(self, tokens: int | None, now: float) -> None:
+        gaps, since = tokens or 0, self.last_seconds
         if self.first_seconds is None:
-            self.first_seconds = now
-        elif tokens:
-            gap = (now - self.last_seconds) / tokens
-            for _ in range(tokens):
-                self.observe(gap)
+            # Before the first token there is no gap; those that came with it had none.
+            self.first_seconds = since = now
+            gaps = max(0, gaps - 1)
+        for _ in range(gaps):
+            self.observe((now - since) / gaps)
         self.last_seconds = now
 
 

@@ -27,8 +27,10 @@ class WorkerCommand:
 
 
 class WorkerProcess:
-    """A running worker. It leads a session of its own, so that a Ctrl-C at the terminal reaches
-    the gateway alone, which then ends it in order; all its children end with it.
+    """A running worker, and all its children.
+
+    It leads a session of its own, so that a Ctrl-C at the terminal reaches the gateway alone,
+    which then ends it in order.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, log_path: Path | None) -> None:

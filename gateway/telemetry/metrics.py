@@ -11,28 +11,19 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from gateway.types import RequestRecord, WorkerId
 
+# fmt: off
 _LATENCY_BUCKETS = (
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0,
-)  # fmt: skip
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
+    1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0,
+)
 _DURATION_BUCKETS = (
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    20.0,
-    30.0,
-    60.0,
-    120.0,
-    300.0,
-    600.0,
+    0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 )
 _TOKEN_BUCKETS = (
-    0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5,
-)  # fmt: skip
+    0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04,
+    0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5,
+)
+# fmt: on
 _RATIO_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _LENGTH_BUCKETS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0)
 _DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
@@ -185,21 +176,24 @@ class GatewayMetrics:
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """All metrics as text, and its content type: OpenMetrics if the scraper accepts it."""
+        text: bytes
         registry = self._registry
         if self._multiprocess:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # library has no types
         if "application/openmetrics-text" in accept:
-            text: bytes = openmetrics.generate_latest(registry)
+            text = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # same
             return text, openmetrics.CONTENT_TYPE_LATEST
-        return generate_latest(registry), "text/plain; version=0.0.4; charset=utf-8"
+        text = generate_latest(registry)
+        return text, "text/plain; version=0.0.4; charset=utf-8"
 
     def _count_acceptance(self, record: RequestRecord) -> None:
         acceptance = record.acceptance
         if acceptance is None:
             return
         exemplar = None if self._multiprocess else {"request_id": str(record.request_id)[:64]}
-        self.acceptance_length.labels(record.model).observe(acceptance.length)
+        if acceptance.length is not None:
+            self.acceptance_length.labels(record.model).observe(acceptance.length)
         for source, count in acceptance.sources.items():
             self.draft_tokens.labels(record.model, source).observe(count.drafted)
             if count.ratio is not None:

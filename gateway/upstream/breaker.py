@@ -58,5 +58,5 @@ class Breaker:
             self._trial_running = False
 
     def abandon(self) -> None:
-        """The request ended without telling anything (the client left): another may be the trial."""
+        """The request ended and told nothing (the client left): another may be the trial."""
         self._trial_running = False
