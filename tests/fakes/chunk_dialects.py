@@ -1,0 +1,166 @@
+"""`/v1/chat/completions` and `/v1/completions`: chunks, an optional usage chunk, `[DONE]`."""
+
+import json
+
+from tests.fakes.reply import FINGERPRINT, JsonDict, Reply, compact
+
+_DONE = b"data: [DONE]\n\n"
+
+
+def _failure_frames(message: str) -> list[bytes]:
+    # vLLM writes this one frame with the blanks that json.dumps puts in by default.
+    error = {"message": message, "type": "InternalServerError", "param": None, "code": 500}
+    return [f"data: {json.dumps({'error': error})}\n\n".encode(), _DONE]
+
+
+def _running_usage(reply: Reply, chunks: int) -> str:
+    if not reply.continuous_usage:
+        return ""
+    usage = reply.usage_after(chunks) | {"completion_tokens_details": None}
+    return f',"usage":{compact(usage)}'
+
+
+def _usage_chunk(reply: Reply, head: str) -> bytes:
+    usage = compact(reply.usage_after(len(reply.texts)))
+    return (
+        f'{head}"choices":[],"usage":{usage},"system_fingerprint":"{FINGERPRINT}",'
+        f'"metrics":{compact(reply.metrics())}}}\n\n'
+    ).encode()
+
+
+def _whole_usage(reply: Reply) -> JsonDict:
+    details: JsonDict = {"prompt_tokens_details": None, "completion_tokens_details": None}
+    return reply.usage_after(len(reply.texts)) | details
+
+
+class Chat:
+    """Chat completions."""
+
+    def unary(self, reply: Reply) -> JsonDict:
+        message = {
+            "role": "assistant",
+            "content": "".join(reply.texts),
+            "refusal": None,
+            "annotations": None,
+            "audio": None,
+            "function_call": None,
+            "reasoning": None,
+        }
+        choice = {
+            "index": 0,
+            "message": message,
+            "logprobs": None,
+            "finish_reason": reply.script.finish_reason,
+            "stop_reason": None,
+            "token_ids": None,
+            "routed_experts": None,
+        }
+        return {
+            "id": f"chatcmpl-{reply.serial}",
+            "object": "chat.completion",
+            "created": reply.created,
+            "model": reply.model,
+            "choices": [choice],
+            "service_tier": None,
+            "system_fingerprint": FINGERPRINT,
+            "usage": _whole_usage(reply),
+            "prompt_logprobs": None,
+            "prompt_token_ids": None,
+            "prompt_text": None,
+            "kv_transfer_params": None,
+            "ec_transfer_params": None,
+            "metrics": reply.metrics(),
+        }
+
+    def opening(self, reply: Reply) -> list[bytes]:
+        delta = '"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null'
+        tail = '"prompt_token_ids":null,"prompt_text":null'
+        usage = _running_usage(reply, 0)
+        head = self._head(reply)
+        return [f'{head}"choices":[{{"index":0,{delta}}}]{usage},{tail}}}\n\n'.encode()]
+
+    def piece(self, reply: Reply, index: int) -> bytes:
+        text = json.dumps(reply.texts[index], ensure_ascii=False)
+        end, fingerprint = '"finish_reason":null', ""
+        if index == len(reply.texts) - 1:
+            end = f'"finish_reason":"{reply.script.finish_reason}","stop_reason":null'
+            if not reply.include_usage:
+                fingerprint = f',"system_fingerprint":"{FINGERPRINT}"'
+        usage = _running_usage(reply, index + 1)
+        return (
+            f'{self._head(reply)}"choices":[{{"index":0,"delta":{{"content":{text}}},'
+            f'"logprobs":null,{end},"token_ids":null}}]{usage}{fingerprint}}}\n\n'
+        ).encode()
+
+    def closing(self, reply: Reply) -> list[bytes]:
+        usage = [_usage_chunk(reply, self._head(reply))] if reply.include_usage else []
+        return [*usage, _DONE]
+
+    def failure(self, message: str) -> list[bytes]:
+        return _failure_frames(message)
+
+    def _head(self, reply: Reply) -> str:
+        return (
+            f'data: {{"id":"chatcmpl-{reply.serial}","object":"chat.completion.chunk",'
+            f'"created":{reply.created},"model":{json.dumps(reply.model)},'
+        )
+
+
+class Completions:
+    """Text completions."""
+
+    def unary(self, reply: Reply) -> JsonDict:
+        choice = {
+            "index": 0,
+            "text": "".join(reply.texts),
+            "logprobs": None,
+            "finish_reason": reply.script.finish_reason,
+            "stop_reason": None,
+            "token_ids": None,
+            "prompt_logprobs": None,
+            "prompt_token_ids": None,
+            "routed_experts": None,
+        }
+        return {
+            "id": f"cmpl-{reply.serial}",
+            "object": "text_completion",
+            "created": reply.created,
+            "model": reply.model,
+            "choices": [choice],
+            "service_tier": None,
+            "system_fingerprint": FINGERPRINT,
+            "usage": _whole_usage(reply),
+            "kv_transfer_params": None,
+            "ec_transfer_params": None,
+            "metrics": reply.metrics(),
+        }
+
+    def opening(self, reply: Reply) -> list[bytes]:
+        return []
+
+    def piece(self, reply: Reply, index: int) -> bytes:
+        last = index == len(reply.texts) - 1
+        choice = {
+            "index": 0,
+            "text": reply.texts[index],
+            "logprobs": None,
+            "finish_reason": reply.script.finish_reason if last else None,
+            "stop_reason": None,
+            "prompt_token_ids": None,
+            "token_ids": None,
+        }
+        usage = _running_usage(reply, index + 1)
+        return f'{self._head(reply)}"choices":[{compact(choice)}]{usage}}}\n\n'.encode()
+
+    def closing(self, reply: Reply) -> list[bytes]:
+        usage = [_usage_chunk(reply, self._head(reply))] if reply.include_usage else []
+        return [*usage, _DONE]
+
+    def failure(self, message: str) -> list[bytes]:
+        return _failure_frames(message)
+
+    def _head(self, reply: Reply) -> str:
+        return (
+            f'data: {{"id":"cmpl-{reply.serial}","object":"text_completion",'
+            f'"created":{reply.created},"model":{json.dumps(reply.model)},'
+        )

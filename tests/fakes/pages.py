@@ -1,0 +1,107 @@
+"""The endpoints beside generation: health, load, metrics, models, version, tokens.
+
+A token of the fake is one UTF-8 byte, so that text and tokens convert both ways without a model.
+"""
+
+import json
+from collections.abc import Callable
+
+from tests.fakes.reply import JsonDict
+from tests.fakes.state import WorkerState
+
+VERSION = "0.32.0"
+_CREATED = 1_790_000_000
+
+Page = Callable[[WorkerState, bytes], JsonDict]
+
+
+def models(state: WorkerState, _body: bytes) -> JsonDict:
+    """`GET /v1/models`."""
+    cards: list[JsonDict] = [
+        {
+            "id": name,
+            "object": "model",
+            "created": _CREATED,
+            "owned_by": "vllm",
+            "root": name,
+            "parent": None,
+            "max_model_len": state.max_model_len,
+            "permission": [],
+        }
+        for name in state.models
+    ]
+    return {"object": "list", "data": cards}
+
+
+def version(_state: WorkerState, _body: bytes) -> JsonDict:
+    """`GET /version`."""
+    return {"version": VERSION}
+
+
+def load(state: WorkerState, _body: bytes) -> JsonDict:
+    """`GET /load`."""
+    return {"server_load": state.active}
+
+
+def tokenize(state: WorkerState, body: bytes) -> JsonDict:
+    """`POST /tokenize`, of a prompt or of messages."""
+    request = json.loads(body)
+    text = request.get("prompt")
+    if text is None:
+        text = "".join(str(message["content"]) for message in request["messages"])
+    tokens = list(text.encode())
+    return {
+        "count": len(tokens),
+        "max_model_len": state.max_model_len,
+        "tokens": tokens,
+        "token_strs": None,
+    }
+
+
+def detokenize(_state: WorkerState, body: bytes) -> JsonDict:
+    """`POST /detokenize`."""
+    return {"prompt": bytes(json.loads(body)["tokens"]).decode(errors="replace")}
+
+
+JSON_PAGES: dict[tuple[str, str], Page] = {
+    ("GET", "/v1/models"): models,
+    ("GET", "/version"): version,
+    ("GET", "/load"): load,
+    ("POST", "/tokenize"): tokenize,
+    ("POST", "/detokenize"): detokenize,
+}
+
+
+def metrics_text(state: WorkerState) -> bytes:
+    """`GET /metrics`: the part of vLLM's that says whether the engine works.
+
+    An engine that has requests keeps stepping also when none of them yields a token yet, so a
+    look at the counter moves it, unless the worker is stalled.
+    """
+    counters = state.counters
+    if state.active and not state.stall:
+        counters.iterations += 1
+    names = f'engine="0",model_name="{state.models[0]}"'
+    lines: list[str] = []
+
+    def add(name: str, kind: str, value: float, *, suffix: str = "", labels: str = "") -> None:
+        lines.extend([f"# HELP vllm:{name} {name}.", f"# TYPE vllm:{name} {kind}"])
+        lines.append(f"vllm:{name}{suffix}{{{names}{labels}}} {float(value)}")
+
+    add("num_requests_running", "gauge", state.active)
+    add("num_requests_waiting", "gauge", 0)
+    add("kv_cache_usage_perc", "gauge", 0.0)
+    add("prompt_tokens_total", "counter", counters.prompt_tokens)
+    add("generation_tokens_total", "counter", counters.generation_tokens)
+    add("spec_decode_num_draft_tokens_total", "counter", counters.drafted_tokens)
+    add("spec_decode_num_accepted_tokens_total", "counter", counters.accepted_tokens)
+    lines.append("# TYPE vllm:request_success_total counter")
+    for reason, value in (("stop", counters.finished), ("abort", counters.aborted)):
+        labels = f'engine="0",finished_reason="{reason}",model_name="{state.models[0]}"'
+        lines.append(f"vllm:request_success_total{{{labels}}} {float(value)}")
+    tokens = counters.generation_tokens + counters.prompt_tokens
+    lines.append("# TYPE vllm:iteration_tokens_total histogram")
+    lines.append(f'vllm:iteration_tokens_total_bucket{{{names},le="+Inf"}} {counters.iterations}.0')
+    lines.append(f"vllm:iteration_tokens_total_count{{{names}}} {float(counters.iterations)}")
+    lines.append(f"vllm:iteration_tokens_total_sum{{{names}}} {float(tokens)}")
+    return ("\n".join(lines) + "\n").encode()
