@@ -98,10 +98,8 @@ class Drain:
         self._server.should_exit = True
 
 
-async def serve(
-    app: FastAPI, sock: socket.socket, lifecycle: Lifecycle, settings: DrainSettings
-) -> int:
-    """Serve until a signal or a failure ends it; returns the exit status."""
+def make_server(app: FastAPI, settings: DrainSettings) -> uvicorn.Server:
+    """uvicorn as this gateway runs it; it heeds no signal by itself."""
     config = uvicorn.Config(
         app,
         http=_Protocol,
@@ -114,7 +112,14 @@ async def serve(
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=round(settings.finish_seconds + _LAST_WORDS_SECONDS),
     )
-    server = _Server(config)
+    return _Server(config)
+
+
+async def serve(
+    app: FastAPI, sock: socket.socket, lifecycle: Lifecycle, settings: DrainSettings
+) -> int:
+    """Serve until a signal or a failure ends it; returns the exit status."""
+    server = make_server(app, settings)
     drain = Drain(server, lifecycle, settings)
     lifecycle.stop = drain.force
     loop = asyncio.get_running_loop()
