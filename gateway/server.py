@@ -11,11 +11,9 @@ from collections.abc import Generator
 import structlog
 import uvicorn
 from fastapi import FastAPI
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.app import Lifecycle
-from gateway.errors import InvalidRequestError
-from gateway.protocol import error_body
+from gateway.http_protocol import GatewayProtocol
 from gateway.settings import DrainSettings
 
 log = structlog.get_logger(__name__)
@@ -43,18 +41,6 @@ def bind(host: str, port: int) -> socket.socket:
         raise
     sock.set_inheritable(True)
     return sock
-
-
-class _Protocol(HttpToolsProtocol):
-    """uvicorn's protocol; what is no HTTP at all is answered in OpenAI's shape as well."""
-
-    def send_400_response(self, msg: str) -> None:
-        body = error_body(InvalidRequestError("The request is not valid HTTP."))
-        self.transport.write(
-            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
-            b"content-length: %d\r\nconnection: close\r\n\r\n%s" % (len(body), body)
-        )
-        self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -99,16 +85,17 @@ class Drain:
 
 
 def make_server(app: FastAPI, settings: DrainSettings) -> uvicorn.Server:
-    """uvicorn as this gateway runs it; it heeds no signal by itself."""
+    """Uvicorn as this gateway runs it; it heeds no signal by itself."""
     config = uvicorn.Config(
         app,
-        http=_Protocol,
+        http=GatewayProtocol,
         loop="uvloop",
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=round(settings.finish_seconds + _LAST_WORDS_SECONDS),
     )
