@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from gateway.errors import InvalidRequestError, UpstreamError
 from gateway.protocol.endpoints import Dialect
-from gateway.protocol.json_object import parse_object
+from gateway.protocol.json_object import read_json_object
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.speculation_metrics import read_acceptance, with_sources
 from gateway.protocol.usage import read_usage, usage_at_end
@@ -28,11 +27,8 @@ def read_answer(request: InferenceRequest, body: bytes) -> Answer:
     """
     if request.endpoint.dialect is Dialect.PLAIN:
         return Answer(body, usage=usage_at_end(body))
-    try:
-        answer = parse_object(body)
-    except InvalidRequestError as error:
-        raise UpstreamError("The engine sent an answer that is not JSON.") from error
-    acceptance = read_acceptance({"metrics": answer.get("metrics")})
+    answer = read_json_object(body)
+    acceptance = read_acceptance(answer)
     if acceptance is not None:
-        body = with_sources(answer, acceptance).encode()
+        body = with_sources(body, acceptance)
     return Answer(body, usage=read_usage(answer.get("usage")), acceptance=acceptance)

@@ -9,10 +9,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
-from gateway.errors import InvalidRequestError
+from gateway.errors import InvalidRequestError, UpstreamError
 
+_BLANKS = (" ", "\n", "\t", "\r")
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -23,8 +24,7 @@ def _refuse_constant(name: str) -> NoReturn:
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One `"key": value` of an object; positions are character offsets into the text."""
 
     key: str
@@ -50,10 +50,7 @@ class JsonObject:
 
     def member(self, key: str) -> Member | None:
         """The member called `key`, or None; of duplicates the last."""
-        for member in reversed(self.members):
-            if member.key == key:
-                return member
-        return None
+        return next((member for member in reversed(self.members) if member.key == key), None)
 
     def inner(self, key: str) -> "JsonObject | None":
         """The object that stands at `key`, with its members' places; None if it is no object."""
@@ -112,7 +109,24 @@ def parse_object(data: bytes) -> JsonObject:
     return parsed
 
 
+def read_json_object(data: bytes) -> dict[str, Any]:
+    """Read a worker's JSON of which only values are wanted.
+
+    Raises:
+        UpstreamError: It is not a JSON object.
+    """
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise UpstreamError("The engine sent something that is not JSON.") from error
+    if not isinstance(value, dict):
+        raise UpstreamError("The engine sent JSON that is not an object.")
+    return value
+
+
 def _skip(text: str, at: int) -> int:
+    if not text.startswith(_BLANKS, at):
+        return at  # most bodies have no space here: spare them the regular expression
     match = _SPACE.match(text, at)
     assert match is not None
     return match.end()

@@ -5,11 +5,15 @@ not know. Source: `SpeculativeDecodingMetrics` in vLLM 0.32.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from gateway.protocol.json_object import JsonObject
 from gateway.types import Acceptance, SourceCount
+
+_KEY = b'"speculative_decoding":{'
+# A quote inside a JSON string is escaped, so the key can only be matched where it really is one.
+_OBJECT = re.compile(rb'"speculative_decoding":\{[^{}]+\}')
 
 NATIVE = "native"
 """The source of drafts that a drafter of vLLM itself proposed."""
@@ -37,15 +41,17 @@ def read_acceptance(answer: Mapping[str, Any]) -> Acceptance | None:
     )
 
 
-def with_sources(answer: JsonObject, acceptance: Acceptance) -> str:
-    """The answer's text with `metrics.speculative_decoding.sources` added, all else untouched."""
-    metrics = answer.inner("metrics")
-    found = metrics.inner("speculative_decoding") if metrics is not None else None
-    if metrics is None or found is None:
-        return answer.edited({})
+def with_sources(text: bytes, acceptance: Acceptance) -> bytes:
+    """An answer or stream frame with `speculative_decoding.sources` added, all else untouched.
+
+    Unchanged where vLLM's object is not the flat one we know.
+    """
+    found = _OBJECT.search(text, max(0, text.rfind(_KEY)))
+    if found is None:
+        return text
     sources = {
         name: {"drafted": count.drafted, "accepted": count.accepted}
         for name, count in acceptance.sources.items()
     }
-    completed = found.edited({"sources": json.dumps(sources, separators=(",", ":"))})
-    return answer.edited({"metrics": metrics.edited({"speculative_decoding": completed})})
+    added = b',"sources":' + json.dumps(sources, separators=(",", ":")).encode()
+    return text[: found.end() - 1] + added + text[found.end() - 1 :]

@@ -4,18 +4,15 @@ Frames of a dialect we know are passed on unchanged, except that usage we asked 
 account is taken out again, and an error in whatever shape becomes our one error event.
 """
 
-import json
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import NamedTuple
 
-from gateway.errors import UpstreamError
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.error_body import relayed_stream_error
-from gateway.protocol.json_object import parse_object
+from gateway.protocol.json_object import read_json_object
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.speculation_metrics import read_acceptance, with_sources
-from gateway.protocol.sse import data_frame, data_of, event_of
+from gateway.protocol.sse import data_of, event_of
 from gateway.protocol.usage import cut_running_usage, read_usage, running_tokens_of
 from gateway.types import Acceptance, Usage
 
@@ -31,8 +28,7 @@ class FrameKind(Enum):
     END = "end"
 
 
-@dataclass(frozen=True, slots=True)
-class Relayed:
+class Relayed(NamedTuple):
     """What becomes of one worker frame.
 
     Attributes:
@@ -99,54 +95,44 @@ class StreamReader:
         elif self._request.counts_tokens_per_chunk:
             frame, running = cut_running_usage(frame)
         if running is None or self._request.choices != 1:
-            _parsed(data)  # not the shape we know: at least it must be JSON
+            read_json_object(data)  # not the shape we know: at least it must be JSON
             return Relayed(frame, FrameKind.TOKENS)
         new_tokens, self._running_tokens = running - self._running_tokens, running
         kind = FrameKind.TOKENS if running else FrameKind.SERVICE
         return Relayed(frame, kind, new_tokens)
 
     def _read_usage_chunk(self, frame: bytes, data: bytes) -> Relayed:
-        answer = _parsed(data)
+        answer = read_json_object(data)
         self.usage = read_usage(answer.get("usage"))
         self.acceptance = read_acceptance(answer)
         if not self._request.wants_usage:
             return Relayed(None, FrameKind.SERVICE)
         if self.acceptance is not None:
-            frame = data_frame(with_sources(parse_object(data), self.acceptance).encode())
+            frame = with_sources(frame, self.acceptance)
         return Relayed(frame, FrameKind.SERVICE)
 
     def _read_response_event(self, frame: bytes) -> Relayed:
-        event = event_of(frame)
+        event, data = event_of(frame), data_of(frame)
+        if event in _RESPONSES_FAILURES or (event == b"" and data.startswith(b'{"error"')):
+            raise relayed_stream_error(data)
+        answer = read_json_object(data) if data else {}
         if event in _RESPONSES_ENDS:
-            response = _parsed(data_of(frame)).get("response")
+            response = answer.get("response")
             self.usage = read_usage(response.get("usage") if isinstance(response, dict) else None)
             return Relayed(frame, FrameKind.END)
-        if event in _RESPONSES_FAILURES:
-            raise relayed_stream_error(data_of(frame))
-        if event == b"" and data_of(frame).startswith(b'{"error"'):
-            raise relayed_stream_error(data_of(frame))
         return Relayed(frame, FrameKind.TOKENS if event.endswith(b".delta") else FrameKind.SERVICE)
 
     def _read_message_event(self, frame: bytes) -> Relayed:
-        event = event_of(frame)
+        event, data = event_of(frame), data_of(frame)
+        if event == b"error":
+            raise relayed_stream_error(data)
+        answer = read_json_object(data) if data else {}
         if event == b"message_stop":
             return Relayed(frame, FrameKind.END)
-        if event == b"error":
-            raise relayed_stream_error(data_of(frame))
         if event == b"message_delta":
-            self.usage = read_usage(_parsed(data_of(frame)).get("usage"))
+            self.usage = read_usage(answer.get("usage"))
         tokens = event == b"content_block_delta"
         return Relayed(frame, FrameKind.TOKENS if tokens else FrameKind.SERVICE)
 
     def _read_unknown(self, frame: bytes) -> Relayed:
         return Relayed(frame, FrameKind.SERVICE)
-
-
-def _parsed(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except ValueError as error:
-        raise UpstreamError("The engine sent an event that is not JSON.") from error
-    if not isinstance(value, dict):
-        raise UpstreamError("The engine sent an event that is not a JSON object.")
-    return value

@@ -1,0 +1,64 @@
+"""uvicorn's HTTP protocol with two changes: fewer packets, and errors in OpenAI's shape."""
+
+import asyncio
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.errors import InvalidRequestError
+from gateway.protocol import error_body
+
+
+class GatewayProtocol(HttpToolsProtocol):
+    """Serves one client connection."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own signature
+        """Put the cork between uvicorn and the socket."""
+        super().connection_made(transport)
+        self.transport = HeadCork(transport, self.loop)  # type: ignore[assignment]  # same methods
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP at all."""
+        body = error_body(InvalidRequestError("The request is not valid HTTP."))
+        self.transport.write(
+            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        )
+        self.transport.write(body)
+        self.transport.close()
+
+
+class HeadCork:
+    """A transport that sends an answer's head together with the first bytes of its body.
+
+    uvicorn writes them apart, and each write is a system call and a packet. The head is held
+    until the next write, or until the event loop comes round, so it is never late.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Send, or hold if this is a head."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
+            self._head = data
+            self._loop.call_soon(self._send_head)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Send what is held, and close."""
+        self._send_head()
+        self._transport.close()
+
+    def __getattr__(self, name: str) -> object:
+        """Everything else is the transport's."""
+        return getattr(self._transport, name)
+
+    def _send_head(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
