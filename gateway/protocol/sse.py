@@ -36,7 +36,7 @@ class FrameSplitter:
         """Take the next bytes of the stream and return the frames that are now whole, in order.
 
         Raises:
-            UpstreamError: A frame is longer than `max_frame_bytes`.
+            UpstreamError: A frame is longer than `max_frame_bytes`; all before it were returned.
         """
         if not self._pending and data.endswith(b"\n\n") and data.find(b"\n\n") == len(data) - 2:
             return [data]  # the usual case: one read, one frame
@@ -50,7 +50,7 @@ class FrameSplitter:
             del self._pending[:begin]
         # The blank line may be cut in two: look at the last three bytes again.
         self._searched = max(0, len(self._pending) - 3)
-        if len(self._pending) > self._max_frame_bytes:
+        if len(self._pending) > self._max_frame_bytes and not frames:
             raise UpstreamError("The engine sent an event that is too large.")
         return frames
 
