@@ -1,0 +1,96 @@
+"""A real gateway on a real socket in the test's own loop, with metrics of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from gateway.app import Lifecycle, create_app
+from gateway.server import bind, make_server
+from gateway.settings import GatewaySettings
+from tests.fakes.worker import FakeWorker
+
+_START_SECONDS = 5.0
+_STOP_SECONDS = 10.0
+# Quick enough for tests; whoever tests one of these says so by its own value.
+_QUICK: Mapping[str, Mapping[str, Any]] = {
+    "upstream": {"probe_seconds": 0.05, "probe_timeout_seconds": 1.0, "slow_start_seconds": 0.0},
+    "drain": {"finish_seconds": 1.0},
+    "keys": {"reload_seconds": 0.05},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RunningGateway:
+    """A gateway that serves, and a client of it.
+
+    Attributes:
+        url: Base URL.
+        port: On 127.0.0.1.
+        client: Sends no key; ended with the gateway.
+        registry: Its metrics.
+    """
+
+    url: str
+    port: int
+    client: httpx.AsyncClient
+    registry: CollectorRegistry
+
+    def metric(self, name: str, /, **labels: str) -> float:
+        """One sample of the metrics; 0 while nothing was counted."""
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def running_gateway(
+    *workers: FakeWorker, wait_ready: bool = True, **sections: Any
+) -> AsyncIterator[RunningGateway]:
+    """Serve in front of `workers`.
+
+    Args:
+        workers: Already started, unless `wait_ready` is false.
+        wait_ready: Return when a worker is known to be up.
+        sections: Settings; a section is laid over the quick ones.
+    """
+    merged: dict[str, Any] = {name: {**_QUICK[name]} for name in _QUICK}
+    for name, value in sections.items():
+        merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
+    settings = GatewaySettings(port=0, workers=tuple(w.url for w in workers), **merged)
+    lifecycle = Lifecycle()
+    registry = CollectorRegistry()
+    app = create_app(settings, lifecycle=lifecycle, registry=registry)
+    server = make_server(app, settings.drain)
+    sock = bind(settings.host, settings.port)
+    port = sock.getsockname()[1]
+    serving = asyncio.create_task(server.serve(sockets=[sock]), name="gateway")
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_stop, server, serving, lifecycle)
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20.0, verify=False)
+        )
+        if wait_ready:
+            await _until_ready(client)
+        yield RunningGateway(f"http://127.0.0.1:{port}", port, client, registry)
+
+
+async def _until_ready(client: httpx.AsyncClient) -> None:
+    async with asyncio.timeout(_START_SECONDS):
+        while True:
+            if (await client.get("/health/ready")).status_code == 200:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def _stop(
+    server: uvicorn.Server, serving: "asyncio.Task[None]", lifecycle: Lifecycle
+) -> None:
+    lifecycle.end_requests()
+    server.should_exit = True
+    async with asyncio.timeout(_STOP_SECONDS):
+        await serving
+    assert lifecycle.failed is None

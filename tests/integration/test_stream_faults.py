@@ -1,0 +1,110 @@
+"""A stream that breaks on its way ends in one error event that the SDK raises; never silently."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.fakes.worker import FakeWorker
+from tests.integration.apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Api, each_api
+from tests.integration.running import running_gateway
+
+_BREAKS = {
+    "closed": ({"drop_after_chunks": 3}, "worker_lost"),
+    "reset": ({"drop_after_chunks": 3, "reset": True}, "worker_lost"),
+    "half_a_frame": ({"cut_in_frame": 3}, "worker_lost"),
+    "half_a_frame_then_proper_end": ({"cut_in_frame": 3, "clean_end": True}, "worker_lost"),
+    "half_a_character": ({"cut_in_utf8": 3}, "worker_lost"),
+    "half_a_character_then_proper_end": ({"cut_in_utf8": 3, "clean_end": True}, "worker_lost"),
+    "proper_end_too_early": ({"drop_after_chunks": 3, "clean_end": True}, "worker_lost"),
+    "no_last_frame": ({"chunks": 3, "no_done": True}, "worker_lost"),
+    "not_json": ({"bad_json_frame": 3}, "bad_gateway"),
+    "engine_error": ({"error_frame_after_chunks": 3}, "bad_gateway"),
+    "hang": ({"hang_after_chunks": 3}, "timeout"),
+}
+
+
+def _error_events(raw: bytes) -> list[dict[str, Any]]:
+    """The `error` member of every data line that has one."""
+    lines = [line[6:] for line in raw.split(b"\n") if line.startswith(b"data: {")]
+    events = [json.loads(line) for line in lines]
+    return [event["error"] for event in events if event.get("error")]
+
+
+@each_api
+@pytest.mark.parametrize(("script", "code"), _BREAKS.values(), ids=_BREAKS)
+async def test_broken_stream_ends_in_one_error_event(
+    worker: FakeWorker, api: Api, script: dict[str, Any], code: str
+) -> None:
+    async with running_gateway(worker, request={"silence_seconds": 0.3}) as gateway:
+        body = api.body(stream=True, fake=script)
+        pieces: list[str] = []
+
+        answer = await gateway.client.post(api.path, json=body)
+        with pytest.raises(api.error) as raised:
+            await api.read_stream(gateway.url, {"fake": script}, pieces)
+
+        frames = [frame for frame in answer.content.split(b"\n\n") if frame]
+        assert answer.status_code == 200
+        assert answer.content.endswith(b"\n\n")
+        assert [event["code"] for event in _error_events(answer.content)] == [code]
+        assert _error_events(frames[-1]) != []
+        assert api.end not in answer.content
+        assert len([piece for piece in pieces if piece]) == 3
+        assert "ngine" in str(raised.value)
+        assert gateway.metric("gateway_stream_terminations_total", outcome="error_event") == 2
+        assert gateway.metric("gateway_stream_terminations_total", outcome="completed") == 0
+
+
+@pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES], ids=lambda api: api.name)
+async def test_event_over_the_limit_ends_in_one_error_event(worker: FakeWorker, api: Api) -> None:
+    script = {"huge_frame_bytes": 200_000}
+    async with running_gateway(worker, stream={"max_frame_bytes": 100_000}) as gateway:
+        answer = await gateway.client.post(api.path, json=api.body(stream=True, fake=script))
+        with pytest.raises(api.error, match="too large"):
+            await api.read_stream(gateway.url, {"fake": script}, [])
+
+        assert [event["code"] for event in _error_events(answer.content)] == ["bad_gateway"]
+        assert len(answer.content) < 10_000
+
+
+async def test_first_event_over_the_limit_is_answered_502(worker: FakeWorker) -> None:
+    script = {"huge_frame_bytes": 200_000}
+    async with running_gateway(worker, stream={"max_frame_bytes": 100_000}) as gateway:
+        body = COMPLETIONS.body(stream=True, fake=script)
+        answer = await gateway.client.post(COMPLETIONS.path, json=body)
+
+    assert answer.status_code == 502
+    assert answer.json()["error"]["code"] == "bad_gateway"
+
+
+@each_api
+async def test_event_below_the_limit_passes_whole(worker: FakeWorker, api: Api) -> None:
+    script = {"huge_frame_bytes": 3_000_000, "chunks": 2}
+    pieces: list[str] = []
+    async with running_gateway(worker) as gateway:
+        await api.read_stream(gateway.url, {"fake": script}, pieces)
+
+    assert "".join(pieces) == " hello".ljust(3_000_000, "x") + " hello"
+
+
+@each_api
+async def test_error_event_carries_nothing_of_the_engine_error(
+    worker: FakeWorker, api: Api
+) -> None:
+    script = {"error_frame_after_chunks": 1}
+    async with running_gateway(worker) as gateway:
+        answer = await gateway.client.post(api.path, json=api.body(stream=True, fake=script))
+
+    assert b"Internal server error" not in answer.content
+    assert b"InternalServerError" not in answer.content
+
+
+async def test_unreadable_event_is_cut_off_after_what_came_before_it(worker: FakeWorker) -> None:
+    script = {"bad_json_frame": 2, "text": ["one", "two", "three"]}
+    async with running_gateway(worker) as gateway:
+        answer = await gateway.client.post(CHAT.path, json=CHAT.body(stream=True, fake=script))
+
+    assert b'"two"' in answer.content
+    assert b"broken" not in answer.content
+    assert b'"three"' not in answer.content
