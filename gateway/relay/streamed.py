@@ -33,7 +33,13 @@ async def relay_stream(
     """
     splitter = FrameSplitter(max_frame_bytes)
     async for data in source.chunks():
-        if await _relay_frames(splitter.feed(data), reader, out, clock):
+        frames = splitter.feed(data)
+        if not out.delivered and len(frames) > 1:
+            # The first frame of a burst does not wait until the others are read.
+            if await _relay_frames(frames[:1], reader, out, clock):
+                return
+            frames = frames[1:]
+        if frames and await _relay_frames(frames, reader, out, clock):
             return
     if reader.needs_end_frame or splitter.pending_bytes:
         raise WorkerLostError("The engine's stream was cut short.", sent=True)
