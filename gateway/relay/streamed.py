@@ -1,5 +1,6 @@
 """Relay a stream frame by frame, until the worker's own end or an error that says why not."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Protocol
@@ -38,6 +39,7 @@ async def relay_stream(
             # The first frame of a burst does not wait until the others are read.
             if await _relay_frames(frames[:1], reader, out, clock):
                 return
+            await asyncio.sleep(0)  # uvloop sends when its round ends
             frames = frames[1:]
         if frames and await _relay_frames(frames, reader, out, clock):
             return
