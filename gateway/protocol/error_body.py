@@ -124,7 +124,7 @@ def relayed_stream_error(data: bytes) -> GatewayError:
 def _error_of(body: bytes) -> dict[str, Any]:
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(parsed, dict):
         return {}

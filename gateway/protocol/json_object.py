@@ -117,7 +117,7 @@ def read_json_object(data: bytes) -> dict[str, Any]:
     """
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UpstreamError("The engine sent something that is not JSON.") from error
     if not isinstance(value, dict):
         raise UpstreamError("The engine sent JSON that is not an object.")

@@ -9,6 +9,7 @@ import re
 from gateway.errors import UpstreamError
 
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n|\r\r")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: clients ignore it, proxies count it as traffic."""
 
@@ -38,7 +39,12 @@ class FrameSplitter:
         Raises:
             UpstreamError: A frame is longer than `max_frame_bytes`; all before it were returned.
         """
-        if not self._pending and data.endswith(b"\n\n") and data.find(b"\n\n") == len(data) - 2:
+        if (
+            not self._pending
+            and data.endswith(b"\n\n")
+            and data.find(b"\n\n") == len(data) - 2
+            and b"\r" not in data
+        ):
             return [data]  # the usual case: one read, one frame
         self._pending += data
         frames: list[bytes] = []
@@ -61,24 +67,27 @@ def data_of(frame: bytes) -> bytes:
         frame.startswith(b"data: ")
         and frame.endswith(b"\n\n")
         and frame.find(b"\n") == len(frame) - 2
+        and b"\r" not in frame
     ):
-        return frame[6:-2]
-    lines = []
-    for line in re.split(rb"\r\n|\n|\r", frame):
-        name, _, value = line.partition(b":")
-        if name == b"data":
-            lines.append(value[1:] if value.startswith(b" ") else value)
-    return b"\n".join(lines)
+        return frame[6:-2]  # the usual case
+    return b"\n".join(_values(frame, b"data"))
 
 
 def event_of(frame: bytes) -> bytes:
     """The `event` name of a frame; empty when it has none."""
-    if frame.startswith(b"event: "):
-        return frame[7 : frame.index(b"\n")].rstrip(b"\r")
-    return b""
+    return next(reversed(_values(frame, b"event")), b"")
 
 
 def data_frame(data: bytes, *, event: bytes = b"") -> bytes:
     """One frame that carries `data`, which must not contain a line end."""
     head = b"event: " + event + b"\n" if event else b""
     return head + b"data: " + data + b"\n\n"
+
+
+def _values(frame: bytes, field: bytes) -> list[bytes]:
+    values = []
+    for line in _LINE_END.split(frame):
+        name, _, value = line.partition(b":")
+        if name == field:
+            values.append(value.removeprefix(b" "))
+    return values

@@ -17,15 +17,16 @@ def read_usage(usage: object) -> Usage | None:
     """A `usage` object of any endpoint; None when it is not one."""
     if not isinstance(usage, dict):
         return None
-    prompt = _count(usage, "prompt_tokens", "input_tokens")
-    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    if cached is None:
-        cached = usage.get("cache_read_input_tokens")
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    # On `/v1/messages` the cached part of the prompt stands beside `input_tokens`, not in it.
+    read, written = (
+        _count(usage, "cache_read_input_tokens"),
+        _count(usage, "cache_creation_input_tokens"),
+    )
     return Usage(
-        prompt_tokens=prompt,
+        prompt_tokens=_count(usage, "prompt_tokens", "input_tokens") + read + written,
         completion_tokens=_count(usage, "completion_tokens", "output_tokens"),
-        cached_tokens=cached if isinstance(cached, int) else 0,
+        cached_tokens=read or _count(details if isinstance(details, dict) else {}, "cached_tokens"),
     )
 
 
@@ -38,30 +39,41 @@ def cut_running_usage(frame: bytes) -> tuple[bytes, int | None]:
     """
     at = frame.rfind(_KEY)
     match = _USAGE.match(frame, at) if at >= 0 else None
-    if match is None:
+    running = None if match is None else _running_tokens(match.group(1))
+    if match is None or running is None:
         return frame, None
-    return frame[:at] + frame[match.end() :], running_tokens(match.group(1))
+    return frame[:at] + frame[match.end() :], running
 
 
 def running_tokens_of(frame: bytes) -> int | None:
     """Completion tokens so far, read from a chunk's running `usage`; None when it has none."""
     at = frame.rfind(_KEY)
     match = _USAGE.match(frame, at) if at >= 0 else None
-    return None if match is None else running_tokens(match.group(1))
+    return None if match is None else _running_tokens(match.group(1))
 
 
 def usage_at_end(body: bytes) -> Usage | None:
     """The `usage` near the end of a long answer (embeddings), read without parsing all of it."""
     at = body.rfind(_KEY)
     match = _USAGE.match(body, at) if at >= 0 else None
-    return None if match is None else read_usage(json.loads(match.group(1)))
+    return None if match is None else read_usage(_object(match.group(1)))
 
 
-def running_tokens(usage: bytes) -> int | None:
-    """`completion_tokens` of a `usage` object's text."""
-    value = json.loads(usage).get("completion_tokens")
+def _running_tokens(usage: bytes) -> int | None:
+    value = (_object(usage) or {}).get("completion_tokens")
     return value if isinstance(value, int) else None
 
 
+def _object(text: bytes) -> dict[str, Any] | None:
+    """The object that `_USAGE` found; None when it only looked like one."""
+    try:
+        value: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return None
+    return value
+
+
 def _count(usage: Mapping[str, Any], *names: str) -> int:
-    return next((value for name in names if isinstance(value := usage.get(name), int)), 0)
+    """The first of `names` that holds a count; what is none (or negative) counts 0."""
+    found = (value for name in names if isinstance(value := usage.get(name), int))
+    return max(0, next(found, 0))

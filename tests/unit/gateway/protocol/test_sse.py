@@ -1,0 +1,124 @@
+import re
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.errors import UpstreamError
+from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter, data_frame, data_of, event_of
+
+STREAM = st.lists(
+    st.sampled_from(
+        [b"\n", b"\r", b"\r\n", b"\n\n", b"\r\n\r\n", b"data: x", b": c", b"event: e", b"\xf0\x9f"]
+    ),
+    max_size=20,
+).map(b"".join)
+
+
+def cut(stream: bytes, places: list[int]) -> list[bytes]:
+    borders = [0, *sorted(place % (len(stream) + 1) for place in places), len(stream)]
+    return [stream[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+
+
+def frames_of(pieces: list[bytes]) -> tuple[list[bytes], int]:
+    splitter = FrameSplitter(10_000)
+    frames = [frame for piece in pieces for frame in splitter.feed(piece)]
+    return frames, splitter.pending_bytes
+
+
+def slow_data_of(frame: bytes) -> bytes:
+    lines = [re.fullmatch(rb"data:? ?(.*)", line) for line in re.split(rb"\r\n|\r|\n", frame)]
+    return b"\n".join(line.group(1) for line in lines if line is not None)
+
+
+@given(STREAM, st.lists(st.integers(0, 200), max_size=8))
+@example(b"a\r\n\r\nb\n\n", [])
+@example(b"data: 1\r\n\r\n", [9])
+def test_any_cutting_gives_the_same_frames(stream: bytes, places: list[int]) -> None:
+    byte_by_byte = frames_of([stream[at : at + 1] for at in range(len(stream))])
+
+    assert frames_of(cut(stream, places)) == byte_by_byte
+
+
+@given(STREAM, st.lists(st.integers(0, 200), max_size=8))
+def test_frames_put_together_are_the_stream(stream: bytes, places: list[int]) -> None:
+    frames, pending_bytes = frames_of(cut(stream, places))
+
+    whole = b"".join(frames)
+    assert stream.startswith(whole)
+    assert len(whole) + pending_bytes == len(stream)
+
+
+@given(STREAM)
+def test_each_frame_ends_at_its_first_blank_line(stream: bytes) -> None:
+    frames, _ = frames_of([stream])
+
+    assert all(re.search(rb"\r?\n\r?\n\Z|\r\r\Z", frame) for frame in frames)
+    assert not any(re.search(rb"(\r?\n\r?\n|\r\r)[^\r\n]", frame) for frame in frames)
+
+
+def test_several_frames_in_one_read_come_apart() -> None:
+    frames, pending_bytes = frames_of([b"data: 1\n\ndata: 2\n\ndata: 3"])
+
+    assert frames == [b"data: 1\n\n", b"data: 2\n\n"]
+    assert pending_bytes == len(b"data: 3")
+
+
+def test_a_character_cut_in_two_is_whole_again() -> None:
+    frames, _ = frames_of([b"data: \xf0\x9f", b"\x99\x82\n\n"])
+
+    assert frames == ["data: 🙂\n\n".encode()]
+
+
+def test_a_frame_over_the_bound_is_refused_before_it_ends() -> None:
+    splitter = FrameSplitter(8)
+    splitter.feed(b"data: 12")
+
+    with pytest.raises(UpstreamError):
+        splitter.feed(b"3")
+
+
+def test_frames_before_one_over_the_bound_are_handed_out_first() -> None:
+    splitter = FrameSplitter(8)
+
+    assert splitter.feed(b": 1\n\ndata: 123456789") == [b": 1\n\n"]
+    with pytest.raises(UpstreamError):
+        splitter.feed(b"0")
+
+
+@given(STREAM)
+@example(b"data: a\rdata: b\n\n")
+@example(b"data\n\n")
+@example(b"data:x\ndata: y\r\ndata:  z\n\n")
+def test_data_is_what_the_standard_says(frame: bytes) -> None:
+    assert data_of(frame) == slow_data_of(frame)
+
+
+@pytest.mark.parametrize(
+    ("frame", "event"),
+    [
+        (b"event: error\ndata: {}\n\n", b"error"),
+        (b"event: error\r\ndata: {}\r\n\r\n", b"error"),
+        (b"event: error\rdata: {}\r\r", b"error"),
+        (b"event:error\ndata: {}\n\n", b"error"),
+        (b"id: 7\nevent: error\ndata: {}\n\n", b"error"),
+        (b": hello\nevent: error\n\n", b"error"),
+        (b"data: event: error\n\n", b""),
+        (b"\n\n", b""),
+    ],
+    ids=["lf", "crlf", "cr", "no-space", "second-line", "after-a-comment", "in-data", "blank"],
+)
+def test_the_event_is_found_on_whatever_line_it_stands(frame: bytes, event: bytes) -> None:
+    assert event_of(frame) == event
+
+
+def test_a_frame_we_make_reads_back() -> None:
+    frame = data_frame(b"{}", event=b"error")
+
+    assert (event_of(frame), data_of(frame)) == (b"error", b"{}")
+    assert data_frame(b"x") == b"data: x\n\n"
+
+
+def test_a_keep_alive_is_a_frame_without_data() -> None:
+    assert frames_of([KEEP_ALIVE]) == ([KEEP_ALIVE], 0)
+    assert data_of(KEEP_ALIVE) == b""

@@ -1,0 +1,141 @@
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.protocol.usage import (
+    cut_running_usage,
+    read_usage,
+    running_tokens_of,
+    usage_at_end,
+)
+from gateway.types import Usage
+
+COUNT = st.integers(0, 10**6)
+NESTED_COUNTS = st.dictionaries(st.text("abc_", min_size=1), COUNT | st.none(), max_size=3)
+USAGE = st.builds(
+    lambda tokens, prompt, details: {
+        "prompt_tokens": prompt,
+        "total_tokens": prompt + tokens,
+        "completion_tokens": tokens,
+        "prompt_tokens_details": details,
+    },
+    COUNT,
+    COUNT,
+    st.none() | NESTED_COUNTS,
+)
+# What a model may write, the key that we look for included.
+MODEL_TEXT = st.lists(
+    st.sampled_from([',"usage":{"completion_tokens":9}', '"', "\\", "}", "{", "é", "\n", "x"]),
+    max_size=6,
+).map("".join)
+
+
+def frame_of(chunk: dict[str, Any]) -> bytes:
+    return b"data: " + json.dumps(chunk, separators=(",", ":")).encode() + b"\n\n"
+
+
+@given(MODEL_TEXT, USAGE, st.dictionaries(st.just("vendor"), MODEL_TEXT))
+def test_a_frame_without_its_usage_is_what_json_makes_of_it(
+    text: str, usage: dict[str, Any], more: dict[str, str]
+) -> None:
+    chunk: dict[str, Any] = {"id": "x", "choices": [{"delta": {"content": text}}]}
+    with_usage = frame_of(chunk | {"usage": usage} | more)
+
+    frame, running = cut_running_usage(with_usage)
+
+    assert (frame, running) == (frame_of(chunk | more), usage["completion_tokens"])
+    assert running_tokens_of(with_usage) == usage["completion_tokens"]
+
+
+@given(MODEL_TEXT)
+def test_a_frame_without_usage_stays_as_it_is(text: str) -> None:
+    frame = frame_of({"choices": [{"delta": {"content": text}}], "usage": None})
+
+    assert cut_running_usage(frame) == (frame, None)
+    assert running_tokens_of(frame) is None
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [b"{oops}", b"{,}", b'{"completion_tokens":}', b"[1]", b"7"],
+)
+def test_usage_that_is_no_json_counts_nothing(usage: bytes) -> None:
+    frame = b'data: {"choices":[{}],"usage":' + usage + b"}\n\n"
+
+    assert cut_running_usage(frame) == (frame, None)
+    assert running_tokens_of(frame) is None
+    assert usage_at_end(frame) is None
+
+
+@pytest.mark.parametrize("tokens", ["null", '"7"', "1.5"], ids=str)
+def test_a_count_that_is_no_integer_is_none(tokens: str) -> None:
+    frame = f'data: {{"choices":[{{}}],"usage":{{"completion_tokens":{tokens}}}}}\n\n'.encode()
+
+    assert running_tokens_of(frame) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ({"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}, Usage(7, 3)),
+        (
+            {
+                "prompt_tokens": 7,
+                "completion_tokens": 3,
+                "prompt_tokens_details": {"cached_tokens": 4},
+            },
+            Usage(7, 3, 4),
+        ),
+        (
+            {
+                "input_tokens": 7,
+                "output_tokens": 3,
+                "input_tokens_details": {"cached_tokens": 4},
+            },
+            Usage(7, 3, 4),
+        ),
+        ({"input_tokens": 3, "output_tokens": 3, "cache_read_input_tokens": 4}, Usage(7, 3, 4)),
+        (
+            {
+                "input_tokens": 1,
+                "output_tokens": 3,
+                "cache_read_input_tokens": 4,
+                "cache_creation_input_tokens": 2,
+            },
+            Usage(7, 3, 4),
+        ),
+        ({"prompt_tokens": 7, "prompt_tokens_details": None}, Usage(7)),
+        ({"prompt_tokens": 7, "prompt_tokens_details": [1]}, Usage(7)),
+        ({"prompt_tokens": "7", "completion_tokens": None}, Usage()),
+        ({"prompt_tokens": -7, "completion_tokens": -1}, Usage()),
+        ({}, Usage()),
+        (None, None),
+        ([], None),
+    ],
+    ids=[
+        "openai",
+        "openai-cached",
+        "responses",
+        "anthropic-prompt-without-its-cached-part",
+        "anthropic-cache-written-and-read",
+        "no-details",
+        "strange-details",
+        "strange-counts",
+        "negative-counts",
+        "empty",
+        "none",
+        "array",
+    ],
+)
+def test_each_endpoints_names_are_understood(usage: object, expected: Usage | None) -> None:
+    assert read_usage(usage) == expected
+
+
+def test_usage_at_the_end_of_a_long_answer_is_read_without_the_rest() -> None:
+    body = b'{"data":[' + b"0.1," * 10 + b'0],"usage":{"prompt_tokens":5,"total_tokens":5}}'
+
+    assert usage_at_end(body) == Usage(prompt_tokens=5)
+    assert usage_at_end(b'{"tokens":[1,2]}') is None
