@@ -1,0 +1,117 @@
+"""Write docs/metrics.md and docs/settings.md from the code that defines them.
+
+usage: python scripts/write_docs.py [--check]
+
+With --check nothing is written; status 1 if a page is out of date.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from engine.config import EngineSettings
+from gateway.settings import GatewaySettings
+from gateway.telemetry import GatewayMetrics
+
+_DOCS = Path(__file__).parent.parent / "docs"
+_GENERATED = "<!-- Written by scripts/write_docs.py (`make docs`); do not edit. -->\n\n"
+
+
+class _Page(CollectorRegistry):
+    """A registry that remembers its collectors in the order in which they were made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[str] = []
+
+    def register(self, collector: object) -> None:
+        """Note one metric down."""
+        super().register(collector)  # type: ignore[arg-type]  # any metric of the library
+        kind = type(collector).__name__.lower()
+        family = next(iter(collector.describe()))  # type: ignore[attr-defined]  # every metric has it
+        name = f"{family.name}_total" if kind == "counter" else family.name
+        labels = ", ".join(collector._labelnames) or "-"  # type: ignore[attr-defined]  # noqa: SLF001  # the library shows labels nowhere else
+        self.rows.append(f"| `{name}` | {kind} | {labels} | {family.documentation} |")
+
+
+def metrics_page() -> str:
+    """The gateway's metrics as a table."""
+    page = _Page()
+    GatewayMetrics(page)
+    head = (
+        "# Metrics\n\n"
+        "The gateway serves these on `/metrics`, in Prometheus text or, when the scraper asks for\n"
+        "it, OpenMetrics; there `gateway_request_acceptance_ratio` carries the request id as an\n"
+        "exemplar (one gateway process only). The worker's own `vllm:*` metrics stay on the worker.\n\n"
+        "Labels come from closed sets: `model` is a served name or `unknown`, `endpoint` a path of\n"
+        "the gateway or `other`, `worker` is `local` or the host and port of a remote one.\n\n"
+        "| name | type | labels | meaning |\n|---|---|---|---|\n"
+    )
+    return _GENERATED + head + "\n".join(page.rows) + "\n"
+
+
+def settings_page() -> str:
+    """Both settings trees as tables."""
+    parts = [
+        _GENERATED + "# Settings\n\nA profile is one YAML file with the sections `gateway:` and "
+        "`engine:`. The environment wins over it:\n`gateway.port` is `SPECGATE_GATEWAY__PORT`, "
+        "`gateway.keys.file` is `SPECGATE_GATEWAY__KEYS__FILE`.\nUnknown names are refused at "
+        "start. `specgate check-config` prints what is in force.\n",
+        *_section("gateway", GatewaySettings),
+        *_section("engine", EngineSettings),
+    ]
+    return "\n".join(parts)
+
+
+def _section(name: str, model: type[BaseModel]) -> Iterator[str]:
+    """A table for a tree: its own fields, then a table for each tree inside."""
+    defaults = {
+        key: field.get_default(call_default_factory=True)
+        for key, field in model.model_fields.items()
+    }
+    nested = {key: type(value) for key, value in defaults.items() if isinstance(value, BaseModel)}
+    rows = [
+        f"| `{key}` | {_default(field)} | {field.description} |"
+        for key, field in model.model_fields.items()
+        if key not in nested
+    ]
+    yield f"## {name}\n\n| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    for key, inner in nested.items():
+        yield from _section(f"{name}.{key}", inner)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == () or value == {}:
+        return "-"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{value}`"
+
+
+def main() -> int:
+    """Write or check the pages."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if stale")
+    check = parser.parse_args().check
+    stale = False
+    for name, text in (("metrics.md", metrics_page()), ("settings.md", settings_page())):
+        path = _DOCS / name
+        if check:
+            if not path.is_file() or path.read_text(encoding="utf-8") != text:
+                sys.stderr.write(f"docs/{name} is out of date: run `make docs`\n")
+                stale = True
+        else:
+            path.write_text(text, encoding="utf-8")
+    return int(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
