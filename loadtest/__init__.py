@@ -1,0 +1,1 @@
+"""Load tests over HTTP: scenarios are data, the client keeps raw clocks, the report computes."""

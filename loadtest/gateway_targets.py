@@ -1,0 +1,119 @@
+"""Starts what the gateway benchmark measures: the fake worker, specgate, and each peer."""
+
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import yaml
+
+from loadtest.gateway_round import Target
+from loadtest.peers import PEERS, InstallError, install
+from loadtest.processes import ChildProcess, Command, StartError
+from loadtest.progress import say
+
+DIRECT = "direct"
+SPECGATE = "specgate"
+
+
+@dataclass(slots=True)
+class Field:
+    """Everything that runs.
+
+    Attributes:
+        targets: Direct first, then specgate, then the peers that came up.
+        unavailable: Peers that did not, with the reason.
+    """
+
+    targets: list[Target]
+    unavailable: dict[str, str] = field(default_factory=dict)
+
+
+@asynccontextmanager
+async def running_targets(folder: Path) -> AsyncIterator[Field]:
+    """Start everything, and stop it again whatever happens.
+
+    Args:
+        folder: Takes configs and logs.
+
+    Raises:
+        StartError: The worker or specgate did not come up; a peer that does not is reported.
+    """
+    async with AsyncExitStack() as stack:
+
+        async def start(command: Command) -> ChildProcess:
+            child = ChildProcess(command, log=folder / f"{command.name}.log")
+            stack.push_async_callback(child.stop)
+            await child.start()
+            say(f"{command.name} is ready")
+            return child
+
+        worker_port, specgate_port = _free_ports(2)
+        await start(_worker(worker_port))
+        specgate = await start(_specgate(folder, worker_port, specgate_port))
+        running = Field(
+            targets=[
+                Target(DIRECT, worker_port, None),
+                Target(SPECGATE, specgate_port, specgate),
+            ]
+        )
+        for peer in PEERS:
+            (port,) = _free_ports(1)
+            try:
+                say(f"installing {peer.name} below .bench (once)")
+                installed = await install(peer.name, peer.requirements)
+                process = await start(peer.command(installed, worker_port, port))
+            except (InstallError, StartError) as error:
+                running.unavailable[peer.name] = str(error)
+                say(f"{peer.name} is not available: {error}")
+                continue
+            running.targets.append(Target(peer.name, port, process))
+        yield running
+
+
+def _worker(port: int) -> Command:
+    return Command(
+        name="fake-worker",
+        arguments=[sys.executable, "-m", "tests.fakes.worker", "--port", str(port)],
+        ready_url=f"http://127.0.0.1:{port}/health",
+        start_seconds=20.0,
+        environment={},
+    )
+
+
+def _specgate(folder: Path, worker_port: int, port: int) -> Command:
+    admission = {"max_running_requests": 4096, "max_queued_requests": 4096}
+    settings = {
+        "port": port,
+        "processes": 1,
+        "workers": [f"http://127.0.0.1:{worker_port}"],
+        "admission": admission,
+        "drain": {"accept_seconds": 0.0, "finish_seconds": 1.0},
+    }
+    config = folder / "specgate.yaml"
+    config.write_text(yaml.safe_dump({"gateway": settings}), encoding="utf-8")
+    command = str(Path(sys.executable).with_name("specgate"))
+    return Command(
+        name=SPECGATE,
+        arguments=[command, "serve", "--config", str(config)],
+        ready_url=f"http://127.0.0.1:{port}/health/ready",
+        start_seconds=60.0,
+        environment={},
+    )
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now; each is followed by a free one (for metrics)."""
+    found: list[int] = []
+    while len(found) < count:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            found.append(port)
+    return found

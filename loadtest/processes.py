@@ -1,0 +1,137 @@
+"""Child processes of a benchmark: start, wait until ready, read CPU and memory, always stop."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import psutil
+
+_STOP_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+_LOG_TAIL_BYTES = 600
+
+
+class StartError(Exception):
+    """A process did not become ready; the message says what it printed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """How to start a process.
+
+    Attributes:
+        ready_url: Answers 200 once the process can be measured.
+        start_seconds: Longest wait for that.
+        environment: Added to this process's own.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    ready_url: str
+    start_seconds: float
+    environment: Mapping[str, str]
+
+
+class ChildProcess:
+    """One running child with the processes below it.
+
+    Args:
+        command: How to start it.
+        log: File that takes its output.
+    """
+
+    def __init__(self, command: Command, *, log: Path) -> None:
+        self._command = command
+        self._log = log
+        self._process: asyncio.subprocess.Process | None = None
+        self._tree: list[psutil.Process] = []
+
+    async def start(self) -> None:
+        """Start it and wait until it is ready.
+
+        Raises:
+            StartError: It ended, or took too long; it has been stopped.
+        """
+        environment = {**os.environ, **self._command.environment}
+        with self._log.open("wb") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command.arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        try:
+            await self._wait_until_ready()
+        except BaseException:
+            await self.stop()
+            raise
+        parent = psutil.Process(self._process.pid)
+        self._tree = [parent, *parent.children(recursive=True)]
+
+    async def stop(self) -> None:
+        """End it and everything it started; SIGKILL for what does not follow SIGTERM."""
+        process = self._process
+        if process is None:
+            return
+        if process.returncode is None:
+            process.terminate()
+            try:
+                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+            except TimeoutError:
+                process.kill()
+                await process.wait()
+        with contextlib.suppress(ProcessLookupError):  # nobody is left, as it should be
+            os.killpg(process.pid, signal.SIGKILL)  # its own session: children that it left
+        self._process = None
+
+    def cpu_ns(self) -> int:
+        """CPU time of the tree so far, to the nanosecond (10 ms ticks would hide a chunk)."""
+        return sum(_thread_cpu_ns(process.pid) for process in self._tree)
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the tree now."""
+        return sum(process.memory_info().rss for process in self._tree)
+
+    async def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        give_up_at = time.monotonic() + self._command.start_seconds
+        timeout = aiohttp.ClientTimeout(total=2.0)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while time.monotonic() < give_up_at:
+                if self._process.returncode is not None:
+                    raise StartError(self._explained(f"ended with {self._process.returncode}"))
+                if await _answers(session, self._command.ready_url):
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
+        raise StartError(self._explained(f"not ready in {self._command.start_seconds:.0f} s"))
+
+    def _explained(self, what: str) -> str:
+        tail = self._log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        return f"{self._command.name} {what}: {tail}"
+
+
+async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(url) as response:
+            return response.status == 200
+    except (aiohttp.ClientError, TimeoutError):
+        return False
+
+
+def _thread_cpu_ns(pid: int) -> int:
+    # Source: proc(5), schedstat: time on the CPU in nanoseconds is the first field.
+    total = 0
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            total += int((thread / "schedstat").read_bytes().split()[0])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread ended while we looked
+    return total
