@@ -243,7 +243,9 @@ class Serving:
     @asynccontextmanager
     async def _bound(self) -> AsyncIterator[None]:
         """Bound the time of a request; `end_all` can bring the bound forward."""
-        async with asyncio.timeout(self._policy.request_seconds) as bound:
+        # Whoever comes out of the queue after the end has no time left.
+        seconds = 0.0 if self._ending else self._policy.request_seconds
+        async with asyncio.timeout(seconds) as bound:
             self._running.add(bound)
             try:
                 yield

@@ -1,6 +1,6 @@
 """The four endpoints that stream: what to send to each, and its official SDK as the judge."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,8 @@ PROMPT = "Say hello."
 _MESSAGES: list[Any] = [{"role": "user", "content": PROMPT}]
 _KEY = "sg-not-checked"
 
-ReadStream = Callable[[str, Mapping[str, Any], list[str]], Awaitable[None]]
-Ask = Callable[[str, Mapping[str, Any]], Awaitable[str]]
+ReadStream = Callable[[str, Mapping[str, Any], list[str]], Coroutine[None, None, None]]
+Ask = Callable[[str, Mapping[str, Any]], Coroutine[None, None, str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The loop of the gateway, a fake worker, and the mark of this room."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,3 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 async def worker() -> AsyncIterator[FakeWorker]:
     async with FakeWorker() as running:
         yield running
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty folder with a short path: pytest's own are too long for a Unix socket."""
+    with tempfile.TemporaryDirectory(prefix="sg-") as name:
+        yield Path(name)

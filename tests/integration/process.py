@@ -1,0 +1,176 @@
+"""A gateway as a process of its own: started from a profile, read by its log, ended by signals."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import yaml
+
+from tests.fakes.worker import FakeWorker
+
+_ROOT = Path(__file__).parents[2]
+_STAND_IN = Path(__file__).parent / "stand_in"
+_START_SECONDS = 15.0
+_STOP_SECONDS = 10.0
+_LINE_BYTES = 2**20
+ALONE = (sys.executable, "-m", "gateway")
+SERVE = (str(Path(sys.executable).with_name("specgate")), "serve")
+
+
+@dataclass(slots=True)
+class GatewayProcess:
+    """A gateway that runs somewhere else.
+
+    Attributes:
+        process: Its leading process.
+        port: On 127.0.0.1.
+        url: Base URL.
+        client: For requests to it.
+        folder: Holds its profile, and the files of the stand-in worker.
+        lines: What it has written to stderr so far.
+    """
+
+    process: asyncio.subprocess.Process
+    port: int
+    url: str
+    client: httpx.AsyncClient
+    folder: Path
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def rss_bytes(self) -> int:
+        """Resident memory of the leading process."""
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    @property
+    def lives(self) -> list[list[int]]:
+        """Process ids of the stand-in worker's lives, oldest first."""
+        file = self.folder / "lives"
+        text = file.read_text(encoding="utf-8") if file.exists() else ""
+        return [[int(pid) for pid in line.split()] for line in text.splitlines()]
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The log lines of one event."""
+        parsed = [json.loads(line) for line in self.lines if line.startswith("{")]
+        return [line for line in parsed if line["event"] == event]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to the leading process."""
+        self.process.send_signal(number)
+
+    async def ended(self, *, within_seconds: float = _STOP_SECONDS) -> int:
+        """Wait for the end; returns the exit status."""
+        async with asyncio.timeout(within_seconds):
+            return await self.process.wait()
+
+    async def until_ready(self) -> None:
+        """Wait until it has a worker that can take requests."""
+        async with asyncio.timeout(_START_SECONDS):
+            while True:
+                assert self.process.returncode is None, "\n".join(self.lines)
+                try:
+                    if (await self.client.get("/health/ready")).status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass  # not listening yet
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def gateway_process(
+    folder: Path,
+    *workers: FakeWorker,
+    command: Sequence[str] = ALONE,
+    wait_ready: bool = True,
+    environment: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> AsyncIterator[GatewayProcess]:
+    """Start a gateway, and end it whatever happens.
+
+    Args:
+        folder: Empty; gets the profile. A Unix socket's path has 107 bytes at most.
+        workers: Remote workers; none: it starts the stand-in.
+        command: `ALONE` or `SERVE`.
+        wait_ready: Return when it is ready.
+        environment: On top of the test's own.
+        settings: The profile's `gateway:` section.
+    """
+    port = _free_port()
+    settings = {"port": port, "log": {"format": "json", "level": "info"}, **settings}
+    settings["workers"] = [worker.url for worker in workers]
+    profile = folder / "profile.yaml"
+    profile.write_text(yaml.safe_dump({"gateway": settings}), encoding="utf-8")
+    sockets = [] if workers or command is SERVE else ["--socket-dir", str(folder)]
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        "--config",
+        str(profile),
+        *sockets,
+        cwd=folder,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{_STAND_IN}:{_ROOT}",
+            "TMPDIR": str(folder),
+            **(environment or {}),
+        },
+        stderr=asyncio.subprocess.PIPE,
+        limit=_LINE_BYTES,
+        start_new_session=True,
+    )
+    url = f"http://127.0.0.1:{port}"
+    async with httpx.AsyncClient(base_url=url, timeout=20.0, verify=False) as client:
+        gateway = GatewayProcess(process, port, url, client, folder)
+        reading = asyncio.create_task(_read_lines(process, gateway.lines), name="stderr")
+        try:
+            if wait_ready:
+                await gateway.until_ready()
+            yield gateway
+        finally:
+            await _end(process)
+            await reading
+
+
+async def _read_lines(process: asyncio.subprocess.Process, lines: list[str]) -> None:
+    assert process.stderr is not None
+    async for line in process.stderr:
+        lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End the process and everything it started, politely first."""
+    below = _below(process.pid)
+    if process.returncode is None:
+        process.terminate()
+        process.terminate()  # the second signal ends a drain
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+    for left in below:
+        if left.is_running():
+            left.kill()
+
+
+def _below(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,1 @@
+"""Stands in for the engine in tests of supervision: the fake worker on the gateway's socket."""

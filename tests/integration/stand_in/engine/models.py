@@ -1,0 +1,1 @@
+"""`python -m engine.models`: there is no model to fetch."""
