@@ -21,7 +21,6 @@ from gateway.protocol.sse import data_frame
 
 _TYPES = {
     400: "invalid_request_error",
-    401: "authentication_error",
     403: "permission_error",
     404: "invalid_request_error",
     405: "invalid_request_error",
@@ -88,11 +87,11 @@ def relayed_error(status: int, body: bytes) -> GatewayError:
 
     Returns:
         The error to raise. A message that would show a path or a stack is replaced, and so is
-        every message of a 5xx; the caller of this function logs the original.
+        every message of a 5xx or 401; the worker's own log has the original.
     """
     found = _error_of(body)
     message = str(found.get("message") or "")
-    if status >= 500:
+    if status >= 500 or status == 401:  # 401: it is our own key that the worker refuses
         return UpstreamError(_SERVER_MESSAGE)
     param = found.get("param")
     if not isinstance(param, str):

@@ -16,6 +16,7 @@ from gateway.protocol.json_object import JsonObject, parse_object
 T = TypeVar("T")
 SpeculationMode = Literal["auto", "off", "suffix", "head"]
 
+_NOTHING = parse_object(b"{}")
 _PREFIX = "specgate_"
 _CHARACTERS_PER_TOKEN = 4
 """For an estimate before the worker has counted; settled with the true count afterwards."""
@@ -80,7 +81,10 @@ def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
         stream=bool(_typed(body, "stream", bool)),
         choices=1 if choices is None else choices,
         wants_usage=bool(options.get("include_usage")),
-        wants_continuous_usage=bool(options.get("continuous_usage_stats")),
+        # vLLM heeds the second only beside the first.
+        wants_continuous_usage=bool(
+            options.get("include_usage") and options.get("continuous_usage_stats")
+        ),
         speculation=_speculation(body),
     )
 
@@ -123,9 +127,7 @@ def _xargs(request: InferenceRequest, tenant: str) -> str:
     }
     if request.speculation.max_draft_tokens is not None:
         ours[f"{_PREFIX}max_draft_tokens"] = json.dumps(request.speculation.max_draft_tokens)
-    theirs = request.body.inner("vllm_xargs")
-    if theirs is None:
-        return "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in ours.items()) + "}"
+    theirs = request.body.inner("vllm_xargs") or _NOTHING
     forged = {m.key: None for m in theirs.members if m.key.startswith(_PREFIX)}
     return theirs.edited({**forged, **ours})
 
@@ -134,10 +136,9 @@ def _stream_options(request: InferenceRequest) -> str:
     wanted: dict[str, str | None] = {"include_usage": "true"}
     if request.counts_tokens_per_chunk:
         wanted["continuous_usage_stats"] = "true"
-    options = request.body.inner("stream_options")
-    if options is None:
-        return "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in wanted.items()) + "}"
-    return options.edited(wanted)
+    elif not request.wants_continuous_usage:
+        wanted["continuous_usage_stats"] = None
+    return (request.body.inner("stream_options") or _NOTHING).edited(wanted)
 
 
 def _typed(body: JsonObject, name: str, kind: type[T]) -> T | None:

@@ -77,14 +77,14 @@ class StreamReader:
             GatewayError: The frame is the worker's own error, or is no JSON where JSON is due.
         """
         self.frames_read += 1
-        if frame.startswith(b":"):
-            return Relayed(frame, FrameKind.SERVICE)
         return self._read(frame)
 
     def _read_chunk(self, frame: bytes) -> Relayed:
         data = data_of(frame)
         if data == b"[DONE]":
             return Relayed(frame, FrameKind.END)
+        if not data:
+            return Relayed(frame, FrameKind.SERVICE)  # a comment
         if data.startswith(b'{"error"') or b'"object":"error"' in data[:64]:
             raise relayed_stream_error(data)
         if b'"choices":[]' in data and b'"usage":{' in data:

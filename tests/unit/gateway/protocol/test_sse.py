@@ -1,4 +1,5 @@
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import example, given
@@ -17,7 +18,7 @@ STREAM = st.lists(
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
     borders = [0, *sorted(place % (len(stream) + 1) for place in places), len(stream)]
-    return [stream[a:b] for a, b in zip(borders, borders[1:], strict=False)]
+    return [stream[a:b] for a, b in pairwise(borders)]
 
 
 def frames_of(pieces: list[bytes]) -> tuple[list[bytes], int]:

@@ -1,0 +1,269 @@
+import json
+from typing import Any
+
+import pytest
+
+from gateway.errors import InvalidRequestError
+from gateway.protocol.request import Speculation, forwarded_body, read_request, tenant_digest
+from tests.unit.gateway.requests import (
+    CHAT,
+    COMPLETIONS,
+    EMBEDDINGS,
+    MESSAGES,
+    RESPONSES,
+    TOKENIZE,
+    request_to,
+)
+
+OURS = {"specgate_mode": "auto", "specgate_tenant": tenant_digest("acme")}
+
+
+def forwarded(body: bytes, *, tenant: str = "acme") -> dict[str, Any]:
+    found = json.loads(forwarded_body(read_request(COMPLETIONS, body), tenant=tenant))
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_plain_request_reads_as_its_defaults() -> None:
+    request = request_to(CHAT)
+
+    assert (request.model, request.stream, request.choices) == (None, False, 1)
+    assert not request.wants_usage
+    assert request.speculation == Speculation("auto", None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": 1}, "model"),
+        ({"stream": "true"}, "stream"),
+        ({"stream": 1}, "stream"),
+        ({"n": "2"}, "n"),
+        ({"n": True}, "n"),
+        ({"n": 1.5}, "n"),
+        ({"stream_options": []}, "stream_options"),
+        ({"vllm_xargs": "x"}, "vllm_xargs"),
+        ({"cache_salt": 7}, "cache_salt"),
+        ({"speculation": "off"}, "speculation"),
+        ({"speculation": {"mode": "fast"}}, "speculation.mode"),
+        ({"speculation": {"mode": None}}, "speculation.mode"),
+        ({"speculation": {"mode": ["auto"]}}, "speculation.mode"),
+        ({"speculation": {"depth": 3}}, "speculation.depth"),
+        ({"speculation": {"max_draft_tokens": -1}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"max_draft_tokens": 1.0}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"max_draft_tokens": True}}, "speculation.max_draft_tokens"),
+    ],
+    ids=str,
+)
+def test_a_field_that_cannot_be_what_it_is_is_refused_by_name(
+    fields: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        request_to(CHAT, **fields)
+
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"messages":null}'], ids=["absent", "null"])
+def test_a_required_field_is_asked_for(body: bytes) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read_request(CHAT, body)
+
+    assert caught.value.param == "messages"
+
+
+def test_null_is_as_good_as_absent() -> None:
+    names = ("model", "stream", "n", "stream_options", "vllm_xargs", "cache_salt", "speculation")
+
+    request = request_to(CHAT, **dict.fromkeys(names))
+
+    assert (request.model, request.stream, request.choices) == (None, False, 1)
+    assert request.speculation == Speculation()
+
+
+def test_the_last_of_duplicate_fields_counts_as_it_does_in_vllm() -> None:
+    request = read_request(COMPLETIONS, b'{"stream":true,"model":"a","model":"b","stream":false}')
+
+    assert (request.model, request.stream) == ("b", False)
+
+
+def test_an_unknown_field_and_its_spelling_travel_on() -> None:
+    body = b' {"model" : "m", "temperature": 1.0e0, "x-vendor":{"a":[1.50,"\\u00e9"]}, "n":null}\n'
+
+    sent = forwarded_body(read_request(TOKENIZE, body), tenant="acme")
+
+    assert sent == body
+
+
+def test_our_fields_are_spliced_into_untouched_text() -> None:
+    body = b'{"prompt":"\\u00e9", "temperature": 1.0}'
+
+    sent = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+
+    assert sent.startswith(b'{"prompt":"\\u00e9", "temperature": 1.0,')
+    assert json.loads(sent)["vllm_xargs"] == OURS
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "added"),
+    [
+        (CHAT, {"vllm_xargs", "cache_salt"}),
+        (COMPLETIONS, {"vllm_xargs", "cache_salt"}),
+        (RESPONSES, {"vllm_xargs", "cache_salt"}),
+        (MESSAGES, {"vllm_xargs", "cache_salt"}),
+        (EMBEDDINGS, {"cache_salt"}),
+        (TOKENIZE, set()),
+    ],
+    ids=lambda value: getattr(value, "path", ""),
+)
+def test_each_endpoint_gets_the_fields_it_takes(endpoint: Any, added: set[str]) -> None:
+    request = request_to(endpoint)
+
+    sent = json.loads(forwarded_body(request, tenant="acme"))
+
+    assert set(sent) - set(endpoint.required) == added
+
+
+@pytest.mark.parametrize(
+    "xargs",
+    [
+        '{"specgate_tenant":"other","keep":1}',
+        '{"keep":1,"specgate_mode":"head","specgate_tenant":"a","specgate_tenant":"b"}',
+        '{"specg\\u0061te_tenant":"other","keep":1}',
+        '{"specgate_prediction":[1,2],"specgate_anything":null,"keep":1}',
+        '{"\\u0073pecgate_\\u006dode":"head" , "keep":1}',
+    ],
+    ids=["plain", "duplicates", "escaped", "others-of-ours", "escaped-mode"],
+)
+def test_what_a_caller_forges_in_xargs_is_replaced(xargs: str) -> None:
+    sent = forwarded(f'{{"vllm_xargs":{xargs}}}'.encode())
+
+    assert sent["vllm_xargs"] == {**OURS, "keep": 1}
+
+
+def test_xargs_forged_twice_over_are_replaced() -> None:
+    body = b'{"vllm_xargs":{"specgate_tenant":"x"},"vllm_x\\u0061rgs":{"specgate_tenant":"y"}}'
+
+    text = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+
+    assert json.loads(text)["vllm_xargs"] == OURS
+    assert b'"x"' not in text
+    assert b'"y"' not in text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{}", b'{"cache_salt":"other"}', b'{"c\\u0061che_salt":"other"}', b'{"cache_salt":null}'],
+    ids=["absent", "given", "escaped", "null"],
+)
+def test_the_cache_salt_is_always_ours(body: bytes) -> None:
+    salt = forwarded(body)["cache_salt"]
+
+    assert salt in {tenant_digest("acme"), tenant_digest("acme", "other")}
+
+
+def test_a_callers_salt_splits_its_own_cache_and_reaches_no_other() -> None:
+    salts = {
+        tenant_digest("a"),
+        tenant_digest("a", "b"),
+        tenant_digest("ab"),
+        tenant_digest("b", "a"),
+        tenant_digest('a", "b'),
+        tenant_digest("\ud800"),
+    }
+
+    assert len(salts) == 6
+    assert all(len(salt) == 32 and salt.isalnum() for salt in salts)
+
+
+def test_the_tenants_name_does_not_leave_the_gateway() -> None:
+    sent = forwarded_body(request_to(CHAT), tenant="acme-corporation")
+
+    assert b"acme-corporation" not in sent
+
+
+def test_speculation_becomes_xargs_and_leaves_the_body() -> None:
+    request = request_to(CHAT, speculation={"mode": "suffix", "max_draft_tokens": 0})
+
+    sent = json.loads(forwarded_body(request, tenant="acme"))
+
+    assert "speculation" not in sent
+    assert sent["vllm_xargs"] == {
+        **OURS,
+        "specgate_mode": "suffix",
+        "specgate_max_draft_tokens": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        ({}, {"include_usage": True, "continuous_usage_stats": True}),
+        (
+            {"stream_options": {"include_usage": False, "x": 1}},
+            {"include_usage": True, "continuous_usage_stats": True, "x": 1},
+        ),
+        ({"n": 2}, {"include_usage": True}),
+        (
+            {"n": 2, "stream_options": {"continuous_usage_stats": True}},
+            {"include_usage": True},
+        ),
+        (
+            {"n": 2, "stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+            {"include_usage": True, "continuous_usage_stats": True},
+        ),
+    ],
+    ids=["none", "refused", "several-choices", "not-heeded-by-vllm", "several-choices-asked"],
+)
+def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, Any]) -> None:
+    request = request_to(CHAT, stream=True, **fields)
+
+    sent = json.loads(forwarded_body(request, tenant="acme"))
+
+    assert sent["stream_options"] == options
+
+
+@pytest.mark.parametrize("endpoint", [RESPONSES, MESSAGES], ids=lambda endpoint: endpoint.path)
+def test_a_stream_without_stream_options_gets_none(endpoint: Any) -> None:
+    sent = json.loads(forwarded_body(request_to(endpoint, stream=True), tenant="acme"))
+
+    assert "stream_options" not in sent
+
+
+@pytest.mark.parametrize(
+    ("options", "usage", "continuous"),
+    [
+        ({}, False, False),
+        ({"include_usage": True}, True, False),
+        ({"include_usage": True, "continuous_usage_stats": True}, True, True),
+        ({"include_usage": False, "continuous_usage_stats": True}, False, False),
+    ],
+    ids=["neither", "at-the-end", "all-along", "not-heeded-by-vllm"],
+)
+def test_usage_is_wanted_as_vllm_understands_it(
+    options: dict[str, bool], usage: bool, continuous: bool
+) -> None:
+    request = request_to(CHAT, stream=True, stream_options=options)
+
+    assert (request.wants_usage, request.wants_continuous_usage) == (usage, continuous)
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({}, 0),
+        ({"max_tokens": 100}, 100),
+        ({"max_completion_tokens": 50, "max_tokens": 100}, 50),
+        ({"max_output_tokens": 30}, 30),
+        ({"max_tokens": 100, "n": 3}, 300),
+        ({"max_tokens": -100}, 0),
+        ({"max_tokens": "100"}, 0),
+        ({"max_tokens": 100, "n": -1}, -100),
+    ],
+    ids=str,
+)
+def test_tokens_are_guessed_from_length_and_limits(fields: dict[str, Any], tokens: int) -> None:
+    request = request_to(CHAT, **fields)
+    prompt = len(request.body.text) // 4
+
+    assert request.estimated_tokens == max(1, prompt + tokens)
