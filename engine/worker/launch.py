@@ -1,5 +1,6 @@
 """Runs vLLM's OpenAI server in this process, with our settings and environment."""
 
+import signal
 import stat
 from pathlib import Path
 
@@ -27,15 +28,19 @@ def serve(settings: EngineSettings, model: ResolvedModel) -> None:
 
     # vLLM reads the environment while it is imported, so only now.
     import uvloop
-    from vllm.entrypoints.launchers.api_server.entry import run_server
     from vllm.logger import configure_logging_from_args
 
     from engine.worker.parser import parse_arguments
+    from engine.worker.server import run_server
 
     parsed = parse_arguments(to_arguments(build_options(settings, model)))
     if settings.uds is not None:
         clear_socket(settings.uds)
     configure_logging_from_args(parsed)
+    # Until vLLM serves and takes the signals over, they end this process at once, and the kernel
+    # then ends the children (see plugin.py).
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     try:
         uvloop.run(run_server(parsed))
     finally:
