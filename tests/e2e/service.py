@@ -1,0 +1,126 @@
+"""Start the real thing, `specgate serve` with the default profile, and see that all of it ends."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+
+ROOT = Path(__file__).parent.parent.parent
+MODEL = "smollm2-135m"
+_START_SECONDS = 240
+_STOP_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Service:
+    """A running gateway with its worker."""
+
+    url: str
+    process: psutil.Process
+    log: Path
+
+    @property
+    def worker(self) -> psutil.Process:
+        """The worker's leading process: vLLM's API server."""
+        (found,) = self.get("/health/workers")["workers"]
+        return psutil.Process(found["supervisor"]["pid"])
+
+    @property
+    def engine_core(self) -> psutil.Process:
+        """vLLM's engine, below the worker."""
+        (found,) = [
+            child for child in self.worker.children() if "EngineCore" in " ".join(child.cmdline())
+        ]
+        return found
+
+    @property
+    def restarts(self) -> int:
+        """How often the supervisor has restarted the worker."""
+        (found,) = self.get("/health/workers")["workers"]
+        count: int = found["supervisor"]["restarts"]
+        return count
+
+    def get(self, path: str) -> dict:  # type: ignore[type-arg]  # any JSON object
+        """A JSON page of the gateway."""
+        answer: dict = httpx.get(self.url + path, timeout=10).json()  # type: ignore[type-arg]  # same
+        return answer
+
+    def worker_metric(self, name: str) -> float:
+        """A sample of the worker's own `/metrics`, read over its socket."""
+        command = self.worker.cmdline()
+        transport = httpx.HTTPTransport(uds=command[command.index("--uds") + 1])
+        with httpx.Client(transport=transport, timeout=10) as client:
+            text = client.get("http://worker/metrics").text
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    def wait_ready(self, seconds: float = _START_SECONDS) -> None:
+        """Wait until a worker can take requests."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(httpx.TransportError):
+                if httpx.get(self.url + "/health/ready", timeout=5).status_code == 200:
+                    return
+            assert self.process.is_running(), self.last_lines()
+            time.sleep(0.2)
+        raise AssertionError(f"not ready after {seconds} s:\n{self.last_lines()}")
+
+    def last_lines(self) -> str:
+        """The end of the log, for a failed assertion."""
+        return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-40:])
+
+
+@contextlib.contextmanager
+def running_service(folder: Path, **settings: str) -> Iterator[Service]:
+    """Serve the default profile; at the end: Ctrl-C, exit status 0, no process left.
+
+    Args:
+        folder: For the log.
+        settings: Names below `SPECGATE_GATEWAY__`, lower case allowed.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {
+        **os.environ,
+        "SPECGATE_GATEWAY__PORT": str(port),
+        **{f"SPECGATE_GATEWAY__{name.upper()}": value for name, value in settings.items()},
+    }
+    log = folder / "service.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("specgate"), "serve", "--config", "cpu-smollm2"],
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+        )
+    service = Service(f"http://127.0.0.1:{port}", psutil.Process(process.pid), log)
+    family: list[psutil.Process] = []
+    try:
+        service.wait_ready()
+        yield service
+        family = service.process.children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        status = process.wait(_STOP_SECONDS)
+        _, alive = psutil.wait_procs(family, timeout=5)
+        assert status == 0, service.last_lines()
+        assert not alive, f"left behind: {alive}"
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            family += service.process.children(recursive=True)
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        if process.poll() is None:
+            process.kill()
+        process.wait()

@@ -1,0 +1,238 @@
+"""The official OpenAI SDK for Python against the real worker, through the gateway."""
+
+import json
+from collections.abc import Iterator
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.e2e.service import MODEL, Service
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+COUNTING = "Repeat exactly: one two three one two three one two three one two three"
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[OpenAI]:
+    with OpenAI(base_url=f"{service.url}/v1", api_key="none", max_retries=0) as made:
+        yield made
+
+
+def ask(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+def test_models_are_listed_without_a_path(client: OpenAI) -> None:
+    (model,) = client.models.list()
+
+    assert model.id == MODEL
+    assert model.model_extra["root"] == MODEL
+
+
+def test_chat_answers_with_usage_and_acceptance(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL, messages=ask(COUNTING), max_tokens=48, temperature=0
+    )
+
+    found = answer.model_extra["metrics"]["speculative_decoding"]
+    assert answer.choices[0].message.content
+    assert answer.usage.completion_tokens > 0
+    assert found["sources"]["native"]["drafted"] == found["num_draft_tokens"] > 0
+    assert found["sources"]["native"]["accepted"] == found["num_accepted_draft_tokens"]
+
+
+def test_chat_streams_text_and_one_usage_chunk_when_asked(client: OpenAI) -> None:
+    chunks = list(
+        client.chat.completions.create(
+            model=MODEL,
+            messages=ask(COUNTING),
+            max_tokens=32,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+
+    with_usage = [chunk for chunk in chunks if chunk.usage is not None]
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text
+    assert with_usage == chunks[-1:]
+    assert chunks[-1].choices == []
+    assert "sources" in chunks[-1].model_extra["metrics"]["speculative_decoding"]
+
+
+def test_chat_stream_has_no_usage_when_not_asked(client: OpenAI) -> None:
+    chunks = list(
+        client.chat.completions.create(
+            model=MODEL, messages=ask("Say hello."), max_tokens=8, stream=True
+        )
+    )
+
+    assert all(chunk.choices for chunk in chunks)
+    assert all("usage" not in chunk.model_fields_set for chunk in chunks)
+    assert chunks[-1].choices[0].finish_reason in ("stop", "length")
+
+
+def test_completions_whole_and_streamed(client: OpenAI) -> None:
+    whole = client.completions.create(model=MODEL, prompt="a b c a b c a b", max_tokens=8)
+    pieces = [
+        chunk.choices[0].text
+        for chunk in client.completions.create(
+            model=MODEL, prompt="a b c a b c a b", max_tokens=8, stream=True
+        )
+    ]
+
+    assert whole.choices[0].text
+    assert "".join(pieces)
+
+
+def test_logprobs_come_for_each_token(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL, messages=ask("Say hello."), max_tokens=5, logprobs=True, top_logprobs=2
+    )
+
+    tokens = answer.choices[0].logprobs.content
+    assert len(tokens) == answer.usage.completion_tokens
+    assert all(token.logprob <= 0 and len(token.top_logprobs) == 2 for token in tokens)
+
+
+def test_n_gives_as_many_choices(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL, messages=ask("Say hello."), max_tokens=5, n=3, temperature=1
+    )
+
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+
+
+def test_n_streams_every_choice_to_its_end(client: OpenAI) -> None:
+    chunks = client.chat.completions.create(
+        model=MODEL, messages=ask("Say hello."), max_tokens=5, n=2, temperature=1, stream=True
+    )
+
+    ends = [c.choices[0].index for c in chunks if c.choices[0].finish_reason]
+    assert sorted(ends) == [0, 1]
+
+
+def test_stop_string_ends_the_text(client: OpenAI) -> None:
+    answer = client.completions.create(
+        model=MODEL, prompt="1 2 3 4 5 6 7 1 2 3 4", max_tokens=24, temperature=0, stop=["7"]
+    )
+
+    assert "7" not in answer.choices[0].text
+    assert answer.choices[0].finish_reason == "stop"
+
+
+def test_seed_repeats_a_sample(client: OpenAI) -> None:
+    def sample() -> str:
+        return client.completions.create(
+            model=MODEL, prompt="Once upon a time", max_tokens=12, temperature=1, seed=7
+        ).choices[0].text  # fmt: skip
+
+    sample()  # the first fills the prefix cache, which may change a rounding
+
+    assert sample() == sample()
+
+
+def test_json_schema_shapes_the_output(client: OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"answer": {"type": "string", "enum": ["yes", "no"]}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=ask("Is water wet? Answer in JSON."),
+        max_tokens=40,
+        temperature=0,
+        response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": schema}},
+    )
+
+    assert json.loads(answer.choices[0].message.content)["answer"] in ("yes", "no")
+
+
+def test_named_tool_is_called(client: OpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=ask("What is the weather in Paris?"),
+        max_tokens=40,
+        temperature=0,
+        tools=[{"type": "function", "function": {"name": "weather", "parameters": schema}}],
+        tool_choice={"type": "function", "function": {"name": "weather"}},
+    )
+
+    (call,) = answer.choices[0].message.tool_calls
+    assert call.function.name == "weather"
+    assert json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
+
+
+def test_responses_whole_and_streamed(client: OpenAI) -> None:
+    whole = client.responses.create(model=MODEL, input="Say hello.", max_output_tokens=8)
+    events = list(
+        client.responses.create(
+            model=MODEL, input="Say hello.", max_output_tokens=8, stream=True
+        )
+    )
+
+    assert whole.output_text
+    assert events[0].type == "response.created"
+    assert events[-1].type in ("response.completed", "response.incomplete")
+    assert any(event.type == "response.output_text.delta" for event in events)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        pytest.param({"max_tokens": -1}, "max_tokens", id="a worker's refusal"),
+        pytest.param({"stream": "yes"}, "stream", id="the gateway's refusal"),
+        pytest.param(
+            {"speculation": {"mode": "warp"}}, "speculation.mode", id="an unknown speculation mode"
+        ),
+    ],
+)
+def test_bad_fields_raise_bad_request(
+    client: OpenAI, fields: dict[str, object], param: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model=MODEL, messages=ask("hi"), extra_body=fields)
+
+    assert param in str(caught.value.param)
+    assert caught.value.type == "invalid_request_error"
+
+
+def test_too_long_a_prompt_has_openais_code(client: OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model=MODEL, messages=ask("hi " * 9000))
+
+    assert caught.value.code == "context_length_exceeded"
+
+
+def test_unknown_model_raises_not_found(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.chat.completions.create(model="gpt-99", messages=ask("hi"))
+
+    assert caught.value.code == "model_not_found"
+
+
+def test_embeddings_of_a_generating_model_are_not_found(client: OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError):
+        client.embeddings.create(model=MODEL, input="hi")
+
+
+def test_speculation_field_is_taken_and_not_forwarded(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=ask("Say hello."),
+        max_tokens=4,
+        extra_body={"speculation": {"mode": "off", "max_draft_tokens": 4}},
+    )
+
+    assert answer.choices[0].finish_reason

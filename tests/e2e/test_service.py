@@ -1,0 +1,104 @@
+"""The real service beyond the SDKs: other endpoints, aborts, metrics, the access line."""
+
+import json
+import time
+
+import anthropic
+import httpx
+import pytest
+
+from tests.e2e.service import MODEL, Service
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+def test_tokenize_and_detokenize_are_inverse(service: Service) -> None:
+    text = "Numbers: 2026, and Grüße!"
+
+    tokens = httpx.post(f"{service.url}/tokenize", json={"model": MODEL, "prompt": text}).json()
+    back = httpx.post(
+        f"{service.url}/detokenize", json={"model": MODEL, "tokens": tokens["tokens"]}
+    ).json()
+
+    assert back["prompt"] == text
+
+
+def test_anthropic_sdk_whole_and_streamed(service: Service) -> None:
+    with anthropic.Anthropic(base_url=service.url, api_key="none", max_retries=0) as client:
+        asked = [{"role": "user", "content": "Say hello."}]
+        whole = client.messages.create(model=MODEL, max_tokens=8, messages=asked)
+        with client.messages.stream(model=MODEL, max_tokens=8, messages=asked) as stream:
+            text = "".join(stream.text_stream)
+        with pytest.raises(anthropic.NotFoundError):
+            client.messages.create(model="nobody", max_tokens=8, messages=asked)
+
+    assert whole.content[0].text
+    assert text
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streaming", "whole"])
+def test_abort_frees_the_worker_within_a_second(service: Service, stream: bool) -> None:
+    body = {"model": MODEL, "prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": stream}
+    running = "vllm:num_requests_running"
+    with httpx.Client(timeout=httpx.Timeout(30, read=1.5)) as client:
+        try:
+            with client.stream("POST", f"{service.url}/v1/completions", json=body) as answer:
+                next(answer.iter_bytes())
+                busy = service.worker_metric(running)
+        except httpx.ReadTimeout:
+            busy = service.worker_metric(running)
+    left_at = time.monotonic()
+
+    while service.worker_metric(running) > 0 and time.monotonic() < left_at + 5:
+        time.sleep(0.05)
+
+    assert busy == 1
+    assert time.monotonic() - left_at < 1.0
+
+
+def test_acceptance_reaches_histogram_exemplar_and_access_line(service: Service) -> None:
+    prompt = "x y z " * 40
+    answer = httpx.post(
+        f"{service.url}/v1/completions",
+        json={"model": MODEL, "prompt": prompt, "max_tokens": 24, "temperature": 0},
+        headers={"x-request-id": "e2e-acceptance"},
+        timeout=60,
+    )
+    page = httpx.get(
+        f"{service.url}/metrics", headers={"accept": "application/openmetrics-text"}
+    ).text
+
+    log = service.log.read_text(encoding="utf-8", errors="replace")
+    lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+    (line,) = [line for line in lines if line.get("request_id") == "e2e-acceptance"]
+    found = answer.json()["metrics"]["speculative_decoding"]
+    assert answer.headers["x-request-id"] == "e2e-acceptance"
+    assert line["drafted"] == found["num_draft_tokens"] > 0
+    assert line["accepted"] == found["num_accepted_draft_tokens"]
+    assert line["tokens_out"] == 24
+    assert 'gateway_request_acceptance_ratio_bucket' in page
+    assert '# {request_id="' in page
+
+
+def test_stream_equals_what_the_worker_sends_to_one_who_asks_for_nothing(service: Service) -> None:
+    body = {"model": MODEL, "prompt": "one two three one two", "max_tokens": 9, "temperature": 0}
+    body |= {"stream": True, "seed": 1}
+    command = service.worker.cmdline()
+    transport = httpx.HTTPTransport(uds=command[command.index("--uds") + 1])
+    with httpx.Client(transport=transport, timeout=60) as direct:
+        direct.post("http://worker/v1/completions", json=body)
+        expected = direct.post("http://worker/v1/completions", json=body).text
+
+    got = httpx.post(f"{service.url}/v1/completions", json=body, timeout=60).text
+
+    assert normalised(got) == normalised(expected)
+
+
+def normalised(stream: str) -> list[object]:
+    """Chunks without what differs between two requests, and between with and without usage."""
+    chunks = [frame.removeprefix("data: ") for frame in stream.strip().split("\n\n")]
+    parsed = [json.loads(chunk) for chunk in chunks[:-1]]
+    for chunk in parsed:
+        for name in ("id", "created", "system_fingerprint"):
+            chunk.pop(name, None)
+    return [*parsed, chunks[-1]]
