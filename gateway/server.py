@@ -125,6 +125,8 @@ async def serve(
     # Whoever presses Ctrl-C looks on: nothing needs to notice first.
     loop.add_signal_handler(signal.SIGINT, lambda: drain.begin(accept_seconds=0.0))
     await server.serve(sockets=[sock])
+    if server.force_exit:
+        await server.lifespan.shutdown()  # uvicorn leaves that out, and our worker must end too
     if lifecycle.failed is not None:
         sys.stderr.write(f"specgate: {lifecycle.failed}\n")
         return 2

@@ -233,6 +233,10 @@ class Serving:
                         if not (may_retry() and failover.allows(error, worker=worker.id)):
                             raise
                         log.warning("request_replayed", worker=worker.id, sent=error.sent)
+                        if error.sent and worker.up:
+                            # A dying process lets go of its sockets one by one: while it does,
+                            # every further try would be lost as well.
+                            await self._prober.check(worker)
         except TimeoutError as error:
             if self._ending:
                 raise DrainingError(

@@ -23,6 +23,10 @@ _STAND_IN = Path(__file__).parent / "stand_in"
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
 _LINE_BYTES = 2**20
+_DEFAULTS: Mapping[str, Any] = {
+    "drain": {"accept_seconds": 0.0, "finish_seconds": 1.0},
+    "log": {"format": "json", "level": "info"},
+}
 ALONE = (sys.executable, "-m", "gateway")
 SERVE = (str(Path(sys.executable).with_name("specgate")), "serve")
 
@@ -106,8 +110,7 @@ async def gateway_process(
         settings: The profile's `gateway:` section.
     """
     port = _free_port()
-    settings = {"port": port, "log": {"format": "json", "level": "info"}, **settings}
-    settings["workers"] = [worker.url for worker in workers]
+    settings = {**_DEFAULTS, "port": port, "workers": [w.url for w in workers], **settings}
     profile = folder / "profile.yaml"
     profile.write_text(yaml.safe_dump({"gateway": settings}), encoding="utf-8")
     sockets = [] if workers or command is SERVE else ["--socket-dir", str(folder)]
@@ -151,6 +154,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     below = _below(process.pid)
     if process.returncode is None:
         process.terminate()
+        await asyncio.sleep(0.05)
+    if process.returncode is None:
         process.terminate()  # the second signal ends a drain
     try:
         async with asyncio.timeout(_STOP_SECONDS):

@@ -120,11 +120,12 @@ async def test_second_signal_ends_at_once(worker: FakeWorker, folder: Path) -> N
         started = time.monotonic()
 
         gateway.signal(signal.SIGTERM)
-        with pytest.raises(CHAT.error):
+        with pytest.raises(CHAT.error, match="shutting down"):
             await reading
         await gateway.ended()
 
         assert time.monotonic() - started < 2.0
+        assert [line for line in gateway.lines if '"level": "error"' in line] == []
 
 
 async def test_interrupt_from_a_terminal_does_not_wait_for_load_balancers(

@@ -103,11 +103,11 @@ async def test_replays_of_all_requests_share_a_budget(worker: FakeWorker) -> Non
     assert len(worker.requests) == 6 + 3  # as many replays as requests may run at once
 
 
-async def test_reset_of_new_connections_is_tried_again(worker: FakeWorker) -> None:
-    async with running_gateway(worker, upstream={"probe_seconds": 30.0}) as gateway:
+async def test_dying_worker_does_not_use_up_the_replays(worker: FakeWorker) -> None:
+    async with running_gateway(worker, request={"max_replays": 1}) as gateway:
         await worker.stop()  # closes the connection that the gateway keeps
         await worker.start()
-        worker.state.fail_next_connections = 2
+        worker.state.fail_next_connections = 10
 
         answer = await gateway.client.post(CHAT.path, json=CHAT.body())
 
