@@ -25,6 +25,7 @@ class RoundFigures:
     stream_p50_ms: float | None
     stream_paced_p50_ms: float | None
     cpu_us_per_chunk: float | None
+    cpu_us_per_chunk_light: float | None
     cpu_us_per_chunk_saturated: float | None
     idle_cpu_ratio: float | None
     chunks_per_second: float | None
@@ -62,7 +63,8 @@ ADDED = (
 def figures_of(readings: RoundReadings, plan: Plan) -> RoundFigures:
     """Compute every figure of one round."""
     crowd = readings.crowd
-    steady_chunks = len(readings.steady.streams.exchanges) * plan.steady.chunks
+    light_chunks = len(readings.light.streams.exchanges) * plan.steady.chunks
+    loaded_chunks = len(readings.loaded.streams.exchanges) * plan.steady.chunks
     saturated_chunks = len(readings.saturation.exchanges) * STREAM_CHUNKS
     idle = readings.idle_spent
     return RoundFigures(
@@ -72,7 +74,8 @@ def figures_of(readings: RoundReadings, plan: Plan) -> RoundFigures:
         first_byte_paced_p50_ms=percentile_ms(_first_byte_ns(readings.short_paced), 0.50),
         stream_p50_ms=percentile_ms(_whole_ns(readings.burst), 0.50),
         stream_paced_p50_ms=percentile_ms(_whole_ns(readings.paced), 0.50),
-        cpu_us_per_chunk=_cpu_us_per_chunk(readings.steady_spent, idle, steady_chunks),
+        cpu_us_per_chunk=_cpu_us_per_chunk(readings.loaded_spent, idle, loaded_chunks),
+        cpu_us_per_chunk_light=_cpu_us_per_chunk(readings.light_spent, idle, light_chunks),
         cpu_us_per_chunk_saturated=_cpu_us_per_chunk(
             readings.saturation_spent, idle, saturated_chunks
         ),
@@ -115,7 +118,8 @@ def absolute_names() -> list[str]:
 def flaws_of(readings: RoundReadings) -> list[str]:
     """Why exchanges of this round were not good, one reason each."""
     runs = [readings.unary, readings.short, readings.short_paced, readings.burst, readings.paced]
-    runs += [readings.steady.streams, readings.steady.probes, readings.saturation]
+    runs += [readings.light.streams, readings.light.probes, readings.loaded.streams]
+    runs += [readings.loaded.probes, readings.saturation]
     if readings.crowd is not None:
         runs += [readings.crowd.streams, readings.crowd.probes]
     return [flaw for run in runs for flaw in run.flaws]

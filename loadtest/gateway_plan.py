@@ -20,7 +20,8 @@ class Plan:
             chunks back to back and with a gap.
         burst_count: 100-chunk streams in sequence, chunks back to back.
         paced_count: 100-chunk streams in sequence, chunks `paced_gap_seconds` apart.
-        steady_streams: Paced streams at once while the CPU is measured.
+        steady_seconds: Length of the streams while the CPU is measured, twice: lightly loaded
+            (`light_streams`) and at a load that a gateway is bought for (`loaded_streams`).
         saturation_connections: Connections that stream without a pause.
         crowd_streams: Slow streams at once.
     """
@@ -37,10 +38,16 @@ class Plan:
     warm_up: int = 20
     idle_seconds: float = 1.0
     paced_gap_seconds: float = 0.005
-    steady_streams: int = 40
+    light_streams: int = 40
+    loaded_streams: int = 160
+    steady_gap_seconds: float = 0.02
     saturation_connections: int = 32
     crowd_streams: int = 1_000
     crowd_ramp_seconds: float = 2.0
+
+    def limit_of(self, stream_seconds: float) -> float:
+        """How long a stream among many may take before it counts as failed."""
+        return 2.0 * stream_seconds + 10.0
 
     @property
     def unary(self) -> Call:
@@ -69,8 +76,8 @@ class Plan:
 
     @property
     def steady(self) -> Call:
-        """One of many paced streams; the gap gives about 2,000 chunks a second in all."""
-        gap_seconds = self.steady_streams / 2_000
+        """One of many paced streams: 50 chunks a second, so each chunk travels alone."""
+        gap_seconds = self.steady_gap_seconds
         return stream_call(chunks=int(self.steady_seconds / gap_seconds), gap_seconds=gap_seconds)
 
     @property
@@ -86,7 +93,7 @@ FULL = Plan(
     first_byte_count=200,
     burst_count=100,
     paced_count=5,
-    steady_seconds=3.0,
+    steady_seconds=2.0,
     saturation_seconds=3.0,
     crowd_seconds=8.0,
 )
@@ -97,7 +104,7 @@ QUICK = Plan(
     first_byte_count=60,
     burst_count=30,
     paced_count=3,
-    steady_seconds=1.5,
+    steady_seconds=1.0,
     saturation_seconds=1.5,
     crowd_seconds=4.0,
 )

@@ -51,11 +51,13 @@ class RoundReadings:
     short_paced: Readings
     burst: Readings
     paced: Readings
-    steady: CrowdReadings
+    light: CrowdReadings
+    loaded: CrowdReadings
     saturation: Readings
     crowd: CrowdReadings | None
     idle_spent: Spent
-    steady_spent: Spent
+    light_spent: Spent
+    loaded_spent: Spent
     saturation_spent: Spent
 
 
@@ -75,10 +77,10 @@ async def measure_round(target: Target, plan: Plan, *, with_crowd: bool) -> Roun
     meter = _Meter(target)
     await asyncio.sleep(plan.idle_seconds)
     idle_spent = meter.lap()
-    steady = await in_crowd(
-        port, plan.steady, streams=plan.steady_streams, ramp_seconds=0.1, target_memory=None
-    )
-    steady_spent = meter.lap()
+    light = await _measure_steady(target, plan, streams=plan.light_streams)
+    light_spent = meter.lap()
+    loaded = await _measure_steady(target, plan, streams=plan.loaded_streams)
+    loaded_spent = meter.lap()
     saturation = await at_saturation(
         port,
         plan.burst,
@@ -93,12 +95,25 @@ async def measure_round(target: Target, plan: Plan, *, with_crowd: bool) -> Roun
         short_paced=short_paced,
         burst=burst,
         paced=paced,
-        steady=steady,
+        light=light,
+        loaded=loaded,
         saturation=saturation,
         crowd=crowd,
         idle_spent=idle_spent,
-        steady_spent=steady_spent,
+        light_spent=light_spent,
+        loaded_spent=loaded_spent,
         saturation_spent=saturation_spent,
+    )
+
+
+async def _measure_steady(target: Target, plan: Plan, *, streams: int) -> CrowdReadings:
+    return await in_crowd(
+        target.port,
+        plan.steady,
+        streams=streams,
+        ramp_seconds=plan.steady_gap_seconds,  # spreads them evenly over the gap
+        limit_seconds=plan.limit_of(plan.steady_seconds),
+        target_memory=None,
     )
 
 
@@ -108,6 +123,7 @@ async def _measure_crowd(target: Target, plan: Plan) -> CrowdReadings:
         plan.crowd,
         streams=plan.crowd_streams,
         ramp_seconds=plan.crowd_ramp_seconds,
+        limit_seconds=plan.limit_of(plan.crowd_seconds),
         target_memory=target.process.resident_bytes if target.process is not None else None,
     )
 

@@ -1,5 +1,6 @@
 """Starts what the gateway benchmark measures: the fake worker, specgate, and each peer."""
 
+import contextlib
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -50,8 +51,8 @@ async def running_targets(folder: Path) -> AsyncIterator[Field]:
             say(f"{command.name} is ready")
             return child
 
-        worker_port, specgate_port = _free_ports(2)
-        await start(_worker(worker_port))
+        worker_port, specgate_port = free_port(), free_port()
+        await start(fake_worker_command(worker_port))
         specgate = await start(_specgate(folder, worker_port, specgate_port))
         running = Field(
             targets=[
@@ -60,7 +61,7 @@ async def running_targets(folder: Path) -> AsyncIterator[Field]:
             ]
         )
         for peer in PEERS:
-            (port,) = _free_ports(1)
+            port = free_port()
             try:
                 say(f"installing {peer.name} below .bench (once)")
                 installed = await install(peer.name, peer.requirements)
@@ -73,7 +74,8 @@ async def running_targets(folder: Path) -> AsyncIterator[Field]:
         yield running
 
 
-def _worker(port: int) -> Command:
+def fake_worker_command(port: int) -> Command:
+    """The fake worker, on `port`."""
     return Command(
         name="fake-worker",
         arguments=[sys.executable, "-m", "tests.fakes.worker", "--port", str(port)],
@@ -104,16 +106,12 @@ def _specgate(folder: Path, worker_port: int, port: int) -> Command:
     )
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; each is followed by a free one (for metrics)."""
-    found: list[int] = []
-    while len(found) < count:
+def free_port() -> int:
+    """A port that nobody listens on now, and whose successor (for metrics) is free as well."""
+    while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
-            try:
+            port = int(first.getsockname()[1])
+            with contextlib.suppress(OSError):
                 second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            found.append(port)
-    return found
+                return port

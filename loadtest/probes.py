@@ -90,6 +90,7 @@ async def in_crowd(
     *,
     streams: int,
     ramp_seconds: float,
+    limit_seconds: float,
     target_memory: Callable[[], int] | None,
 ) -> CrowdReadings:
     """`streams` streams at once, started evenly over `ramp_seconds`, with a light probe beside.
@@ -99,6 +100,7 @@ async def in_crowd(
         call: What each stream asks for.
         streams: How many there are.
         ramp_seconds: From the first start to the last.
+        limit_seconds: Longest time one may take; longer is an error.
         target_memory: Reads the target's memory, four times a second; None: nobody to read.
     """
     crowd = CrowdReadings(streams=Readings(), probes=Readings())
@@ -111,7 +113,7 @@ async def in_crowd(
             crowd.streams.flaws.append(f"connect: {error}")
             return
         try:
-            await _exchange(connection, call, crowd.streams)
+            await _exchange(connection, call, crowd.streams, timeout_seconds=limit_seconds)
         finally:
             connection.close()
 
@@ -150,9 +152,15 @@ async def _probe(port: int, readings: Readings) -> None:
         connection.close()
 
 
-async def _exchange(connection: LoadConnection, call: Call, readings: Readings) -> None:
+async def _exchange(
+    connection: LoadConnection,
+    call: Call,
+    readings: Readings,
+    *,
+    timeout_seconds: float = _TIMEOUT_SECONDS,
+) -> None:
     try:
-        exchange = await connection.exchange(call.wire, timeout_seconds=_TIMEOUT_SECONDS)
+        exchange = await connection.exchange(call.wire, timeout_seconds=timeout_seconds)
     except (ConnectionError, TimeoutError) as error:
         readings.flaws.append(f"{type(error).__name__}: {error}")
         await asyncio.sleep(0.01)  # a dead connection must not spin
