@@ -53,13 +53,17 @@ install-dev: ## install everything that the tests need, for CPUs
 install-node: ## install the Node SDKs that the end-to-end tests use
 	@scripts/install.sh node
 
+.PHONY: install-libraries
+install-libraries: ## install the libraries of the system that vLLM loads (root)
+	@scripts/apt.sh runtime
+
 .PHONY: lock
 lock: ## resolve the dependencies again and write requirements/*.lock
 	@scripts/lock.sh
 
 .PHONY: check-docker
-check-docker: ## lint the Dockerfile with hadolint
-	@scripts/check_docker.sh
+check-docker: install-dev ## lint the Dockerfile with hadolint
+	$(VENV)/bin/hadolint Dockerfile
 
 .PHONY: clean
 clean: ## remove what was built or installed here; downloaded models stay

@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# Install the Debian packages that the tests need and this machine lacks; does nothing otherwise.
+# Install the Debian packages that this machine lacks; does nothing where all are there.
+#
+#   scripts/apt.sh runtime   libraries that vLLM loads
+#   scripts/apt.sh           those, and what `make test` runs: make, compilers, Node
 set -euo pipefail
 
 missing=()
@@ -7,13 +10,19 @@ need() { # command, package
   command -v "$1" >/dev/null || missing+=("$2")
 }
 
-need make make
-need g++ g++
-need cmake cmake
-need node nodejs
-need npm npm
-need python3 python3
-python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+# ldconfig is not on every user's path.
+PATH=$PATH:/sbin:/usr/sbin
+ldconfig -p | grep -q 'libnuma\.so\.1' || missing+=(libnuma1)
+
+if [[ ${1:-all} != runtime ]]; then
+  need make make
+  need g++ g++
+  need cmake cmake
+  need node nodejs
+  need npm npm
+  need python3 python3
+  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+fi
 
 if ((${#missing[@]} == 0)); then
   exit 0

@@ -82,6 +82,7 @@ install_python() { # target, lock...
   if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
     return
   fi
+  case $target in engine | gpu | dev) scripts/apt.sh runtime ;; esac
   case $target in engine | dev) install_torch_cpu ;; esac
   install_locked "$@"
   install_project
