@@ -4,6 +4,8 @@ Four families: the caller's fault, no capacity, the worker's fault, ours. Routes
 handler (`api/error_handler.py`) writes the body. `ConfigError` stands apart: start-up only.
 """
 
+from math import ceil
+
 from gateway.types import Outcome
 
 
@@ -48,7 +50,7 @@ class GatewayError(Exception):
         """Extra response headers that belong to this error."""
         if self.retry_after_seconds is None:
             return {}
-        return {"retry-after": str(max(1, round(self.retry_after_seconds)))}
+        return {"retry-after": str(max(1, ceil(self.retry_after_seconds)))}
 
 
 class CallerError(GatewayError):

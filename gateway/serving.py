@@ -161,6 +161,9 @@ class Serving:
                     await self._serve_stream(exchange, sink)
                 else:
                     await self._serve_whole(exchange, sink)
+            except GatewayError as error:
+                record.outcome = error.outcome
+                raise
             finally:
                 _settle(entry, record)
 
@@ -322,5 +325,5 @@ def _settle(entry: Entry, record: RequestRecord) -> None:
     """Tell the key's limits what the request really used."""
     if record.usage is not None:
         entry.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens
-    elif record.attempts == 0:
+    elif record.attempts == 0 or record.outcome == "caller_error":
         entry.used_tokens = 0

@@ -12,8 +12,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from gateway.admission.keys import KeyLimits, KeyRecord, KeyRing
 from gateway.errors import ConfigError
+
+_RECORD = TypeAdapter(KeyRecord)
 
 
 def read_records(path: Path) -> list[KeyRecord]:
@@ -21,9 +25,10 @@ def read_records(path: Path) -> list[KeyRecord]:
 
     Raises:
         ConfigError: A line that is not a key record, named by its number, never quoted.
+        OSError: The file is there and cannot be read.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_bytes().splitlines()
     except FileNotFoundError:
         return []
     records = []
@@ -31,9 +36,8 @@ def read_records(path: Path) -> list[KeyRecord]:
         if not line.strip():
             continue
         try:
-            fields = json.loads(line)
-            records.append(KeyRecord(**{**fields, "limits": KeyLimits(**fields["limits"])}))
-        except (ValueError, TypeError, KeyError) as error:
+            records.append(_RECORD.validate_json(line))
+        except ValidationError as error:
             raise ConfigError(f"{path}: line {number} is not a key record") from error
     return records
 
@@ -72,7 +76,8 @@ class WatchedKeyFile:
         """Read the file again if it changed; True if the ring is a new one.
 
         Raises:
-            ConfigError: The changed file is not readable as keys; the old ring stays.
+            ConfigError: The changed file does not hold keys; the old ring stays.
+            OSError: It cannot be read; likewise.
         """
         stamp = self._stamp()
         if stamp == self._seen:

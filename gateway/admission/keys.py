@@ -10,28 +10,36 @@ import re
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, with_config
 
 from gateway.errors import AuthenticationError
 
 _KEY = re.compile(r"sg-([0-9a-f]{12})-([A-Za-z0-9_-]{43})")
 _ABSENT_DIGEST = "0" * 64
+_STORED = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+Limit = Annotated[int, Field(ge=1)]
 
 
+@with_config(_STORED)
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
     """What one key may use; None: no limit."""
 
-    requests_per_minute: int | None = None
-    tokens_per_minute: int | None = None
-    concurrent_requests: int | None = None
+    requests_per_minute: Limit | None = None
+    tokens_per_minute: Limit | None = None
+    concurrent_requests: Limit | None = None
 
 
+@with_config(_STORED)
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
     """One issued key, as it is stored; the secret itself is nowhere."""
 
-    key_id: str
-    secret_sha256: str
+    key_id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+    secret_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     tenant: str
     name: str
     created: str

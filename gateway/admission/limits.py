@@ -46,6 +46,9 @@ class Limits:
     def take(self, caller: Caller, *, estimated_tokens: int, now: float) -> Taken | None:
         """Take one request and its estimated tokens, all or nothing.
 
+        An estimate costs a minute's allowance at most, so that a wild `max_tokens` does not lock
+        a key up for hours; what the worker counts is paid in full.
+
         Returns:
             What was taken; None for a caller without key or limits.
 
@@ -55,6 +58,8 @@ class Limits:
         limits = caller.limits
         if caller.key_id is None or limits == KeyLimits():
             return None
+        if limits.tokens_per_minute is not None:
+            estimated_tokens = min(estimated_tokens, limits.tokens_per_minute)
         with self._ledger.account(caller.key_id) as account:
             self._refuse_if_over(account, limits, tokens=estimated_tokens, now=now)
             self._charge(account, limits, requests=1, tokens=estimated_tokens, now=now)

@@ -8,6 +8,8 @@ Source: ITU-T I.371, annex A (GCRA, virtual scheduling).
 from dataclasses import dataclass
 
 PERIOD_SECONDS = 60.0
+_ROUNDING_SECONDS = 1e-6
+"""Less than this is no wait but the error of adding up doubles; a clock of years has 1e-7."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ def wait_seconds(arrival: float, *, now: float, limit: int, units: float) -> flo
         units: Units asked for, >= 0.
     """
     cost = min(units, limit) * PERIOD_SECONDS / limit
-    return max(0.0, max(arrival, now) + cost - now - PERIOD_SECONDS)
+    wait = max(arrival, now) + cost - now - PERIOD_SECONDS
+    return wait if wait > _ROUNDING_SECONDS else 0.0
 
 
 def taken(arrival: float, *, now: float, limit: int, units: float) -> float:
@@ -49,5 +52,6 @@ def taken(arrival: float, *, now: float, limit: int, units: float) -> float:
 def reading(arrival: float, *, now: float, limit: int) -> Reading:
     """The state as the numbers that OpenAI's `x-ratelimit-*` headers carry."""
     used_seconds = max(0.0, arrival - now)
-    remaining = int(max(0.0, limit * (1.0 - used_seconds / PERIOD_SECONDS)))
+    free_seconds = max(0.0, PERIOD_SECONDS - used_seconds + _ROUNDING_SECONDS)
+    remaining = min(limit, int(limit * free_seconds / PERIOD_SECONDS))
     return Reading(limit=limit, remaining=remaining, reset_seconds=used_seconds)

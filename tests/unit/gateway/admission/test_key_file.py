@@ -1,0 +1,182 @@
+import json
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.admission.key_file import WatchedKeyFile, add_record, read_records, remove_record
+from gateway.admission.keys import KeyLimits, KeyRecord, new_key
+from gateway.errors import AuthenticationError, ConfigError
+
+
+def issue(tenant: str = "acme", limits: KeyLimits | None = None) -> tuple[str, KeyRecord]:
+    return new_key(tenant=tenant, name="n", created="today", limits=limits or KeyLimits())
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "keys" / "keys.jsonl"
+
+
+def test_what_is_added_is_read_back(path: Path) -> None:
+    records = [issue(limits=KeyLimits(1, None, 3))[1], issue("zürich \u2028")[1]]
+
+    for record in records:
+        add_record(path, record)
+
+    assert read_records(path) == records
+
+
+def test_a_file_that_is_not_there_holds_no_keys(path: Path) -> None:
+    assert read_records(path) == []
+
+
+def test_the_file_is_its_owners_alone_and_holds_no_secret(path: Path) -> None:
+    text, record = issue()
+    before = os.umask(0)
+    try:
+        add_record(path, record)
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert text.rpartition("-")[2] not in path.read_text(encoding="utf-8")
+    assert record.secret_sha256 in path.read_text(encoding="utf-8")
+
+
+def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
+    kept, revoked = issue()[1], issue()[1]
+    add_record(path, kept)
+    add_record(path, revoked)
+
+    assert remove_record(path, revoked.key_id)
+    assert read_records(path) == [kept]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_revoking_an_unknown_key_changes_nothing(path: Path) -> None:
+    add_record(path, issue()[1])
+    before = path.read_bytes()
+
+    assert not remove_record(path, "0" * 12)
+    assert path.read_bytes() == before
+
+
+def test_keys_added_at_the_same_time_are_all_there(path: Path) -> None:
+    records = [issue()[1] for _ in range(20)]
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda record: add_record(path, record), records))
+
+    assert {record.key_id for record in read_records(path)} == {r.key_id for r in records}
+    assert sorted(found.name for found in path.parent.iterdir()) == [
+        "keys.jsonl",
+        "keys.jsonl.lock",
+    ]
+
+
+GOOD = asdict(issue()[1])
+DAMAGED: dict[str, Any] = {
+    "no-json": b"{",
+    "array": b"[]",
+    "empty-object": b"{}",
+    "not-utf-8": b"\xff\xfe",
+    "deep": b"[" * 100_000,
+    "unknown-field": json.dumps({**GOOD, "admin": True}).encode(),
+    "no-limits": json.dumps({k: v for k, v in GOOD.items() if k != "limits"}).encode(),
+    "limits-no-object": json.dumps({**GOOD, "limits": 3}).encode(),
+    "unknown-limit": json.dumps({**GOOD, "limits": {"per_day": 1}}).encode(),
+    "limit-in-words": json.dumps({**GOOD, "limits": {"requests_per_minute": "ten"}}).encode(),
+    "limit-as-text": json.dumps({**GOOD, "limits": {"requests_per_minute": "10"}}).encode(),
+    "limit-of-nothing": json.dumps({**GOOD, "limits": {"tokens_per_minute": 0}}).encode(),
+    "tenant-no-text": json.dumps({**GOOD, "tenant": 7}).encode(),
+    "hash-no-hash": json.dumps({**GOOD, "secret_sha256": "é"}).encode(),
+    "id-no-id": json.dumps({**GOOD, "key_id": "x"}).encode(),
+}
+
+
+@pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_line_is_named_and_never_quoted(path: Path, line: bytes) -> None:
+    path.parent.mkdir()
+    path.write_bytes(b"\n" + json.dumps(GOOD).encode() + b"\n" + line + b"\n")
+
+    with pytest.raises(ConfigError) as caught:
+        read_records(path)
+
+    assert str(caught.value) == f"{path}: line 3 is not a key record"
+
+
+@pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED.keys())
+def test_a_damaged_file_leaves_the_last_good_keys_in_force(path: Path, line: bytes) -> None:
+    text, record = issue()
+    add_record(path, record)
+    watched = WatchedKeyFile(path, defaults=KeyLimits())
+    path.write_bytes(line)
+
+    with pytest.raises(ConfigError):
+        watched.refresh()
+
+    assert watched.ring.recognise(f"Bearer {text}").tenant == "acme"
+    assert not watched.refresh()  # told once for each change
+
+
+def test_a_repaired_file_is_read_again(path: Path) -> None:
+    watched = WatchedKeyFile(path, defaults=KeyLimits())
+    path.parent.mkdir()
+    path.write_bytes(b"{oops")
+    with pytest.raises(ConfigError):
+        watched.refresh()
+    text, record = issue()
+
+    path.write_text(json.dumps(asdict(record)), encoding="utf-8")
+
+    assert watched.refresh()
+    assert watched.ring.recognise(f"Bearer {text}").tenant == "acme"
+
+
+def test_a_change_is_picked_up_once(path: Path) -> None:
+    watched = WatchedKeyFile(path, defaults=KeyLimits(requests_per_minute=5))
+    text, record = issue()
+
+    add_record(path, record)
+
+    assert watched.refresh()
+    assert not watched.refresh()
+    assert watched.ring.recognise(f"Bearer {text}").limits == KeyLimits(requests_per_minute=5)
+
+
+def test_a_revoked_key_is_refused_after_the_next_look(path: Path) -> None:
+    text, record = issue()
+    add_record(path, record)
+    watched = WatchedKeyFile(path, defaults=KeyLimits())
+    remove_record(path, record.key_id)
+
+    watched.refresh()
+
+    with pytest.raises(AuthenticationError):
+        watched.ring.recognise(f"Bearer {text}")
+
+
+def test_a_file_taken_away_takes_its_keys_with_it(path: Path) -> None:
+    add_record(path, issue()[1])
+    watched = WatchedKeyFile(path, defaults=KeyLimits())
+    path.unlink()
+
+    assert watched.refresh()
+    assert len(watched.ring) == 0
+
+
+def test_a_file_that_cannot_be_read_leaves_the_last_good_keys_in_force(path: Path) -> None:
+    add_record(path, issue()[1])
+    watched = WatchedKeyFile(path, defaults=KeyLimits())
+    path.unlink()
+    path.mkdir()
+
+    with pytest.raises(IsADirectoryError):
+        watched.refresh()
+
+    assert len(watched.ring) == 1

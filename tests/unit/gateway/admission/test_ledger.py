@@ -1,0 +1,109 @@
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.admission.ledger import Ledger, LedgerFullError, create_shared_ledger
+
+ADD_MANY = """
+import sys
+from gateway.admission.ledger import Ledger
+
+ledger = Ledger(int(sys.argv[1]), process=int(sys.argv[2]))
+for _ in range(2000):
+    with ledger.account("k") as account:
+        requests, tokens = account.arrivals
+        account.arrivals = requests + 1, tokens + 2
+        account.add_running(1)
+"""
+
+
+@pytest.fixture
+def descriptor() -> Iterator[int]:
+    made = create_shared_ledger()
+    yield made
+    os.close(made)
+
+
+@pytest.fixture
+def ledger() -> Iterator[Ledger]:
+    made = Ledger()
+    yield made
+    made.close()
+
+
+def test_an_account_begins_empty(ledger: Ledger) -> None:
+    with ledger.account("k") as account:
+        assert (account.arrivals, account.running) == ((0.0, 0.0), 0)
+
+
+def test_accounts_keep_apart_what_they_hold(ledger: Ledger) -> None:
+    with ledger.account("a") as account:
+        account.arrivals = 1.5, 2.5
+        account.add_running(3)
+
+    with ledger.account("b") as account:
+        assert (account.arrivals, account.running) == ((0.0, 0.0), 0)
+    with ledger.account("a") as account:
+        assert (account.arrivals, account.running) == ((1.5, 2.5), 3)
+
+
+def test_processes_see_one_account(descriptor: int) -> None:
+    first, second = Ledger(descriptor, process=0), Ledger(descriptor, process=63)
+
+    with first.account("k") as account:
+        account.arrivals = 1.0, 2.0
+        account.add_running(2)
+    with second.account("k") as account:
+        account.add_running(1)
+
+        assert (account.arrivals, account.running) == ((1.0, 2.0), 3)
+
+
+def test_a_process_that_died_leaves_no_load_behind(descriptor: int) -> None:
+    survivor, dead = Ledger(descriptor, process=0), Ledger(descriptor, process=1)
+    for each, count in ((survivor, 2), (dead, 5)):
+        with each.account("k") as account:
+            account.add_running(count)
+
+    Ledger(descriptor, process=1)
+
+    with survivor.account("k") as account:
+        assert account.running == 2
+
+
+def test_a_successor_keeps_what_the_limits_have_counted(descriptor: int) -> None:
+    with Ledger(descriptor, process=1).account("k") as account:
+        account.arrivals = 7.0, 8.0
+
+    with Ledger(descriptor, process=1).account("k") as account:
+        assert account.arrivals == (7.0, 8.0)
+
+
+def test_processes_do_not_overwrite_each_other(descriptor: int) -> None:
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", ADD_MANY, str(descriptor), str(number)],
+            pass_fds=(descriptor,),
+        )
+        for number in (1, 2)
+    ]
+
+    statuses = [child.wait(30) for child in children]
+
+    assert statuses == [0, 0]
+    with Ledger(descriptor, process=0).account("k") as account:
+        assert (account.arrivals, account.running) == ((4000.0, 8000.0), 4000)
+
+
+def test_every_slot_can_be_used_and_no_more(ledger: Ledger) -> None:
+    for number in range(4096):
+        with ledger.account(f"k{number}") as account:
+            account.add_running(number)
+
+    with ledger.account("k77") as account:
+        assert account.running == 77
+    with pytest.raises(LedgerFullError), ledger.account("one-more"):
+        pass

@@ -1,0 +1,182 @@
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.admission.keys import Caller, KeyLimits
+from gateway.admission.ledger import Ledger
+from gateway.admission.limits import LimitExceededError, Limits, Taken
+
+NOW = 98_765.4321
+
+
+@pytest.fixture
+def limits() -> Iterator[Limits]:
+    ledger = Ledger()
+    yield Limits(ledger)
+    ledger.close()
+
+
+def caller(
+    *, requests: int | None = None, tokens: int | None = None, concurrent: int | None = None
+) -> Caller:
+    return Caller("acme", "k", KeyLimits(requests, tokens, concurrent))
+
+
+def take(limits: Limits, who: Caller, *, tokens: int = 1, now: float = NOW) -> Taken:
+    took = limits.take(who, estimated_tokens=tokens, now=now)
+    assert took is not None
+    return took
+
+
+@pytest.mark.parametrize(
+    "who", [Caller("acme", None, KeyLimits(1, 1, 1)), caller()], ids=["no-key", "no-limits"]
+)
+def test_who_has_no_limits_takes_nothing(limits: Limits, who: Caller) -> None:
+    assert limits.take(who, estimated_tokens=10**9, now=NOW) is None
+
+
+def test_the_request_over_the_limit_is_refused_with_all_headers(limits: Limits) -> None:
+    who = caller(requests=2, tokens=6000)
+    take(limits, who, tokens=100)
+    take(limits, who, tokens=100)
+
+    with pytest.raises(LimitExceededError) as caught:
+        take(limits, who)
+
+    assert caught.value.status == 429
+    assert caught.value.headers == {
+        "retry-after": "30",
+        "x-ratelimit-limit-requests": "2",
+        "x-ratelimit-remaining-requests": "0",
+        "x-ratelimit-reset-requests": "1m0s",
+        "x-ratelimit-limit-tokens": "6000",
+        "x-ratelimit-remaining-tokens": "5800",
+        "x-ratelimit-reset-tokens": "2s",
+    }
+
+
+def test_the_headers_of_an_answer_show_what_it_left(limits: Limits) -> None:
+    took = take(limits, caller(requests=60, tokens=6000), tokens=50)
+
+    assert dict(took.headers) == {
+        b"x-ratelimit-limit-requests": b"60",
+        b"x-ratelimit-remaining-requests": b"59",
+        b"x-ratelimit-reset-requests": b"1s",
+        b"x-ratelimit-limit-tokens": b"6000",
+        b"x-ratelimit-remaining-tokens": b"5950",
+        b"x-ratelimit-reset-tokens": b"500ms",
+    }
+
+
+def test_a_limit_that_is_not_set_has_no_headers(limits: Limits) -> None:
+    assert take(limits, caller(concurrent=5)).headers == []
+
+
+def test_whoever_waits_as_told_is_let_in(limits: Limits) -> None:
+    who = caller(requests=25)  # one each 2.4 s: rounding down would be too early
+    for _ in range(25):
+        take(limits, who)
+    with pytest.raises(LimitExceededError) as caught:
+        take(limits, who)
+
+    told = float(caught.value.headers["retry-after"])
+
+    assert take(limits, who, now=NOW + told).key_id == "k"
+
+
+def test_a_refused_request_takes_nothing(limits: Limits) -> None:
+    who = caller(requests=10, tokens=100)
+    take(limits, who, tokens=100)
+    for _ in range(5):
+        with pytest.raises(LimitExceededError):
+            take(limits, who, tokens=50)
+
+    took = take(limits, who, tokens=50, now=NOW + 30.001)
+
+    assert dict(took.headers)[b"x-ratelimit-remaining-requests"] == b"9"
+
+
+def test_unused_tokens_come_back(limits: Limits) -> None:
+    who = caller(tokens=100)
+    took = take(limits, who, tokens=100)
+
+    limits.settle(took, used_tokens=20, now=NOW)
+
+    assert dict(take(limits, who, tokens=80).headers)[b"x-ratelimit-remaining-tokens"] == b"0"
+
+
+def test_tokens_beyond_the_estimate_are_paid_afterwards(limits: Limits) -> None:
+    who = caller(tokens=60)
+    took = take(limits, who, tokens=10)
+
+    limits.settle(took, used_tokens=120, now=NOW)
+
+    with pytest.raises(LimitExceededError) as caught:
+        take(limits, who, tokens=1)
+    assert caught.value.headers["retry-after"] == "61"
+
+
+def test_without_a_count_the_estimate_stands(limits: Limits) -> None:
+    who = caller(tokens=100)
+    limits.settle(take(limits, who, tokens=60), used_tokens=None, now=NOW)
+
+    headers = dict(take(limits, who, tokens=0).headers)
+
+    assert headers[b"x-ratelimit-remaining-tokens"] == b"40"
+
+
+@pytest.mark.parametrize("tokens", [10**6, 10**18, 10**4000], ids=["million", "10^18", "10^4000"])
+def test_a_wild_estimate_costs_a_minute_at_most(limits: Limits, tokens: int) -> None:
+    who = caller(tokens=100)
+
+    limits.settle(take(limits, who, tokens=tokens), used_tokens=None, now=NOW)
+
+    assert take(limits, who, tokens=100, now=NOW + 60).key_id == "k"
+
+
+def test_an_estimate_of_nothing_is_fully_given_back(limits: Limits) -> None:
+    who = caller(tokens=100)
+
+    limits.settle(take(limits, who, tokens=10**9), used_tokens=0, now=NOW)
+
+    assert dict(take(limits, who, tokens=0).headers)[b"x-ratelimit-remaining-tokens"] == b"100"
+
+
+def test_running_requests_are_counted_until_they_are_settled(limits: Limits) -> None:
+    who = caller(concurrent=2)
+    first, _ = take(limits, who), take(limits, who)
+    with pytest.raises(LimitExceededError) as caught:
+        take(limits, who)
+    limits.settle(first, used_tokens=None, now=NOW)
+
+    take(limits, who)
+
+    assert caught.value.headers == {"retry-after": "1"}
+    with pytest.raises(LimitExceededError, match="2 requests at a time"):
+        take(limits, who)
+
+
+def test_keys_do_not_share_their_limits(limits: Limits) -> None:
+    other = Caller("acme", "other", KeyLimits(requests_per_minute=1))
+    take(limits, caller(requests=1))
+
+    assert take(limits, other).key_id == "other"
+
+
+@pytest.mark.parametrize(
+    ("used", "shown"),
+    [
+        (1, b"10ms"),
+        (99, b"990ms"),
+        (100, b"1s"),
+        (150, b"1.5s"),
+        (5_996, b"1m0s"),
+        (6_000, b"1m0s"),
+    ],
+)
+def test_durations_are_written_as_openai_writes_them(
+    limits: Limits, used: int, shown: bytes
+) -> None:
+    took = take(limits, caller(tokens=6_000), tokens=used)
+
+    assert dict(took.headers)[b"x-ratelimit-reset-tokens"] == shown

@@ -1,0 +1,114 @@
+from fractions import Fraction
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gateway.admission.rate_limit import PERIOD_SECONDS, Reading, reading, taken, wait_seconds
+
+START = 123_456.789
+LIMIT = st.integers(1, 10_000)
+STEPS = st.lists(
+    st.tuples(st.floats(0, 90, allow_subnormal=False), st.integers(0, 20_000)), max_size=30
+)
+
+
+class Bucket:
+    """The slow, obvious twin: a level that drains, in exact arithmetic."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.level = Fraction(0)
+        self.at = Fraction(START)
+
+    def drain(self, now: float) -> None:
+        passed = Fraction(now) - self.at
+        self.level = max(Fraction(0), self.level - passed * self.limit / 60)
+        self.at = Fraction(now)
+
+    def fits(self, units: int, *, slack: Fraction) -> bool:
+        return self.level + min(units, self.limit) <= self.limit * (1 + slack)
+
+
+@given(LIMIT, STEPS)
+def test_a_request_passes_when_the_bucket_has_room(
+    limit: int, steps: list[tuple[float, int]]
+) -> None:
+    bucket, arrival, now = Bucket(limit), 0.0, START
+    slack = Fraction(1, 10**6)
+    for pause, units in steps:
+        now += pause
+        bucket.drain(now)
+        passes = wait_seconds(arrival, now=now, limit=limit, units=units) == 0
+        assert passes or not bucket.fits(units, slack=Fraction(0))
+        assert not passes or bucket.fits(units, slack=slack)
+        if passes:
+            arrival = taken(arrival, now=now, limit=limit, units=units)
+            bucket.level += units
+
+
+@given(LIMIT, st.floats(0, 10**8))
+@example(3, START)
+@example(7, 1e8 + 1 / 3)
+def test_a_minutes_allowance_may_be_used_at_once(limit: int, now: float) -> None:
+    arrival = 0.0
+    for _ in range(min(limit, 100) - 1):
+        arrival = taken(arrival, now=now, limit=min(limit, 100), units=1)
+
+    assert wait_seconds(arrival, now=now, limit=min(limit, 100), units=1) == 0
+    assert reading(arrival, now=now, limit=min(limit, 100)).remaining == 1
+    arrival = taken(arrival, now=now, limit=min(limit, 100), units=1)
+    assert wait_seconds(arrival, now=now, limit=min(limit, 100), units=1) > 0
+    assert reading(arrival, now=now, limit=min(limit, 100)).remaining == 0
+
+
+@given(LIMIT, st.integers(1, 20_000), st.integers(1, 20_000))
+def test_after_its_wait_a_request_passes(limit: int, before: int, units: int) -> None:
+    arrival = taken(0.0, now=START, limit=limit, units=before)
+    wait = wait_seconds(arrival, now=START, limit=limit, units=units)
+
+    assert wait_seconds(arrival, now=START + wait, limit=limit, units=units) == 0
+
+
+def test_what_is_larger_than_the_limit_passes_once_and_is_paid_back() -> None:
+    wait_first = wait_seconds(0.0, now=START, limit=10, units=30)
+    arrival = taken(0.0, now=START, limit=10, units=30)
+
+    assert wait_first == 0
+    assert wait_seconds(arrival, now=START, limit=10, units=1) == pytest.approx(126)
+
+
+@given(LIMIT, st.integers(0, 20_000))
+def test_what_is_given_back_was_never_taken(limit: int, units: int) -> None:
+    arrival = taken(START, now=START, limit=limit, units=units)
+
+    assert taken(arrival, now=START, limit=limit, units=-units) == pytest.approx(START)
+
+
+def test_more_than_was_taken_cannot_be_given_back() -> None:
+    assert taken(START, now=START, limit=10, units=-100) == START
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [
+        (0, Reading(60, 60, 0.0)),
+        (1, Reading(60, 59, 1.0)),
+        (60, Reading(60, 0, 60.0)),
+        (90, Reading(60, 0, 90.0)),
+    ],
+    ids=["untouched", "one", "all", "overdrawn"],
+)
+def test_a_reading_tells_what_is_left(used: int, expected: Reading) -> None:
+    arrival = taken(0.0, now=0.0, limit=60, units=used)
+
+    assert reading(arrival, now=0.0, limit=60) == expected
+
+
+def test_a_bucket_left_alone_is_full_again_after_a_minute() -> None:
+    arrival = taken(START, now=START, limit=10, units=10)
+
+    found = reading(arrival, now=START + PERIOD_SECONDS, limit=10)
+
+    assert found.remaining == 10
+    assert found.reset_seconds == pytest.approx(0, abs=1e-6)
