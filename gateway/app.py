@@ -189,8 +189,7 @@ def _build(
     if not settings.workers and place.index == 0:
         supervisor = _supervisor(settings, place, workers[0], metrics)
         tasks.own(_supervise(supervisor, lifecycle), name="supervisor")
-        if lifecycle.others_gone is not None:
-            stack.push_async_callback(lifecycle.others_gone)
+        stack.push_async_callback(_wait_for_others, lifecycle)
     tasks.own(prober.run(), name="prober")
     if lifecycle.announce is not None:
         tasks.own(lifecycle.announce(pool), name="announce")
@@ -275,6 +274,12 @@ async def _supervise(supervisor: Supervisor, lifecycle: Lifecycle) -> None:
     except WorkerRefusedError as error:
         log.error("worker_refused", last_lines=str(error).splitlines())
         lifecycle.fail(str(error))
+
+
+async def _wait_for_others(lifecycle: Lifecycle) -> None:
+    """Let the other processes finish what they stream from our worker, unless it is gone."""
+    if lifecycle.others_gone is not None and lifecycle.failed is None:
+        await lifecycle.others_gone()
 
 
 def _gate(

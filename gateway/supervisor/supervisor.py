@@ -24,7 +24,9 @@ log = structlog.get_logger(__name__)
 SupervisorState = Literal["starting", "ready", "waiting", "stopped"]
 RestartReason = Literal["exited", "unhealthy", "stalled", "start_timeout"]
 _CONFIG_EXIT_STATUS = 2
-_ITERATIONS = re.compile(rb"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+_ITERATIONS = re.compile(
+    rb"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? ([\d.e+]+)$", re.MULTILINE | re.IGNORECASE
+)
 
 
 class WorkerRefusedError(Exception):
@@ -132,7 +134,8 @@ class Supervisor:
             exited.cancel()
         lived = time.monotonic() - process.started_seconds
         if process.exit_status == _CONFIG_EXIT_STATUS:
-            raise WorkerRefusedError("\n".join(process.last_lines(5)))
+            lines = process.last_lines(5) or ["the worker refused its settings; see its output"]
+            raise WorkerRefusedError("\n".join(lines))
         pause = self._backoff.after(lived)
         self.restarts += 1
         self.last_reason = reason

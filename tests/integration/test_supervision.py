@@ -159,6 +159,16 @@ async def test_worker_that_refuses_its_settings_ends_the_gateway(folder: Path) -
         assert len(gateway.lives) == 1
 
 
+async def test_refusal_of_a_worker_that_shares_the_log_is_named_too(folder: Path) -> None:
+    (folder / "plan").write_text("refuse", encoding="utf-8")
+    async with gateway_process(folder, wait_ready=False, supervisor=_QUICK) as gateway:
+        status = await gateway.ended()
+
+    assert status == 2
+    assert "engine.speculation: the stand-in was told to refuse" in gateway.lines
+    assert "specgate: the worker refused its settings; see its output" in gateway.lines
+
+
 async def test_worker_that_keeps_crashing_is_started_ever_more_seldom(folder: Path) -> None:
     (folder / "plan").write_text("crash crash crash crash serve", encoding="utf-8")
     async with gateway_process(folder, supervisor=_QUICK, upstream=_PROBING) as gateway:

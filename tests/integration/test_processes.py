@@ -1,0 +1,172 @@
+"""`specgate serve` with two processes: one gateway to everybody outside."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.worker import FakeWorker
+from tests.integration.apis import CHAT
+from tests.integration.process import SERVE, GatewayProcess, gateway_process
+from tests.integration.waiting import eventually
+
+_SLOW = {"chunks": 60, "gap_seconds": 0.02}
+
+
+def _children(gateway: GatewayProcess) -> list[psutil.Process]:
+    """The gateway processes below the parent, those that serve."""
+    below = psutil.Process(gateway.process.pid).children()
+    return [child for child in below if "gateway" in child.cmdline()]
+
+
+def _processes_connected_to(gateway: GatewayProcess, port: int) -> set[int]:
+    return {
+        child.pid
+        for child in _children(gateway)
+        for connection in child.net_connections("tcp")
+        if connection.status == psutil.CONN_ESTABLISHED and connection.raddr.port == port
+    }
+
+
+async def _ask_anew(gateway: GatewayProcess, *, key: str = "none") -> int:
+    """One request on a connection of its own; returns its status."""
+    async with httpx.AsyncClient(base_url=gateway.url, verify=False) as client:
+        headers = {"authorization": f"Bearer {key}"}
+        answer = await client.post(CHAT.path, json=CHAT.body(), headers=headers)
+        return answer.status_code
+
+
+async def test_both_processes_serve_and_metrics_add_up(worker: FakeWorker, folder: Path) -> None:
+    async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
+        streams = [
+            asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _SLOW}, []))
+            for _ in range(30)
+        ]
+        await eventually(lambda: worker.active == 30, within_seconds=10.0)
+        busy = _processes_connected_to(gateway, worker.port)
+        during = [await gateway.client.get("/metrics") for _ in range(3)]
+        await asyncio.gather(*streams)
+        after = await gateway.client.get("/metrics")
+
+        assert len(busy) == 2
+        assert ["gateway_inflight_requests 30.0" in page.text for page in during] == [True] * 3
+        ended = 'endpoint="/v1/chat/completions",model="fake-model",outcome="completed"'
+        assert f"gateway_requests_total{{{ended}}} 30.0" in after.text
+        assert f'gateway_worker_up{{worker="127.0.0.1:{worker.port}"}} 1.0' in after.text
+
+
+async def test_limits_of_a_key_hold_across_processes(worker: FakeWorker, folder: Path) -> None:
+    limits = KeyLimits(requests_per_minute=5)
+    key, record = new_key(tenant="one", name="", created="2026-01-01", limits=limits)
+    add_record(folder / "keys", record)
+    keys = {"file": str(folder / "keys")}
+    async with gateway_process(folder, worker, command=SERVE, processes=2, keys=keys) as gateway:
+        statuses = await asyncio.gather(*(_ask_anew(gateway, key=key) for _ in range(20)))
+
+        assert sorted(statuses) == [200] * 5 + [429] * 15
+
+
+async def test_terminate_drains_all_processes_and_leaves_no_orphan(
+    worker: FakeWorker, folder: Path
+) -> None:
+    drain = {"accept_seconds": 0.2, "finish_seconds": 5.0}
+    async with gateway_process(folder, worker, command=SERVE, processes=2, drain=drain) as gateway:
+        pieces: list[list[str]] = [[] for _ in range(20)]
+        streams = [
+            asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _SLOW}, into))
+            for into in pieces
+        ]
+        await eventually(lambda: worker.active == 20, within_seconds=10.0)
+        below = psutil.Process(gateway.process.pid).children(recursive=True)
+
+        gateway.signal(signal.SIGTERM)
+        await asyncio.gather(*streams)
+        status = await gateway.ended()
+
+        assert status == 0
+        assert ["".join(texts) for texts in pieces] == [" hello" * 60] * 20
+        assert len(below) == 2
+        assert [child for child in below if child.is_running()] == []
+
+
+async def test_killed_process_comes_back(worker: FakeWorker, folder: Path) -> None:
+    async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
+        await eventually(lambda: len(_children(gateway)) == 2)
+        victim = _children(gateway)[1]
+
+        victim.kill()
+        await eventually(lambda: gateway.logged("process_ended") != [])
+        await eventually(
+            lambda: (
+                {child.pid for child in _children(gateway)} != {victim.pid}
+                and len(_children(gateway)) == 2
+            )
+        )
+
+        assert [await _ask_anew(gateway) for _ in range(10)] == [200] * 10
+        assert gateway.logged("process_ended")[0]["exit_status"] == -signal.SIGKILL
+
+
+async def test_killed_process_leaves_no_phantom_in_the_gauges(
+    worker: FakeWorker, folder: Path
+) -> None:
+    async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
+        streams = [
+            asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _SLOW}, []))
+            for _ in range(20)
+        ]
+        await eventually(lambda: worker.active == 20, within_seconds=10.0)
+
+        _children(gateway)[1].kill()
+        await asyncio.gather(*streams, return_exceptions=True)
+        await eventually(lambda: gateway.logged("process_ended") != [])
+
+        assert "gateway_inflight_requests 0.0" in (await gateway.client.get("/metrics")).text
+
+
+async def test_processes_follow_a_killed_parent(worker: FakeWorker, folder: Path) -> None:
+    async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
+        below = psutil.Process(gateway.process.pid).children(recursive=True)
+
+        gateway.signal(signal.SIGKILL)
+        await gateway.ended()
+
+        await eventually(lambda: not any(child.is_running() for child in below))
+
+
+async def test_one_worker_serves_all_processes_until_the_last_stream_ends(folder: Path) -> None:
+    drain = {"accept_seconds": 0.0, "finish_seconds": 5.0}
+    async with gateway_process(folder, command=SERVE, processes=2, drain=drain) as gateway:
+        pieces: list[list[str]] = [[] for _ in range(20)]
+        streams = [
+            asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _SLOW}, into))
+            for into in pieces
+        ]
+        await eventually(lambda: all(pieces), within_seconds=10.0)
+
+        gateway.signal(signal.SIGTERM)
+        await asyncio.gather(*streams)
+
+        assert await gateway.ended() == 0
+        assert ["".join(texts) for texts in pieces] == [" hello" * 60] * 20
+        assert len(gateway.lives) == 1
+        assert not psutil.pid_exists(gateway.lives[0][0])
+
+
+async def test_worker_that_refuses_its_settings_ends_all_processes(folder: Path) -> None:
+    (folder / "plan").write_text("refuse", encoding="utf-8")
+    async with gateway_process(folder, command=SERVE, processes=2, wait_ready=False) as gateway:
+        assert await gateway.ended() == 2
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_taken_port_is_explained(worker: FakeWorker, folder: Path, processes: int) -> None:
+    async with gateway_process(
+        folder, worker, command=SERVE, wait_ready=False, port=worker.port, processes=processes
+    ) as gateway:
+        assert await gateway.ended() == 2
+        assert gateway.lines == [f"gateway.port {worker.port}: Address already in use"]
