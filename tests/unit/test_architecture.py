@@ -20,7 +20,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
         for tier in (
             "__main__ cli",
             "server",
-            "app",
+            "app http_protocol",
             "api",
             "middleware",
             "serving",
