@@ -16,16 +16,30 @@ class _Side:
     observe: Observe
     first_seconds: float | None = None
     last_seconds: float = 0.0
+    gaps: int = 0
+    gap_seconds: float = 0.0
 
     def mark(self, tokens: int | None, now: float) -> None:
-        gaps, since = tokens or 0, self.last_seconds
         if self.first_seconds is None:
             # Before the first token there is no gap; those that came with it had none.
-            self.first_seconds = since = now
-            gaps = max(0, gaps - 1)
+            self.first_seconds = self.last_seconds = now
+            tokens = None if tokens is None else tokens - 1
+        if tokens is None:
+            self.last_seconds = now
+        elif tokens > 0:
+            self._observe(tokens, now - self.last_seconds)
+            self.last_seconds = now
+
+    def finish(self, completion_tokens: int) -> None:
+        missing = completion_tokens - 1 - self.gaps
+        if self.first_seconds is not None and missing > 0:
+            self._observe(missing, self.last_seconds - self.first_seconds - self.gap_seconds)
+
+    def _observe(self, gaps: int, seconds: float) -> None:
         for _ in range(gaps):
-            self.observe((now - since) / gaps)
-        self.last_seconds = now
+            self.observe(seconds / gaps)
+        self.gaps += gaps
+        self.gap_seconds += seconds
 
 
 @dataclass(slots=True)
@@ -41,7 +55,6 @@ class TokenClock:
     to_client: Observe
     _worker: _Side = field(init=False)
     _client: _Side = field(init=False)
-    _counted: bool = True
 
     def __post_init__(self) -> None:
         self._worker = _Side(self.from_worker)
@@ -54,7 +67,6 @@ class TokenClock:
 
     def arrived(self, tokens: int | None, now: float) -> None:
         """Text came from the worker: `tokens` new ones, None if it does not say."""
-        self._counted = self._counted and tokens is not None
         self._worker.mark(tokens, now)
 
     def left(self, tokens: int | None, now: float) -> None:
@@ -62,11 +74,7 @@ class TokenClock:
         self._client.mark(tokens, now)
 
     def finish(self, completion_tokens: int | None) -> None:
-        """The stream ended; observe means where there were no counts."""
-        if self._counted or completion_tokens is None or completion_tokens < 2:
-            return
-        for side in (self._worker, self._client):
-            if side.first_seconds is not None:
-                gap = (side.last_seconds - side.first_seconds) / (completion_tokens - 1)
-                for _ in range(completion_tokens - 1):
-                    side.observe(gap)
+        """The stream ended; observe the mean of those gaps that were not counted one by one."""
+        if completion_tokens is not None:
+            self._worker.finish(completion_tokens)
+            self._client.finish(completion_tokens)

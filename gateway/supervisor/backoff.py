@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+_MOST_DOUBLINGS = 60  # beyond any pause, and well within a double
+
 
 @dataclass(slots=True)
 class Backoff:
@@ -19,4 +21,5 @@ class Backoff:
         self._failures += 1
         if self._failures == 1:
             return 0.0
-        return min(self.first_seconds * 2.0 ** (self._failures - 2), self.most_seconds)
+        doublings = min(self._failures - 2, _MOST_DOUBLINGS)
+        return min(self.first_seconds * 2.0**doublings, self.most_seconds)

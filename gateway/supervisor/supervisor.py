@@ -24,9 +24,7 @@ log = structlog.get_logger(__name__)
 SupervisorState = Literal["starting", "ready", "waiting", "stopped"]
 RestartReason = Literal["exited", "unhealthy", "stalled", "start_timeout"]
 _CONFIG_EXIT_STATUS = 2
-_ITERATIONS = re.compile(
-    rb"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? ([\d.e+]+)$", re.MULTILINE | re.IGNORECASE
-)
+_ITERATIONS = re.compile(rb"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
 class WorkerRefusedError(Exception):
@@ -206,7 +204,10 @@ class Supervisor:
 
     async def _iterations(self) -> float:
         _, body = await self._probe.get("/metrics", timeout_seconds=self._policy.probe_seconds)
-        counts = [float(count) for count in _ITERATIONS.findall(body)]
+        try:
+            counts = [float(count) for count in _ITERATIONS.findall(body)]
+        except ValueError as error:
+            raise UpstreamError("The engine's iteration counter is no number.") from error
         if not counts:
             raise UpstreamError("The engine does not count its iterations.")
         return sum(counts)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+_MOST_DOUBLINGS = 60  # beyond any pause, and well within a double
+
 
 class BreakerState(Enum):
     """CLOSED lets everything pass, OPEN nothing, TRIAL one request that decides."""
@@ -52,8 +54,8 @@ class Breaker:
         """The worker failed: count, and open at the threshold or when a trial fails."""
         self._failures += 1
         if self._trial_running or (self._openings == 0 and self._failures >= self.threshold):
-            pause = min(self.open_seconds * 2**self._openings, self.most_open_seconds)
-            self._open_until = now + pause
+            doublings = min(self._openings, _MOST_DOUBLINGS)
+            self._open_until = now + min(self.open_seconds * 2.0**doublings, self.most_open_seconds)
             self._openings += 1
             self._trial_running = False
 

@@ -79,7 +79,11 @@ class Prober:
         entries = answer.get("data")
         if not isinstance(entries, list):
             raise UpstreamError("The engine sent no list of models.")
-        worker.models = {entry["id"]: _without_path(entry) for entry in entries if "id" in entry}
+        worker.models = {
+            entry["id"]: _without_path(entry)
+            for entry in entries
+            if isinstance(entry, dict) and isinstance(entry.get("id"), str)
+        }
 
     def _note_failure(self, worker: Worker, *, lost: bool) -> None:
         worker.failed_probes += 1

@@ -1,0 +1,67 @@
+"""Both ends of an exchange, without a network: what a worker sends, what a client gets."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from gateway.types import Headers
+
+
+class RecordingSink:
+    """A client that takes everything, or nothing any more once it is `stuck`.
+
+    Attributes:
+        writes: Each piece as it was written.
+        ended: The answer was ended in order.
+    """
+
+    def __init__(self, *, stuck_after: int | None = None) -> None:
+        self.status: int | None = None
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.writes: list[bytes] = []
+        self.ended = False
+        self._stuck_after = stuck_after
+
+    @property
+    def started(self) -> bool:
+        return self.status is not None
+
+    @property
+    def body(self) -> bytes:
+        """All that was written."""
+        return b"".join(self.writes)
+
+    async def start(self, status: int, headers: Headers) -> None:
+        assert not self.started
+        self.status, self.headers = status, list(headers)
+
+    async def write(self, data: bytes) -> None:
+        assert self.started
+        assert not self.ended
+        if len(self.writes) == self._stuck_after:
+            await asyncio.Event().wait()
+        self.writes.append(data)
+
+    async def end(self, data: bytes = b"") -> None:
+        assert self.started
+        assert not self.ended
+        self.ended = True
+        if data:
+            self.writes.append(data)
+
+
+class ScriptedSource:
+    """A worker that sends pieces, waits (seconds) between them, or fails."""
+
+    def __init__(self, steps: Sequence[bytes | float | Exception]) -> None:
+        self._steps = steps
+        self.taken = 0
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for step in self._steps:
+            self.taken += 1
+            if isinstance(step, Exception):
+                raise step
+            if isinstance(step, bytes):
+                yield step
+            else:
+                await asyncio.sleep(step)
