@@ -15,7 +15,7 @@ import pytest
 from tests.fakes.worker import FakeWorker
 
 CHAT = "/v1/chat/completions"
-STREAMING_BODIES = {
+STREAMING_BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"messages": []},
     "/v1/completions": {"prompt": "x"},
     "/v1/responses": {"input": "x"},
