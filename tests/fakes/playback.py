@@ -161,6 +161,8 @@ def _cut_across_frames(steps: Iterable[Step]) -> Iterator[Step]:
         elif held:
             yield held + step
             held = b""
+        elif len(step) == 1:
+            yield step  # half of it would be an empty write, which ends an HTTP body
         else:
             yield step[: len(step) // 2]
             held = step[len(step) // 2 :]

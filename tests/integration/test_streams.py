@@ -1,0 +1,140 @@
+"""Whole streams: the client gets what the worker would have sent it, however the bytes came."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.fakes.worker import FakeWorker
+from tests.integration.apis import CHAT, COMPLETIONS, Api, each_api
+from tests.integration.running import RunningGateway, running_gateway
+
+_SCRIPTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "long": {"chunks": 300},
+    "crlf": {"crlf": True},
+    "split_frames": {"split_frames": True},
+    "split_characters": {"split_utf8": True},
+    "split_both": {"split_utf8": True, "split_frames": True},
+    "crlf_split": {"crlf": True, "split_frames": True},
+    "comments": {"comments": True},
+    "no_text": {"chunks": 0},
+    "bursts": {"tokens_per_chunk": 5},
+    "odd_text": {"text": ['","usage":{"completion_tokens":9}', "data: [DONE]\n\n", '{"error":1}']},
+}
+_USAGES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "asked": {"stream_options": {"include_usage": True}},
+    "refused": {"stream_options": {"include_usage": False}},
+    "continuous": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+    "null": {"stream_options": None},
+}
+_IDENTITY = re.compile(rb'(chatcmpl-|cmpl-|resp_|msg_)[0-9a-f]{16}|"created(?:_at)?":\d+')
+# vLLM puts it on the usage chunk when there is one, and there is one since we ask for it.
+_FINGERPRINT = re.compile(rb',"system_fingerprint":"[^"]*"(?=\}\r?\n)')
+
+
+async def _through_and_direct(
+    gateway: RunningGateway, worker: FakeWorker, api: Api, body: dict[str, Any]
+) -> tuple[bytes, bytes]:
+    """The same request's stream through the gateway and straight from the worker."""
+    through = await gateway.client.post(api.path, json=body)
+    direct = await gateway.client.post(f"{worker.url}{api.path}", json=body)
+    assert (through.status_code, direct.status_code) == (200, 200)
+    return _comparable(through.content), _comparable(direct.content)
+
+
+def _comparable(stream: bytes) -> bytes:
+    return _FINGERPRINT.sub(b"", _IDENTITY.sub(b"", stream))
+
+
+@each_api
+@pytest.mark.parametrize("script", _SCRIPTS.values(), ids=_SCRIPTS)
+async def test_stream_is_what_the_worker_would_have_sent(
+    worker: FakeWorker, api: Api, script: dict[str, Any]
+) -> None:
+    async with running_gateway(worker) as gateway:
+        body = api.body(stream=True, fake=script)
+        through, direct = await _through_and_direct(gateway, worker, api, body)
+
+        assert through == direct
+        assert gateway.metric("gateway_stream_terminations_total", outcome="completed") == 1
+
+
+@pytest.mark.parametrize("api", [CHAT, COMPLETIONS], ids=lambda api: api.name)
+@pytest.mark.parametrize("usage", _USAGES.values(), ids=_USAGES)
+async def test_client_gets_the_usage_it_asked_for_and_no_other(
+    worker: FakeWorker, api: Api, usage: dict[str, Any]
+) -> None:
+    script = {"no_speculation": True}
+    async with running_gateway(worker) as gateway:
+        body = api.body(stream=True, fake=script, **usage)
+        through, direct = await _through_and_direct(gateway, worker, api, body)
+
+        assert through == direct
+        labels = {"model": "fake-model", "kind": "completion"}
+        assert gateway.metric("gateway_tokens_total", **labels) == 8
+
+
+@each_api
+async def test_sdk_reads_text_whose_characters_came_in_pieces(worker: FakeWorker, api: Api) -> None:
+    pieces: list[str] = []
+    async with running_gateway(worker) as gateway:
+        await api.read_stream(gateway.url, {"fake": {"split_utf8": True, "crlf": True}}, pieces)
+
+    assert "".join(pieces) == " naïve 🙂" * 8
+
+
+async def test_acceptance_is_reported_on_the_usage_chunk(worker: FakeWorker) -> None:
+    script = {"drafted": 20, "accepted": 15}
+    body = CHAT.body(stream=True, fake=script, stream_options={"include_usage": True})
+    async with running_gateway(worker) as gateway:
+        answer = await gateway.client.post(CHAT.path, json=body)
+
+        chunk = json.loads(answer.content.split(b"\n\n")[-3].removeprefix(b"data: "))
+        found = chunk["metrics"]["speculative_decoding"]
+        assert found["sources"] == {"native": {"drafted": 20, "accepted": 15}}
+        assert found["num_draft_tokens"] == 20
+        ratio = {"model": "fake-model", "source": "native"}
+        assert gateway.metric("gateway_request_acceptance_ratio_sum", **ratio) == 0.75
+        assert gateway.metric("gateway_request_acceptance_ratio_count", **ratio) == 1
+
+
+async def test_acceptance_is_counted_also_when_the_client_asked_for_no_usage(
+    worker: FakeWorker,
+) -> None:
+    script = {"drafted": 20, "accepted": 15}
+    async with running_gateway(worker) as gateway:
+        answer = await gateway.client.post(CHAT.path, json=CHAT.body(stream=True, fake=script))
+
+        assert b"speculative_decoding" not in answer.content
+        ratio = {"model": "fake-model", "source": "native"}
+        assert gateway.metric("gateway_request_acceptance_ratio_count", **ratio) == 1
+
+
+async def test_gaps_are_counted_by_token_not_by_chunk(worker: FakeWorker) -> None:
+    script = {"chunks": 5, "tokens_per_chunk": 4, "gap_seconds": 0.04}
+    async with running_gateway(worker) as gateway:
+        await gateway.client.post(CHAT.path, json=CHAT.body(stream=True, fake=script))
+
+        for stage in ("worker", "client"):
+            count = gateway.metric("gateway_inter_token_seconds_count", stage=stage)
+            total = gateway.metric("gateway_inter_token_seconds_sum", stage=stage)
+            assert count == 5 * 4 - 1
+            assert 4 * 0.04 <= total < 8 * 0.04
+
+
+async def test_stream_is_not_collected(worker: FakeWorker) -> None:
+    script = {"chunks": 3, "hang_after_chunks": 2}
+    async with running_gateway(worker) as gateway:
+        body = CHAT.body(stream=True, fake=script)
+        received = b""
+        async with gateway.client.stream("POST", CHAT.path, json=body) as answer:
+            pieces = answer.aiter_raw()
+            while received.count(b"hello") < 2:
+                received += await anext(pieces)
+
+    assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+    assert answer.headers["x-accel-buffering"] == "no"
+    assert answer.headers["cache-control"] == "no-cache"
