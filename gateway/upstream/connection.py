@@ -194,7 +194,7 @@ class WorkerConnection:
             raise UpstreamError(f"The engine answered {status} on {path}.")
         try:
             found = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UpstreamError(f"The engine sent no JSON on {path}.") from error
         if not isinstance(found, dict):
             raise UpstreamError(f"The engine sent no JSON object on {path}.")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
 
@@ -26,5 +27,5 @@ def mapped_errors() -> Iterator[None]:
         raise WorkerTimeoutError("The engine stayed silent for too long.") from error
     except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
         raise WorkerLostError(_LOST, sent=True) from error
-    except aiohttp.ClientError as error:
+    except (aiohttp.ClientError, HttpProcessingError) as error:
         raise UpstreamError("The engine sent a bad answer.") from error

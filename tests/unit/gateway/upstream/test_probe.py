@@ -1,0 +1,135 @@
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.upstream import Pool, ProbePolicy, Prober, Worker
+from tests.fakes.worker import FakeWorker
+from tests.integration.waiting import eventually
+from tests.unit.gateway.canned_server import CannedServer, ok
+from tests.unit.gateway.upstream.workers import make_worker, pool_of
+
+POLICY = ProbePolicy(interval_seconds=0.01, timeout_seconds=0.1, failures=3, models_seconds=0.02)
+
+
+def serving_models(body: bytes) -> CannedServer:
+    return CannedServer(ok(body, b"connection: close"))
+
+
+@asynccontextmanager
+async def probed(url: str) -> AsyncIterator[tuple[Prober, Worker, Pool]]:
+    worker = make_worker("w", url)
+    async with pool_of([worker]) as pool:
+        yield Prober(pool, POLICY), worker, pool
+
+
+async def test_a_healthy_worker_comes_up_with_its_models() -> None:
+    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, pool):
+        assert await prober.check(worker)
+
+        assert pool.is_ready
+        assert list(worker.models) == ["fake-model"]
+
+
+async def test_a_worker_that_says_it_is_dead_is_down_at_once() -> None:
+    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
+        await prober.check(worker)
+        fake.healthy = False
+
+        assert not await prober.check(worker)
+
+        assert not worker.up
+
+
+async def test_a_worker_that_is_gone_is_down_at_once() -> None:
+    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
+        await prober.check(worker)
+        await fake.stop()
+
+        assert not await prober.check(worker)
+
+        assert not worker.up
+
+
+async def test_a_worker_that_is_slow_is_down_after_some_failures_in_a_row() -> None:
+    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
+        await prober.check(worker)
+        fake.state.health_delay_seconds = 1
+
+        seen = []
+        for _ in range(3):
+            await prober.check(worker)
+            seen.append(worker.up)
+
+        assert seen == [True, True, False]
+
+
+async def test_a_success_forgets_failures() -> None:
+    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
+        for delay in (0, 1, 1, 0, 1, 1):
+            fake.state.health_delay_seconds = delay
+            await prober.check(worker)
+
+        assert worker.up
+
+
+@pytest.mark.parametrize("body", [b"oops", b"[]", b"{}", b'{"data":{}}', b'{"data":"x"}'], ids=repr)
+async def test_a_worker_that_does_not_tell_its_models_does_not_come_up(body: bytes) -> None:
+    async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
+        assert not await prober.check(worker)
+
+        assert not worker.up
+
+
+async def test_strange_entries_of_a_list_are_passed_over() -> None:
+    body = b'{"data":[1,null,"x",{},{"id":7},{"id":"m"}]}'
+    async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
+        assert await prober.check(worker)
+
+        assert worker.models == {"m": {"id": "m"}}
+
+
+@pytest.mark.parametrize(
+    ("root", "shown"),
+    [(b"/srv/models/llama", "m"), (b"meta/llama", "meta/llama")],
+    ids=["path", "name"],
+)
+async def test_no_path_of_the_worker_is_shown(root: bytes, shown: str) -> None:
+    body = b'{"data":[{"id":"m","root":"%s"}]}' % root
+    async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
+        await prober.check(worker)
+
+        assert worker.models["m"]["root"] == shown
+
+
+async def test_watching_follows_a_worker_down_and_up_and_its_models() -> None:
+    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
+        task = asyncio.create_task(prober.run())
+        try:
+            await eventually(lambda: worker.up)
+            fake.healthy = False
+            await eventually(lambda: not worker.up)
+            fake.healthy = True
+            await eventually(lambda: worker.up)
+            fake.state.models = ["another"]
+            await eventually(lambda: "another" in worker.models)
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+        assert task.cancelled()
+
+
+async def test_models_that_cannot_be_read_again_stay_known() -> None:
+    body = b'{"data":[{"id":"m"}]}'
+    async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
+        await prober.check(worker)
+        server.answer = ok(b"oops", b"connection: close")
+        task = asyncio.create_task(prober.run())
+        await eventually(lambda: sum(b"/v1/models" in r for r in server.requests) >= 3)
+        task.cancel()
+        await asyncio.wait({task})
+
+        assert worker.up
+        assert list(worker.models) == ["m"]

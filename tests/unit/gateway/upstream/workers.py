@@ -1,0 +1,55 @@
+"""Workers for the tests of this room: real ones, whose connections nobody uses until asked."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+
+from gateway.types import WorkerId
+from gateway.upstream import (
+    Breaker,
+    ConnectionTimeouts,
+    Pool,
+    Worker,
+    WorkerAddress,
+    WorkerConnection,
+)
+from tests.unit.gateway.virtual_time import now
+
+
+class Observations:
+    """What a pool told its observer."""
+
+    def __init__(self) -> None:
+        self.ups: list[tuple[str, bool]] = []
+        self.failures: list[tuple[str, str]] = []
+
+    def worker_up(self, worker: WorkerId, up: bool) -> None:
+        self.ups.append((worker, up))
+
+    def worker_failed(self, worker: WorkerId, reason: str) -> None:
+        self.failures.append((worker, reason))
+
+
+def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:
+    connection = WorkerConnection(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
+    breaker = Breaker(threshold=2, open_seconds=1, most_open_seconds=4)
+    return Worker(WorkerId(name), connection, breaker)
+
+
+@asynccontextmanager
+async def pool_of(
+    workers: Sequence[Worker], observations: Observations | None = None
+) -> AsyncIterator[Pool]:
+    """A pool on the running loop's clock; closes the workers' connections."""
+    pool = Pool(
+        workers,
+        observations or Observations(),
+        slow_start_seconds=10,
+        random=Random(1),
+        clock=now,
+    )
+    try:
+        yield pool
+    finally:
+        for worker in workers:
+            await worker.connection.close()
