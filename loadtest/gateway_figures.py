@@ -111,8 +111,9 @@ def over_rounds(rounds: Sequence[RoundFigures], name: str) -> Summary:
 
 
 def absolute_names() -> list[str]:
-    """The figures that are reported as they are."""
-    return [field.name for field in fields(RoundFigures) if field.name not in ADDED]
+    """The figures that are reported as they are; errors are added up instead."""
+    known = [field.name for field in fields(RoundFigures) if field.name != "errors"]
+    return [name for name in known if name not in ADDED]
 
 
 def flaws_of(readings: RoundReadings) -> list[str]:

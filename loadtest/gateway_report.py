@@ -28,6 +28,7 @@ DEFINITIONS = {
     "cpu_us_per_chunk_saturated": "the same at saturation, where chunks arrive together",
     "chunks_per_second": "32 connections, 100-chunk streams back to back, one after the other; "
     "worker, client and target share the machine's cores",
+    "errors": "exchanges of all rounds that were not good, the thousand streams' included",
     "streams_1000_*": "1,000 streams at once, two chunks a second each; the probe is a light unary "
     "request every 50 ms beside them, whole latency: what the target's event loop lags",
 }
@@ -76,6 +77,7 @@ def _figures(direct: Sequence[RoundFigures], ours: Sequence[RoundFigures]) -> Js
         _put(found, f"added_{name}", added_over(direct, ours, name))
     for name in absolute_names():
         _put(found, name, over_rounds(ours, name))
+    found["errors"] = sum(figures.errors for figures in ours)
     return found
 
 

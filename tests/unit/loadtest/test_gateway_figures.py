@@ -83,7 +83,7 @@ def test_round_without_a_crowd_has_no_crowd_figures() -> None:
 
 
 def test_failed_exchanges_give_no_figure_and_are_counted() -> None:
-    broken = replace(a_round(), unary=Readings(flaws=["status 500", "status 500"]))
+    broken = replace(a_round(), unary=Readings(flaws=["status 500"] * 2))
 
     figures = figures_of(broken, QUICK)
 
@@ -123,4 +123,16 @@ def test_report_has_the_promised_keys_with_their_spreads() -> None:
     for figures in (found, found["peers"]["vllm-router"]):  # type: ignore[index]  # nested JSON
         assert promised <= figures.keys()
         assert {f"{name}_spread" for name in promised} <= figures.keys()
+    assert found["errors"] == 0
     assert found["peers_unavailable"] == {"litellm": "no network"}
+
+
+def test_report_adds_up_the_errors_of_all_rounds() -> None:
+    broken = figures_of(replace(a_round(), unary=Readings(flaws=["status 500"])), QUICK)
+
+    found = report(
+        {"direct": [broken] * 3, "specgate": [broken] * 3}, unavailable={}, first_flaws={}
+    )
+
+    assert found["errors"] == 3
+    assert found["added_unary_p50_ms"] is None
