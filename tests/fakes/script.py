@@ -14,6 +14,7 @@ _MULTI_BYTE_TEXT = " naïve 🙂"
 _PLAIN_TEXT = " hello"
 
 Count = Annotated[int, Field(ge=0, le=10_000_000)]
+Size = Annotated[int, Field(ge=0, le=1_000_000_000)]
 Seconds = Annotated[float, Field(ge=0.0, le=600.0)]
 
 
@@ -86,14 +87,14 @@ class Script(BaseModel):
     hang_after_chunks: Count | None = None
     split_utf8: bool = False
     split_frames: bool = False
-    huge_frame_bytes: Count = 0
+    huge_frame_bytes: Size = 0
     bad_json_frame: Count | None = None
     error_frame_after_chunks: Count | None = None
     no_done: bool = False
     crlf: bool = False
     comments: bool = False
     truncate_unary: bool = False
-    unary_bytes: Count = 0
+    unary_bytes: Size = 0
     drafted: Count = 0
     accepted: Count = 0
     per_step_drafted: list[int] | None = None

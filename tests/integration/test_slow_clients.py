@@ -1,0 +1,90 @@
+"""A client that reads slowly slows its own stream only, in bounded memory, and not for ever."""
+
+import asyncio
+import time
+from pathlib import Path
+
+from tests.fakes.worker import FakeWorker
+from tests.integration.apis import CHAT
+from tests.integration.process import gateway_process
+from tests.integration.running import running_gateway
+from tests.integration.waiting import eventually
+from tests.integration.wire import wire_to
+
+_MB = 2**20
+_FLOOD = {"chunks": 1_000_000, "text": ["x" * 1000], "gap_seconds": 0.0}
+_SMALL_BUFFER = 4096
+
+
+async def test_memory_stays_bounded_and_others_keep_their_pace(
+    worker: FakeWorker, folder: Path
+) -> None:
+    paced = {"chunks": 50, "gap_seconds": 0.02}
+    async with gateway_process(folder, worker) as gateway:
+        await gateway.client.post(CHAT.path, json=CHAT.body(stream=True))
+        before = gateway.rss_bytes
+        async with wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck:
+            await stuck.post(CHAT.path, CHAT.body(stream=True, fake=_FLOOD))
+            await stuck.read_until(b"xxx")
+            started = time.monotonic()
+            await CHAT.read_stream(gateway.url, {"fake": paced}, [])
+            took = time.monotonic() - started
+            sent = worker.requests[1].chunks_sent
+            await asyncio.sleep(0.3)
+
+            assert worker.requests[1].chunks_sent == sent  # the worker is held up as well
+            assert gateway.rss_bytes - before < 8 * _MB
+            assert took < 2 * 50 * 0.02
+
+
+async def test_slow_client_gets_everything_in_the_end(worker: FakeWorker) -> None:
+    script = {"chunks": 2000, "text": ["x" * 1000]}
+    async with running_gateway(worker) as gateway:
+        async with wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as slow:
+            await slow.post(CHAT.path, CHAT.body(stream=True, fake=script))
+            await asyncio.sleep(0.3)
+            whole = b""
+            while b"data: [DONE]" not in whole[-100:]:
+                whole += await slow.reader.read(2**16)
+
+        assert whole.count(b"x" * 1000) == 2000
+
+
+async def test_client_that_takes_nothing_is_given_up(worker: FakeWorker) -> None:
+    stream = {"client_stuck_seconds": 0.4, "keep_alive_seconds": 0.1}
+    async with (
+        running_gateway(worker, stream=stream) as gateway,
+        wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck,
+    ):
+        await stuck.post(CHAT.path, CHAT.body(stream=True, fake=_FLOOD))
+        await eventually(lambda: worker.active == 1)
+
+        await eventually(lambda: worker.active == 0)
+
+        assert worker.requests[0].aborted
+        assert gateway.metric("gateway_stream_terminations_total", outcome="cancelled") == 1
+        assert gateway.metric("gateway_inflight_requests") == 0
+
+
+async def test_slow_client_that_reads_on_is_not_given_up(worker: FakeWorker) -> None:
+    stream = {"client_stuck_seconds": 0.4, "keep_alive_seconds": 0.1}
+    async with (
+        running_gateway(worker, stream=stream) as gateway,
+        wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as slow,
+    ):
+        await slow.post(CHAT.path, CHAT.body(stream=True, fake=_FLOOD))
+        for _ in range(12):
+            await slow.reader.readexactly(300_000)
+            await asyncio.sleep(0.1)
+
+        assert worker.active == 1
+
+
+async def test_silent_worker_is_not_blamed_on_the_client(worker: FakeWorker) -> None:
+    stream = {"client_stuck_seconds": 0.2, "keep_alive_seconds": 0.1}
+    script = {"chunks": 2, "gap_seconds": 0.8}
+    pieces: list[str] = []
+    async with running_gateway(worker, stream=stream) as gateway:
+        await CHAT.read_stream(gateway.url, {"fake": script}, pieces)
+
+    assert "".join(pieces) == " hello" * 2
