@@ -1,7 +1,7 @@
-"""The bare ASGI side of a route: read the body, write the answer, notice a client that left."""
+"""The bare ASGI side of a route: read key and body, write the answer, notice who left."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.types import Receive, Send
@@ -12,6 +12,14 @@ from gateway.types import Headers
 
 class ClientGoneError(Exception):
     """The client closed the connection before its answer was complete."""
+
+
+def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
+    """Read the `Authorization` header; Anthropic's SDK sends `x-api-key` instead."""
+    found = headers.get(b"authorization")
+    if found is None and (key := headers.get(b"x-api-key")) is not None:
+        found = b"Bearer " + key
+    return None if found is None else found.decode("latin-1")
 
 
 class AsgiSink:

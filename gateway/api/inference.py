@@ -5,7 +5,13 @@ from collections.abc import Mapping
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.asgi import AsgiSink, ClientGoneError, ended_by_disconnect, read_body
+from gateway.api.asgi import (
+    AsgiSink,
+    ClientGoneError,
+    ended_by_disconnect,
+    presented_key,
+    read_body,
+)
 from gateway.api.error_handler import DIALECT, note_error
 from gateway.api.state import Services
 from gateway.errors import GatewayError
@@ -31,8 +37,9 @@ class InferenceRoute:
         """Answer one request; a `GatewayError` before the answer began goes to the handler."""
         services: Services = scope["state"]["services"]
         record: RequestRecord = scope[RECORD]
+        scope[DIALECT] = self._endpoint.dialect
         headers = dict(scope["headers"])
-        caller = services.gate.recognise(_presented_key(headers))
+        caller = services.gate.recognise(presented_key(headers))
         record.tenant, record.key_id = caller.tenant, caller.key_id
         sink = AsgiSink(send)
         try:
@@ -50,20 +57,11 @@ class InferenceRoute:
             status = record.status if sink.started else _CLIENT_GONE_STATUS
             record.note_failure(status, "cancelled", None, "client_gone")
         except GatewayError as error:
-            scope[DIALECT] = self._endpoint.dialect
             if not sink.started:
                 raise
             # A long answer broke off half-way: all that is left is to cut the connection, which
             # the server does with an answer that was begun and not ended.
             note_error(record, error)
-
-
-def _presented_key(headers: Mapping[bytes, bytes]) -> str | None:
-    """The `Authorization` header; Anthropic's SDK sends `x-api-key` instead."""
-    found = headers.get(b"authorization")
-    if found is None and (key := headers.get(b"x-api-key")) is not None:
-        found = b"Bearer " + key
-    return None if found is None else found.decode("latin-1")
 
 
 def _wire_id(record: RequestRecord, headers: Mapping[bytes, bytes]) -> str:

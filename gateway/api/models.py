@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from gateway.api.asgi import presented_key
 from gateway.api.state import Services
 from gateway.errors import ModelNotFoundError, NoHealthyWorkerError
 
@@ -28,7 +29,7 @@ def models_routes() -> APIRouter:
 
 def _models(request: Request) -> dict[str, dict[str, Any]]:
     services: Services = request.state.services
-    services.gate.recognise(request.headers.get("authorization"))
+    services.gate.recognise(presented_key(dict(request.headers.raw)))
     models = services.pool.models
     if not models:
         raise NoHealthyWorkerError("No engine is available at the moment.", retry_after_seconds=5.0)
