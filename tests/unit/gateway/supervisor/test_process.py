@@ -1,0 +1,125 @@
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from gateway.supervisor.process import WorkerCommand, WorkerProcess
+from tests.integration.waiting import eventually
+
+
+def shell(script: str, log_path: Path | None = None) -> WorkerCommand:
+    return WorkerCommand(("sh", "-c", script), log_path)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+async def test_it_runs_until_it_ends() -> None:
+    process = await WorkerProcess.start(shell("exit 3"))
+
+    assert await process.wait() == 3
+    assert process.exit_status == 3
+
+
+async def test_it_leads_a_session_of_its_own() -> None:
+    process = await WorkerProcess.start(shell("sleep 60"))
+
+    assert process.exit_status is None
+    assert os.getsid(process.pid) == process.pid
+    await process.stop(grace_seconds=1)
+
+
+async def test_it_gets_the_chance_to_end_in_order(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "w.log"
+    script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
+    process = await WorkerProcess.start(shell(script, log))
+    await eventually(lambda: process.last_lines(1) == ["ready"])
+
+    await process.stop(grace_seconds=5)
+
+    assert process.exit_status == 0
+    assert process.last_lines(5) == ["ready", "bye"]
+
+
+async def test_what_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
+    script = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
+    process = await WorkerProcess.start(shell(script, tmp_path / "w.log"))
+    await eventually(lambda: process.last_lines(1) == ["ready"])
+    started = time.monotonic()
+
+    await process.stop(grace_seconds=0.1)
+
+    assert process.exit_status == -signal.SIGKILL
+    assert time.monotonic() - started < 2
+
+
+async def test_children_end_with_it_also_when_it_died_first(tmp_path: Path) -> None:
+    script = "sleep 60 & echo $!; exit 1"
+    process = await WorkerProcess.start(shell(script, tmp_path / "w.log"))
+    await process.wait()
+    child = int(process.last_lines(1)[0])
+    assert is_alive(child)
+
+    await process.stop(grace_seconds=1)
+
+    await eventually(lambda: not is_alive(child))
+
+
+async def test_stopping_twice_does_no_harm() -> None:
+    process = await WorkerProcess.start(shell("exit 0"))
+
+    await process.stop(grace_seconds=1)
+    await process.stop(grace_seconds=1)
+
+    assert process.exit_status is not None
+
+
+async def test_a_cancelled_stop_kills_at_once(tmp_path: Path) -> None:
+    script = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
+    process = await WorkerProcess.start(shell(script, tmp_path / "w.log"))
+    await eventually(lambda: process.last_lines(1) == ["ready"])
+    stopping = asyncio.create_task(process.stop(grace_seconds=60))
+    await asyncio.sleep(0.05)
+
+    stopping.cancel()
+    await asyncio.wait({stopping})
+
+    assert process.exit_status == -signal.SIGKILL
+
+
+async def test_the_last_lines_of_a_long_log_are_read(tmp_path: Path) -> None:
+    process = await WorkerProcess.start(shell("seq 20000", tmp_path / "w.log"))
+    await process.wait()
+
+    assert process.last_lines(3) == ["19998", "19999", "20000"]
+
+
+async def test_a_log_that_is_no_text_is_shown_as_well_as_it_goes(tmp_path: Path) -> None:
+    process = await WorkerProcess.start(shell(r"printf 'a\377b\n'", tmp_path / "w.log"))
+    await process.wait()
+
+    assert process.last_lines(1) == ["a\ufffdb"]
+
+
+async def test_without_a_log_of_its_own_there_are_no_lines(tmp_path: Path) -> None:
+    log = tmp_path / "w.log"
+    own, removed = await WorkerProcess.start(shell(":")), await WorkerProcess.start(shell(":", log))
+    for process in (own, removed):
+        await process.wait()
+    log.unlink()
+
+    assert own.last_lines(5) == []
+    assert removed.last_lines(5) == []
+
+
+async def test_a_program_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(FileNotFoundError):
+        await WorkerProcess.start(WorkerCommand(("/nowhere/at-all",), None))

@@ -1,0 +1,203 @@
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from gateway.telemetry import GatewayMetrics
+from gateway.types import Acceptance, RequestId, RequestRecord, SourceCount, Usage, WorkerId
+
+RECORD = RequestRecord(
+    RequestId("req-1"),
+    "/v1/chat/completions",
+    "POST",
+    100.0,
+    model="m",
+    stream=True,
+    status=200,
+    outcome="completed",
+    stream_end="completed",
+    first_token_seconds=100.25,
+    usage=Usage(7, 5, 2),
+    acceptance=Acceptance(4, 2.5, {"suffix": SourceCount(10, 6), "head": SourceCount(0, 0)}),
+)
+OPEN = "application/openmetrics-text; version=1.0.0"
+
+TWO_PROCESSES = """
+from prometheus_client import CollectorRegistry
+from gateway.telemetry import GatewayMetrics
+from gateway.types import RequestId, RequestRecord
+
+metrics = GatewayMetrics(CollectorRegistry(), multiprocess=True)
+metrics.places_changed(3, 1)
+record = RequestRecord(RequestId("r"), "/x", "POST", 0.0, outcome="completed")
+metrics.request_ended(record, now=1.0)
+metrics.worker_up("w", {up})
+if {show}:
+    print(metrics.exposition("")[0].decode())
+    input()
+"""
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry) -> GatewayMetrics:
+    return GatewayMetrics(registry)
+
+
+def test_a_finished_stream_is_counted_whole(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.request_ended(RECORD, now=102.0)
+
+    seen = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if not sample.name.endswith(("_created", "_bucket"))
+    }
+    path = "/v1/chat/completions"
+    expected = {
+        ("gateway_requests_total", path, "completed", "m"): 1,
+        ("gateway_request_duration_seconds_sum", path, "m"): 2.0,
+        ("gateway_time_to_first_token_seconds_sum", "m"): 0.25,
+        ("gateway_tokens_total", "m", "prompt"): 7,
+        ("gateway_tokens_total", "cached", "m"): 2,
+        ("gateway_tokens_total", "completion", "m"): 5,
+        ("gateway_stream_terminations_total", "completed"): 1,
+        ("gateway_request_acceptance_length_sum", "m"): 2.5,
+        ("gateway_request_draft_tokens_sum", "m", "suffix"): 10,
+        ("gateway_request_draft_tokens_count", "head", "m"): 1,
+        ("gateway_request_acceptance_ratio_sum", "m", "suffix"): 0.6,
+    }
+    assert expected.items() <= seen.items()
+    assert ("gateway_request_acceptance_ratio_count", "head", "m") not in seen
+
+
+@pytest.mark.parametrize(
+    ("outcome", "counted"),
+    [
+        ("rejected", 1.0),
+        ("caller_error", 1.0),
+        ("upstream_error", None),
+        ("cancelled", None),
+    ],
+)
+def test_what_the_gateway_refused_itself_is_counted_by_reason(
+    metrics: GatewayMetrics, registry: CollectorRegistry, outcome: object, counted: float | None
+) -> None:
+    record = replace(RECORD, reason="queue_full")
+    record.outcome = outcome  # type: ignore[assignment]  # from the table above
+
+    metrics.request_ended(record, now=101.0)
+
+    assert (
+        registry.get_sample_value("gateway_rejections_total", {"reason": "queue_full"}) == counted
+    )
+
+
+def test_a_request_that_got_nothing_has_no_tokens_and_no_first_token(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    bare = RequestRecord(RequestId("r"), "/x", "GET", 0.0, status=404, outcome="caller_error")
+
+    metrics.request_ended(bare, now=0.5)
+
+    names = {sample.name for family in registry.collect() for sample in family.samples}
+    assert "gateway_requests_total" in names
+    assert "gateway_tokens_total" not in names
+    assert "gateway_time_to_first_token_seconds_count" not in names
+    assert "gateway_stream_terminations_total" not in names
+
+
+def test_acceptance_without_a_drafted_step_has_no_length(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    none = Acceptance(0, None, {"native": SourceCount(0, 0)})
+
+    metrics.request_ended(replace(RECORD, acceptance=none), now=101.0)
+
+    names = {sample.name for family in registry.collect() for sample in family.samples}
+    assert "gateway_request_acceptance_length_count" not in names
+
+
+def test_workers_and_places_are_shown_as_they_are(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    worker = WorkerId("w")
+
+    metrics.places_changed(3, 2)
+    metrics.worker_up(worker, True)
+    metrics.worker_up(worker, False)
+    metrics.worker_failed(worker, "lost")
+    metrics.worker_restarted(worker, "stalled")
+
+    shown = {
+        "gateway_inflight_requests": {},
+        "gateway_queue_depth": {},
+        "gateway_worker_up": {"worker": "w"},
+        "gateway_upstream_failures_total": {"worker": "w", "reason": "lost"},
+        "gateway_worker_restarts_total": {"worker": "w", "reason": "stalled"},
+    }
+    values = [registry.get_sample_value(name, labels) for name, labels in shown.items()]
+    assert values == [3, 2, 0, 1, 1]
+
+
+def test_the_format_is_what_the_scraper_accepts(metrics: GatewayMetrics) -> None:
+    plain, plain_type = metrics.exposition("text/plain")
+    opened, open_type = metrics.exposition(OPEN)
+
+    assert plain_type.startswith("text/plain; version=0.0.4")
+    assert open_type.startswith("application/openmetrics-text")
+    assert (plain.endswith(b"# EOF\n"), opened.endswith(b"# EOF\n")) == (False, True)
+
+
+def test_an_exemplar_names_the_request(metrics: GatewayMetrics) -> None:
+    metrics.request_ended(RECORD, now=101.0)
+
+    text, _ = metrics.exposition(OPEN)
+
+    assert b'# {request_id="req-1"} 0.6' in text
+
+
+def test_the_longest_request_id_makes_no_exemplar_too_long(metrics: GatewayMetrics) -> None:
+    metrics.request_ended(replace(RECORD, request_id=RequestId("x" * 128)), now=101.0)
+
+    assert b'request_id="' + b"x" * 64 + b'"' in metrics.exposition(OPEN)[0]
+
+
+def test_every_metric_is_ours_and_explained(registry: CollectorRegistry) -> None:
+    GatewayMetrics(registry)
+
+    families = list(registry.collect())
+    assert len(families) >= 14
+    assert all(family.name.startswith("gateway_") for family in families)
+    assert all(family.documentation for family in families)
+
+
+def test_processes_are_added_up(tmp_path: Path) -> None:
+    def child(*, up: int, show: bool) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", TWO_PROCESSES.format(up=up, show=show)],
+            env={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path), "PYTHONPATH": "."},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    with child(up=0, show=True) as first:
+        assert first.stdout is not None
+        first.stdout.readline()  # it has counted
+        with child(up=1, show=True) as second:
+            text, _ = second.communicate("\n", timeout=20)
+        first.communicate("\n", timeout=20)
+
+    assert 'gateway_requests_total{endpoint="/x",model="unknown",outcome="completed"} 2.0' in text
+    assert "gateway_inflight_requests 6.0" in text
+    assert 'gateway_worker_up{worker="w"} 0.0' in text
