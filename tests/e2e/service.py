@@ -25,7 +25,7 @@ class Service:
     """A running gateway with its worker."""
 
     url: str
-    process: psutil.Process
+    process: psutil.Popen
     log: Path
 
     @property
@@ -69,7 +69,7 @@ class Service:
             with contextlib.suppress(httpx.TransportError):
                 if httpx.get(self.url + "/health/ready", timeout=5).status_code == 200:
                     return
-            assert self.process.is_running(), self.last_lines()
+            assert self.process.poll() is None, self.last_lines()
             time.sleep(0.2)
         raise AssertionError(f"not ready after {seconds} s:\n{self.last_lines()}")
 
@@ -96,7 +96,7 @@ def running_service(folder: Path, **settings: str) -> Iterator[Service]:
     }
     log = folder / "service.log"
     with log.open("wb") as output:
-        process = subprocess.Popen(
+        process = psutil.Popen(
             [Path(sys.executable).with_name("specgate"), "serve", "--config", "cpu-smollm2"],
             cwd=ROOT,
             env=environment,
@@ -104,7 +104,7 @@ def running_service(folder: Path, **settings: str) -> Iterator[Service]:
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
-    service = Service(f"http://127.0.0.1:{port}", psutil.Process(process.pid), log)
+    service = Service(f"http://127.0.0.1:{port}", process, log)
     family: list[psutil.Process] = []
     try:
         service.wait_ready()
