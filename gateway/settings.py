@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
@@ -17,6 +18,7 @@ from pydantic_settings import (
     EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from gateway.errors import ConfigError
@@ -189,8 +191,9 @@ class GatewaySettings(BaseSettings):
     @model_validator(mode="after")
     def _check_urls(self) -> "GatewaySettings":
         for url in self.workers:
-            if not url.startswith(("http://", "https://")):
-                raise ValueError(f"workers: {url} is no http:// or https:// URL")
+            _check_worker_url(url)
+        if len({urlsplit(url).netloc for url in self.workers}) < len(self.workers):
+            raise ValueError("workers: one of them is listed twice")
         for path in self.forward_paths:
             if not path.startswith("/"):
                 raise ValueError(f"forward_paths: {path} must begin with a slash")
@@ -244,11 +247,13 @@ def load_settings(
     unknown = sorted(_unknown_names(environ))
     if unknown:
         raise ConfigError("\n".join(f"unknown environment variable {name}" for name in unknown))
-    merged = _merged(_section(profile), _Environment(environ)())
     try:
+        merged = _merged(_section(profile), _Environment(environ)())
         return GatewaySettings(**merged)
     except ValidationError as error:
         raise ConfigError(_explained(error)) from error
+    except SettingsError as error:
+        raise ConfigError(f"environment: {error}") from error
 
 
 def read_secret(path: Path | None) -> SecretStr | None:
@@ -263,6 +268,8 @@ def read_secret(path: Path | None) -> SecretStr | None:
         secret = path.read_text(encoding="utf-8").strip()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8") from error
     if not secret:
         raise ConfigError(f"{path}: is empty")
     return SecretStr(secret)
@@ -299,6 +306,8 @@ def _section(profile: Path | None) -> dict[str, Any]:
         content = yaml.safe_load(profile.read_text(encoding="utf-8")) or {}
     except OSError as error:
         raise ConfigError(f"{profile}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{profile}: is not UTF-8") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{profile}: is not YAML: {error}") from error
     if not isinstance(content, dict):
@@ -306,10 +315,22 @@ def _section(profile: Path | None) -> dict[str, Any]:
     for name in content:
         if name not in _SECTIONS:
             raise ConfigError(f"{profile}: unknown section {name}")
-    section = content.get("gateway") or {}
+    section = content.get("gateway")
+    if section is None:
+        return {}
     if not isinstance(section, dict):
         raise ConfigError(f"{profile}: gateway must hold settings")
-    return section
+    return {str(name): value for name, value in section.items()}
+
+
+def _check_worker_url(url: str) -> None:
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise ValueError("workers: a URL holds a password; put it into upstream.api_key_file")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+        raise ValueError(f"workers: {url} is no http:// or https:// URL")
+    if parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(f"workers: {url} must end after host and port")
 
 
 def _unknown_names(environ: Mapping[str, str]) -> Iterator[str]:

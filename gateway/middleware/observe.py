@@ -3,6 +3,7 @@
 Outermost of ours: it also answers what nobody else caught, so it builds that body by itself.
 """
 
+import asyncio
 import re
 import time
 import uuid
@@ -66,6 +67,9 @@ class Observe:
 
         try:
             await self._app(scope, receive, observed)
+        except asyncio.CancelledError:
+            record.outcome = record.outcome or "cancelled"  # the server gave up waiting for it
+            raise
         except Exception:  # the last resort: whatever nobody foresaw
             log.exception("request_crashed", path=record.endpoint)
             error = InternalError("The server had an error while processing your request.")

@@ -54,6 +54,9 @@ class StreamReader:
     def __init__(self, request: InferenceRequest) -> None:
         self._request = request
         self._running_tokens = 0
+        counted = request.counts_tokens_per_chunk
+        self._reads_usage = counted and request.wants_continuous_usage
+        self._cuts_usage = counted and not request.wants_continuous_usage
         self.usage: Usage | None = None
         self.acceptance: Acceptance | None = None
         self.frames_read = 0
@@ -90,11 +93,11 @@ class StreamReader:
         if b'"choices":[]' in data and b'"usage":{' in data:
             return self._read_usage_chunk(frame, data)
         running: int | None = None
-        if self._request.wants_continuous_usage:
-            running = running_tokens_of(frame)
-        elif self._request.counts_tokens_per_chunk:
+        if self._cuts_usage:
             frame, running = cut_running_usage(frame)
-        if running is None or self._request.choices != 1:
+        elif self._reads_usage:
+            running = running_tokens_of(frame)
+        if running is None:
             read_json_object(data)  # not the shape we know: at least it must be JSON
             return Relayed(frame, FrameKind.TOKENS)
         new_tokens, self._running_tokens = running - self._running_tokens, running

@@ -11,6 +11,11 @@ _KEY = b',"usage":'
 # One object with at most one level below it, as vLLM writes `usage`. A quote inside a JSON string
 # is escaped, so this key can only be matched where it really is one.
 _USAGE = re.compile(rb',"usage":(\{(?:[^{}"]|"[^"\\]*"|\{[^{}]*\})*\})')
+# The same, as vLLM writes it into each chunk: the count is read without parsing the object.
+_RUNNING = re.compile(
+    rb',"usage":\{"prompt_tokens":\d+,"total_tokens":\d+,"completion_tokens":(\d+)'
+    rb'(?:,"\w+":(?:null|\{[^{}]*\}))*\}'
+)
 
 
 def read_usage(usage: object) -> Usage | None:
@@ -38,18 +43,13 @@ def cut_running_usage(frame: bytes) -> tuple[bytes, int | None]:
         unchanged and None when there is no such member.
     """
     at = frame.rfind(_KEY)
-    match = _USAGE.match(frame, at) if at >= 0 else None
-    running = None if match is None else _running_tokens(match.group(1))
-    if match is None or running is None:
-        return frame, None
-    return frame[:at] + frame[match.end() :], running
+    end, running = _running_usage(frame, at)
+    return (frame, None) if running is None else (frame[:at] + frame[end:], running)
 
 
 def running_tokens_of(frame: bytes) -> int | None:
     """Completion tokens so far, read from a chunk's running `usage`; None when it has none."""
-    at = frame.rfind(_KEY)
-    match = _USAGE.match(frame, at) if at >= 0 else None
-    return None if match is None else _running_tokens(match.group(1))
+    return _running_usage(frame, frame.rfind(_KEY))[1]
 
 
 def usage_at_end(body: bytes) -> Usage | None:
@@ -59,9 +59,16 @@ def usage_at_end(body: bytes) -> Usage | None:
     return None if match is None else read_usage(_object(match.group(1)))
 
 
-def _running_tokens(usage: bytes) -> int | None:
-    value = (_object(usage) or {}).get("completion_tokens")
-    return value if isinstance(value, int) else None
+def _running_usage(frame: bytes, at: int) -> tuple[int, int | None]:
+    """Where the `usage` member that begins at `at` ends, and its completion tokens."""
+    if at < 0:
+        return at, None
+    if (known := _RUNNING.match(frame, at)) is not None:
+        return known.end(), int(known.group(1))
+    if (match := _USAGE.match(frame, at)) is None:
+        return at, None
+    value = (_object(match.group(1)) or {}).get("completion_tokens")
+    return match.end(), value if isinstance(value, int) else None
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
