@@ -1,0 +1,170 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from starlette.types import Message
+
+from gateway.api.asgi import AsgiSink, ClientGoneError, ended_by_disconnect, read_body
+from gateway.errors import RequestTimeoutError
+from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+
+Receive = Callable[[], Awaitable[Message]]
+GONE: Message = {"type": "http.disconnect"}
+
+
+def receiving(*steps: Message | float) -> Receive:
+    """A client that sends messages and waits between them, then nothing more."""
+    left = list(steps)
+
+    async def receive() -> Message:
+        while left:
+            step = left.pop(0)
+            if not isinstance(step, float):
+                return step
+            await asyncio.sleep(step)
+        await asyncio.sleep(10**6)
+        raise AssertionError("waited for ever")
+
+    return receive
+
+
+def piece(body: bytes, *, more: bool = False) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+async def ignore(message: Message) -> None:
+    pass
+
+
+async def test_a_sink_speaks_asgi() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    sink = AsgiSink(send)
+    await sink.start(201, ((b"a", b"b"),))
+    await sink.write(b"1")
+    await sink.end(b"2")
+
+    assert (sink.started, sink.ended) == (True, True)
+    assert sent == [
+        {"type": "http.response.start", "status": 201, "headers": [(b"a", b"b")]},
+        {"type": "http.response.body", "body": b"1", "more_body": True},
+        {"type": "http.response.body", "body": b"2", "more_body": False},
+    ]
+
+
+def test_a_body_is_put_together() -> None:
+    receive = receiving(piece(b"1", more=True), 1.0, {"type": "http.request", "more_body": True})
+    whole = receiving(piece(b"1", more=True), piece(b"", more=True), 1.0, piece(b"23"))
+
+    assert run_in_virtual_time(read_body(whole, timeout_seconds=5)) == b"123"
+    with pytest.raises(RequestTimeoutError):
+        run_in_virtual_time(read_body(receive, timeout_seconds=5))
+
+
+def test_a_body_may_take_so_long() -> None:
+    async def scenario() -> None:
+        with pytest.raises(RequestTimeoutError) as caught:
+            await read_body(receiving(piece(b"1", more=True)), timeout_seconds=5)
+
+        assert (now(), caught.value.status) == (5, 408)
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_client_that_leaves_while_it_sends_is_gone() -> None:
+    with pytest.raises(ClientGoneError):
+        run_in_virtual_time(read_body(receiving(piece(b"1", more=True), GONE), timeout_seconds=5))
+
+
+def test_a_client_that_leaves_ends_the_block() -> None:
+    async def scenario() -> None:
+        ended = False
+
+        async def work() -> None:
+            nonlocal ended
+            async with ended_by_disconnect(receiving(3.0, GONE), AsgiSink(ignore)):
+                try:
+                    await asyncio.sleep(100)
+                finally:
+                    ended = True
+
+        with pytest.raises(ClientGoneError):
+            await work()
+
+        assert (now(), ended) == (3, True)
+        await asyncio.sleep(1)  # the task is not left half cancelled
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_block_that_ends_first_is_left_alone() -> None:
+    async def scenario() -> None:
+        async with ended_by_disconnect(receiving(3.0, GONE), AsgiSink(ignore)):
+            await asyncio.sleep(1)
+        await asyncio.sleep(10)
+
+        assert now() == 11
+
+    run_in_virtual_time(scenario())
+
+
+def test_what_the_client_still_sends_is_no_disconnect() -> None:
+    async def scenario() -> None:
+        async with ended_by_disconnect(receiving(piece(b""), piece(b"")), AsgiSink(ignore)):
+            await asyncio.sleep(1)
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_disconnect_after_the_end_is_no_loss() -> None:
+    async def scenario() -> None:
+        sink = AsgiSink(ignore)
+        async with ended_by_disconnect(receiving(1.0, GONE), sink):
+            await sink.start(200, ())
+            await sink.end()
+            await asyncio.sleep(2)
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_cancel_from_outside_travels_on() -> None:
+    async def scenario() -> None:
+        async def work() -> None:
+            async with ended_by_disconnect(receiving(), AsgiSink(ignore)):
+                await asyncio.sleep(100)
+
+        task = asyncio.create_task(work())
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait({task})
+
+        assert task.cancelled()
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_cancel_from_outside_wins_over_a_disconnect() -> None:
+    async def scenario() -> None:
+        async def work() -> None:
+            async with ended_by_disconnect(receiving(1.0, GONE), AsgiSink(ignore)):
+                await asyncio.sleep(100)
+
+        task = asyncio.create_task(work())
+        asyncio.get_running_loop().call_later(1.0, task.cancel)
+        await asyncio.wait({task})
+
+        assert task.cancelled()
+
+    run_in_virtual_time(scenario())
+
+
+def test_an_error_of_the_block_travels_on() -> None:
+    async def work() -> None:
+        async with ended_by_disconnect(receiving(), AsgiSink(ignore)):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_in_virtual_time(work())

@@ -1,0 +1,97 @@
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from gateway.api import install_error_handlers
+from gateway.errors import QueueFullError
+from gateway.middleware import Observe
+from gateway.types import RequestRecord
+
+
+class Asked:
+    """A small app with our handlers, and the records of what it was asked."""
+
+    def __init__(self) -> None:
+        self.records: list[RequestRecord] = []
+        app = FastAPI()
+        install_error_handlers(app)
+        app.get("/full")(self._full)
+        app.get("/typed")(self._typed)
+        app.get("/teapot")(self._teapot)
+        observed = Observe(
+            app, endpoints=[], quiet=[], count=lambda record, now: self.records.append(record)
+        )
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(observed), base_url="http://gateway"
+        )
+
+    async def _full(self) -> None:
+        raise QueueFullError("Full.", retry_after_seconds=2)
+
+    async def _typed(self, count: int) -> int:
+        return count
+
+    async def _teapot(self) -> None:
+        raise HTTPException(418, "short and stout")
+
+
+@pytest.fixture
+async def asked() -> AsyncIterator[Asked]:
+    made = Asked()
+    yield made
+    await made.client.aclose()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "expected"),
+    [
+        ("GET", "/full", 503, {"message": "Full.", "type": "server_error", "code": "overloaded"}),
+        ("GET", "/none", 404, {"message": "Unknown path: GET /none", "code": "not_found"}),
+        (
+            "POST",
+            "/full",
+            405,
+            {"message": "Method POST is not allowed on /full.", "code": "method_not_allowed"},
+        ),
+        ("GET", "/typed?count=x", 400, {"param": "query.count", "type": "invalid_request_error"}),
+        ("GET", "/typed", 400, {"param": "query.count"}),
+        ("GET", "/teapot", 418, {"message": "short and stout", "code": None}),
+    ],
+)
+async def test_every_error_has_openais_shape(
+    asked: Asked, method: str, path: str, status: int, expected: dict[str, Any]
+) -> None:
+    answer = await asked.client.request(method, path)
+
+    error = answer.json()["error"]
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/json"
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error | expected == error
+    assert asked.records[0].status == status
+
+
+async def test_errors_bring_their_headers(asked: Asked) -> None:
+    full = await asked.client.get("/full")
+    wrong = await asked.client.post("/full")
+
+    assert full.headers["retry-after"] == "2"
+    assert wrong.headers["allow"] == "GET"
+
+
+async def test_a_long_path_is_not_repeated_whole(asked: Asked) -> None:
+    answer = await asked.client.get("/" + "x" * 5000)
+
+    assert len(answer.json()["error"]["message"]) < 250
+
+
+async def test_what_became_of_a_request_is_recorded(asked: Asked) -> None:
+    await asked.client.get("/full")
+
+    (record,) = asked.records
+    assert (record.outcome, record.reason) == ("rejected", "queue_full")
+    assert record.error_code == "overloaded"

@@ -1,0 +1,87 @@
+import json
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from gateway.supervisor import Supervisor
+from gateway.types import WorkerId
+from tests.fakes.worker import FakeWorker
+from tests.unit.gateway.application import Application, running
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[FakeWorker]:
+    async with FakeWorker() as started:
+        yield started
+
+
+@pytest.fixture
+async def gateway(worker: FakeWorker) -> AsyncIterator[Application]:
+    async with running(worker.url) as application:
+        yield application
+
+
+async def test_a_process_is_alive_whatever_its_workers_do() -> None:
+    async with running("http://127.0.0.1:1", ready=False) as gateway:
+        answer = await gateway.client.get("/health/live")
+
+    assert (answer.status_code, answer.json()) == (200, {"status": "alive"})
+
+
+async def test_a_gateway_with_a_worker_is_ready(gateway: Application) -> None:
+    answer = await gateway.client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
+
+
+async def test_a_gateway_without_a_worker_is_not_ready() -> None:
+    async with running("http://127.0.0.1:1", ready=False) as gateway:
+        answer = await gateway.client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()) == (503, {"status": "no healthy worker"})
+
+
+async def test_a_gateway_that_drains_is_not_ready(gateway: Application) -> None:
+    gateway.lifecycle.draining = True
+
+    answer = await gateway.client.get("/health/ready")
+
+    assert (answer.status_code, answer.json()) == (503, {"status": "draining"})
+    assert (await gateway.client.get("/health/live")).status_code == 200
+
+
+async def test_each_worker_is_described(gateway: Application, worker: FakeWorker) -> None:
+    gateway.services.pool.workers[0].in_flight = 3
+
+    answer = await gateway.client.get("/health/workers")
+
+    assert answer.json() == {
+        "workers": [
+            {
+                "worker": worker.url.removeprefix("http://"),
+                "up": True,
+                "in_flight": 3,
+                "breaker": "closed",
+                "models": ["fake-model"],
+            }
+        ]
+    }
+
+
+async def test_a_supervised_worker_shows_its_supervisor(gateway: Application) -> None:
+    supervisor = SimpleNamespace(state="waiting", pid=None, restarts=2, last_reason="stalled")
+    gateway.services.supervisor = cast(Supervisor, supervisor)
+
+    answer = await gateway.client.get("/health/workers")
+
+    assert answer.json()["workers"][0]["supervisor"] == vars(supervisor)
+
+
+async def test_what_probes_see_names_no_path(gateway: Application) -> None:
+    gateway.services.pool.workers[0].models[WorkerId("m")] = {"id": "m", "root": "/srv/m"}
+
+    text = json.dumps((await gateway.client.get("/health/workers")).json())
+
+    assert "/srv" not in text

@@ -1,0 +1,22 @@
+from tests.unit.gateway.application import running
+
+
+async def test_metrics_are_shown_in_the_format_that_is_accepted() -> None:
+    async with running("http://127.0.0.1:1", ready=False) as gateway:
+        plain = await gateway.client.get("/metrics")
+        opened = await gateway.client.get(
+            "/metrics", headers={"accept": "application/openmetrics-text"}
+        )
+
+    assert plain.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert 'gateway_worker_up{worker="127.0.0.1:1"} 0.0' in plain.text
+    assert opened.headers["content-type"].startswith("application/openmetrics-text")
+    assert opened.text.endswith("# EOF\n")
+
+
+async def test_asking_for_metrics_counts_no_request() -> None:
+    async with running("http://127.0.0.1:1", ready=False) as gateway:
+        await gateway.client.get("/metrics")
+        text = (await gateway.client.get("/metrics")).text
+
+    assert 'endpoint="/metrics"' not in text

@@ -1,0 +1,62 @@
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.worker import FakeWorker
+from tests.unit.gateway.application import running
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[FakeWorker]:
+    async with FakeWorker() as started:
+        started.state.models = ["org/model", "other"]
+        yield started
+
+
+async def test_models_are_listed(worker: FakeWorker) -> None:
+    async with running(worker.url) as gateway:
+        answer = await gateway.client.get("/v1/models")
+
+    listed = answer.json()
+    assert listed["object"] == "list"
+    assert [model["id"] for model in listed["data"]] == ["org/model", "other"]
+
+
+async def test_one_model_is_shown_also_with_a_slash_in_its_name(worker: FakeWorker) -> None:
+    async with running(worker.url) as gateway:
+        answer = await gateway.client.get("/v1/models/org/model")
+
+    assert (answer.status_code, answer.json()["id"]) == (200, "org/model")
+
+
+async def test_an_unknown_model_is_not_found(worker: FakeWorker) -> None:
+    async with running(worker.url) as gateway:
+        answer = await gateway.client.get("/v1/models/" + "x" * 5000)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+    assert len(answer.json()["error"]["message"]) < 300
+
+
+async def test_before_any_worker_came_up_there_is_nothing_to_list() -> None:
+    async with running("http://127.0.0.1:1", ready=False) as gateway:
+        answer = await gateway.client.get("/v1/models")
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_healthy_worker")
+    assert answer.headers["retry-after"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("header", "prefix", "status"),
+    [("authorization", "Bearer ", 200), ("x-api-key", "", 200), ("x-other", "", 401)],
+)
+async def test_a_key_is_asked_for(
+    worker: FakeWorker, tmp_path: Path, header: str, prefix: str, status: int
+) -> None:
+    text, record = new_key(tenant="acme", name="", created="", limits=KeyLimits())
+    add_record(tmp_path / "keys", record)
+    async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
+        answer = await gateway.client.get("/v1/models", headers={header: prefix + text})
+
+    assert answer.status_code == status

@@ -1,0 +1,56 @@
+"""The whole gateway in the test's loop, before workers that a test gives; no socket of its own."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from prometheus_client import CollectorRegistry
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from gateway.api import Services
+from gateway.app import Lifecycle, create_app
+from gateway.settings import GatewaySettings
+from tests.integration.waiting import eventually
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A running gateway.
+
+    Attributes:
+        app: It as ASGI, with the lifespan's state in each request's scope.
+        client: Asks it over ASGI; an answer is collected whole.
+        services: Its parts.
+        lifecycle: Its drain.
+        registry: Its metrics.
+    """
+
+    app: ASGIApp
+    client: httpx.AsyncClient
+    services: Services
+    lifecycle: Lifecycle
+    registry: CollectorRegistry
+
+
+@asynccontextmanager
+async def running(*workers: str, ready: bool = True, **settings: Any) -> AsyncIterator[Application]:
+    """Run the gateway before `workers`; `ready` waits until one of them is up."""
+    chosen = {"upstream": {"probe_seconds": 30, "probe_timeout_seconds": 1}, **settings}
+    registry, lifecycle = CollectorRegistry(), Lifecycle()
+    built = create_app(
+        GatewaySettings(workers=workers, **chosen), lifecycle=lifecycle, registry=registry
+    )
+    async with built.router.lifespan_context(built) as state:
+        assert state is not None
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await built({**scope, "state": dict(state)}, receive, send)
+
+        services: Services = state["services"]
+        if ready:
+            await eventually(lambda: services.pool.is_ready)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            yield Application(app, client, services, lifecycle, registry)
