@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 import uvloop
 
 from tests.fakes.worker import FakeWorker
+from tests.integration.running import RunningGateway, running_gateway
 
 _HERE = Path(__file__).parent
 
@@ -28,6 +30,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 async def worker() -> AsyncIterator[FakeWorker]:
     async with FakeWorker() as running:
         yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_worker() -> AsyncIterator[FakeWorker]:
+    """One for all tests of a module that leave nothing behind."""
+    async with FakeWorker() as running:
+        yield running
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_gateway(shared_worker: FakeWorker) -> AsyncIterator[RunningGateway]:
+    """In front of `shared_worker`, of little patience; its tests run on the module's loop."""
+    request = {"silence_seconds": 0.3}
+    upstream = {"breaker_failures": 1000}
+    async with running_gateway(shared_worker, request=request, upstream=upstream) as gateway:
+        yield gateway
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, COMPLETIONS, MESSAGES, Api, each_api
-from tests.integration.running import running_gateway
+from tests.integration.running import RunningGateway, running_gateway
 from tests.integration.wire import wire_to
 
 _BAD_BODIES = {
@@ -51,38 +51,42 @@ def _assert_openai_shape(body: bytes) -> dict[str, Any]:
     return dict(error)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @each_api
 @pytest.mark.parametrize("body", _BAD_BODIES.values(), ids=_BAD_BODIES)
 async def test_body_that_is_no_json_object_is_answered_400(
-    worker: FakeWorker, api: Api, body: bytes
+    shared_worker: FakeWorker, shared_gateway: RunningGateway, api: Api, body: bytes
 ) -> None:
-    async with running_gateway(worker) as gateway:
-        answer = await gateway.client.post(api.path, content=body)
+    answer = await shared_gateway.client.post(api.path, content=body)
 
     assert answer.status_code == 400
     assert _assert_openai_shape(answer.content)["type"] == "invalid_request_error"
-    assert worker.requests == []
+    assert shared_worker.requests == []
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("fields", "param"), _BAD_FIELDS.values(), ids=_BAD_FIELDS)
-async def test_bad_field_is_named(worker: FakeWorker, fields: dict[str, Any], param: str) -> None:
-    async with running_gateway(worker) as gateway:
-        answer = await gateway.client.post(CHAT.path, json={**CHAT.body(), **fields})
+async def test_bad_field_is_named(
+    shared_worker: FakeWorker, shared_gateway: RunningGateway, fields: dict[str, Any], param: str
+) -> None:
+    answer = await shared_gateway.client.post(CHAT.path, json={**CHAT.body(), **fields})
 
     assert answer.status_code == 400
     assert _assert_openai_shape(answer.content)["param"] == param
-    assert worker.requests == []
+    assert shared_worker.requests == []
 
 
-async def test_unknown_model_is_answered_404(worker: FakeWorker) -> None:
-    async with running_gateway(worker) as gateway:
-        answer = await gateway.client.post(CHAT.path, json=CHAT.body() | {"model": "gpt-9"})
-        shown = await gateway.client.get("/v1/models/gpt-9")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_unknown_model_is_answered_404(
+    shared_worker: FakeWorker, shared_gateway: RunningGateway
+) -> None:
+    answer = await shared_gateway.client.post(CHAT.path, json=CHAT.body() | {"model": "gpt-9"})
+    shown = await shared_gateway.client.get("/v1/models/gpt-9")
 
     for found in (answer, shown):
         assert found.status_code == 404
         assert _assert_openai_shape(found.content)["code"] == "model_not_found"
-    assert worker.requests == []
+    assert shared_worker.requests == []
 
 
 async def test_model_may_be_left_out_where_there_is_one(worker: FakeWorker) -> None:
@@ -92,19 +96,19 @@ async def test_model_may_be_left_out_where_there_is_one(worker: FakeWorker) -> N
     assert answer.status_code == 200
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("path", ["/", "/v1", "/v1/chat", "/v1/files", "/_fake/state", "//"])
-async def test_unknown_path_is_answered_404(worker: FakeWorker, path: str) -> None:
-    async with running_gateway(worker) as gateway:
-        answer = await gateway.client.post(gateway.url + path, json={})
+async def test_unknown_path_is_answered_404(shared_gateway: RunningGateway, path: str) -> None:
+    answer = await shared_gateway.client.post(shared_gateway.url + path, json={})
 
     assert answer.status_code == 404
     assert _assert_openai_shape(answer.content)["code"] == "not_found"
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"])
-async def test_other_method_is_answered_405(worker: FakeWorker, method: str) -> None:
-    async with running_gateway(worker) as gateway:
-        answer = await gateway.client.request(method, CHAT.path)
+async def test_other_method_is_answered_405(shared_gateway: RunningGateway, method: str) -> None:
+    answer = await shared_gateway.client.request(method, CHAT.path)
 
     assert answer.status_code == 405
     assert answer.headers["allow"] == "POST"
@@ -179,8 +183,10 @@ async def test_gateway_lives_through_all_of_it(worker: FakeWorker) -> None:
         assert gateway.metric("gateway_rejections_total", reason="invalid_request") == len(bodies)
 
 
-async def test_refusal_on_messages_has_the_shape_of_anthropic_too(worker: FakeWorker) -> None:
-    async with running_gateway(worker) as gateway:
-        answer = await gateway.client.post(MESSAGES.path, content=b"{")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_refusal_on_messages_has_the_shape_of_anthropic_too(
+    shared_gateway: RunningGateway,
+) -> None:
+    answer = await shared_gateway.client.post(MESSAGES.path, content=b"{")
 
     assert answer.json()["type"] == "error"

@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Api, each_api
-from tests.integration.running import running_gateway
+from tests.integration.running import RunningGateway, running_gateway
 
 _BREAKS = {
     "closed": ({"drop_after_chunks": 3}, "worker_lost"),
@@ -31,29 +31,34 @@ def _error_events(raw: bytes) -> list[dict[str, Any]]:
     return [event["error"] for event in events if event.get("error")]
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @each_api
 @pytest.mark.parametrize(("script", "code"), _BREAKS.values(), ids=_BREAKS)
 async def test_broken_stream_ends_in_one_error_event(
-    worker: FakeWorker, api: Api, script: dict[str, Any], code: str
+    shared_gateway: RunningGateway, api: Api, script: dict[str, Any], code: str
 ) -> None:
-    async with running_gateway(worker, request={"silence_seconds": 0.3}) as gateway:
-        body = api.body(stream=True, fake=script)
-        pieces: list[str] = []
+    before = _endings(shared_gateway)
+    pieces: list[str] = []
 
-        answer = await gateway.client.post(api.path, json=body)
-        with pytest.raises(api.error) as raised:
-            await api.read_stream(gateway.url, {"fake": script}, pieces)
+    answer = await shared_gateway.client.post(api.path, json=api.body(stream=True, fake=script))
+    with pytest.raises(api.error) as raised:
+        await api.read_stream(shared_gateway.url, {"fake": script}, pieces)
 
-        frames = [frame for frame in answer.content.split(b"\n\n") if frame]
-        assert answer.status_code == 200
-        assert answer.content.endswith(b"\n\n")
-        assert [event["code"] for event in _error_events(answer.content)] == [code]
-        assert _error_events(frames[-1]) != []
-        assert api.end not in answer.content
-        assert len([piece for piece in pieces if piece]) == 3
-        assert "ngine" in str(raised.value)
-        assert gateway.metric("gateway_stream_terminations_total", outcome="error_event") == 2
-        assert gateway.metric("gateway_stream_terminations_total", outcome="completed") == 0
+    frames = [frame for frame in answer.content.split(b"\n\n") if frame]
+    assert answer.status_code == 200
+    assert answer.content.endswith(b"\n\n")
+    assert [event["code"] for event in _error_events(answer.content)] == [code]
+    assert _error_events(frames[-1]) != []
+    assert api.end not in answer.content
+    assert len([piece for piece in pieces if piece]) == 3
+    assert "ngine" in str(raised.value)
+    assert _endings(shared_gateway) == (before[0], before[1] + 2)
+
+
+def _endings(gateway: RunningGateway) -> tuple[float, float]:
+    """Streams that were completed, and that ended in an error event."""
+    name = "gateway_stream_terminations_total"
+    return gateway.metric(name, outcome="completed"), gateway.metric(name, outcome="error_event")
 
 
 @pytest.mark.parametrize("api", [CHAT, RESPONSES, MESSAGES], ids=lambda api: api.name)

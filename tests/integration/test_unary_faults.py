@@ -12,7 +12,7 @@ import pytest
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, MESSAGES, Api, each_api
 from tests.integration.process import gateway_process
-from tests.integration.running import running_gateway
+from tests.integration.running import RunningGateway, running_gateway
 from tests.integration.waiting import eventually
 from tests.integration.wire import wire_to
 
@@ -29,15 +29,15 @@ _BREAKS = {
 }
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @each_api
 @pytest.mark.parametrize(("script", "status", "code"), _BREAKS.values(), ids=_BREAKS)
 async def test_broken_answer_becomes_an_error_of_the_sdk(
-    worker: FakeWorker, api: Api, script: dict[str, Any], status: int, code: str
+    shared_gateway: RunningGateway, api: Api, script: dict[str, Any], status: int, code: str
 ) -> None:
-    async with running_gateway(worker, request={"silence_seconds": 0.3}) as gateway:
-        answer = await gateway.client.post(api.path, json=api.body(fake=script))
-        with pytest.raises(api.error) as raised:
-            await api.ask(gateway.url, {"fake": script})
+    answer = await shared_gateway.client.post(api.path, json=api.body(fake=script))
+    with pytest.raises(api.error) as raised:
+        await api.ask(shared_gateway.url, {"fake": script})
 
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/json"
