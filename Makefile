@@ -14,7 +14,6 @@ help: ## list these targets
 
 .PHONY: serve
 serve: install-engine ## set up, then serve CONFIG (configs/cpu-smollm2.yaml) with a worker on this machine
-	@$(VENV)/bin/python -m engine.models --config $(CONFIG) > /dev/null
 	@exec $(VENV)/bin/specgate serve --config $(CONFIG)
 
 .PHONY: test
@@ -32,6 +31,10 @@ check: install-dev ## format, lint, types, architecture and unit tests; under tw
 .PHONY: bench-gateway
 bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m loadtest.gateway_bench $(BENCH_FLAGS)
+
+.PHONY: docs
+docs: install-dev ## write docs/metrics.md and docs/settings.md again
+	$(VENV)/bin/python scripts/write_docs.py
 
 .PHONY: install-gateway
 install-gateway: ## install the gateway alone

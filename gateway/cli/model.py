@@ -15,10 +15,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(chosen: argparse.Namespace) -> int:
     """Fetch it; prints where it lies."""
-    return fetch_model(find_profile(chosen.config))
+    return fetch_model(find_profile(chosen.config), show_place=True)
 
 
-def fetch_model(profile: Path) -> int:
-    """Run the engine's own fetching, its progress on our terminal; returns its exit status."""
-    arguments = [sys.executable, "-m", "engine.models", "--config", str(profile)]
-    return subprocess.run(arguments, check=False).returncode  # noqa: S603  # our own module
+def fetch_model(profile: Path, *, show_place: bool) -> int:
+    """Run the engine's own fetching, its progress on our stderr; returns its exit status.
+
+    Args:
+        profile: Names the model.
+        show_place: Print the folder in which it lies.
+    """
+    return subprocess.run(  # noqa: S603  # our own interpreter and module
+        [sys.executable, "-m", "engine.models", "--config", str(profile)],
+        stdout=None if show_place else subprocess.DEVNULL,
+        check=False,
+    ).returncode

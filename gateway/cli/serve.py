@@ -29,7 +29,7 @@ def run(chosen: argparse.Namespace) -> int:
     profile = find_profile(chosen.config)
     settings = _with_worker_log(load_settings(profile))
     configure_logging(log_format=settings.log.format, level=settings.log.level)
-    if not settings.workers and (status := fetch_model(profile)) != 0:
+    if not settings.workers and (status := fetch_model(profile, show_place=False)) != 0:
         return status
     # A Unix socket's path may have 107 characters at most: a short folder, not the cache.
     socket_dir = Path(tempfile.mkdtemp(prefix="specgate-"))
@@ -47,9 +47,10 @@ async def _serve_alone(settings: GatewaySettings, profile: Path, socket_dir: Pat
     except OSError as error:
         raise ConfigError(f"gateway.port {settings.port}: {error.strerror}") from error
     host, port = sock.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
     lifecycle = Lifecycle(
         announce=announcer(
-            f"http://{host}:{port}",
+            f"http://{shown}:{port}",
             log_file=settings.supervisor.log_file if not settings.workers else None,
             keys=settings.keys.file is not None,
         )
