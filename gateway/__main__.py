@@ -26,16 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fd", type=int, help="listening socket, from the parent process")
     parser.add_argument("--socket-dir", type=Path, help="folder of the worker's socket")
     chosen = parser.parse_args(arguments)
-    try:
-        settings = load_settings(chosen.config)
-    except ConfigError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    configure_logging(log_format=settings.log.format, level=settings.log.level)
     index, ledger = process_place()
     lifecycle = Lifecycle()
     place = Place(index, ledger, chosen.socket_dir, chosen.config)
-    app = create_app(settings, place=place, lifecycle=lifecycle)
+    try:
+        settings = load_settings(chosen.config)
+        configure_logging(log_format=settings.log.format, level=settings.log.level)
+        app = create_app(settings, place=place, lifecycle=lifecycle)
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
 
     async def run() -> int:
         if chosen.fd is None:

@@ -16,7 +16,16 @@ from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
 from starlette.routing import Route
 
-from gateway.admission import Gate, KeyLimits, KeyRing, Ledger, Limits, Places, WatchedKeyFile
+from gateway.admission import (
+    Gate,
+    KeyLimits,
+    KeyRing,
+    Ledger,
+    Limits,
+    Places,
+    WatchedKeyFile,
+    read_records,
+)
 from gateway.api import (
     InferenceRoute,
     Services,
@@ -125,7 +134,11 @@ def create_app(
         place: This process among several; None: the only one.
         lifecycle: Shared with the server; None: one of its own.
         registry: Where metrics live; tests bring their own.
+
+    Raises:
+        ConfigError: A file that the settings name is not what it should be.
     """
+    _check_files(settings)
     place = place or Place()
     lifecycle = lifecycle or Lifecycle()
     metrics = GatewayMetrics(registry, multiprocess=settings.processes > 1)
@@ -156,6 +169,16 @@ def create_app(
         count=lambda record, now: metrics.request_ended(record, now=now),
     )
     return app
+
+
+def _check_files(settings: GatewaySettings) -> None:
+    """Read what the lifespan will read: a fault found there ends in uvicorn's traceback."""
+    read_secret(settings.upstream.api_key_file)
+    if settings.keys.file is not None:
+        try:
+            read_records(settings.keys.file)
+        except OSError as error:
+            raise ConfigError(f"{settings.keys.file}: {error.strerror}") from error
 
 
 def _build(

@@ -37,8 +37,9 @@ def read_records(path: Path) -> list[KeyRecord]:
             continue
         try:
             records.append(_RECORD.validate_json(line))
-        except ValidationError as error:
-            raise ConfigError(f"{path}: line {number} is not a key record") from error
+        except ValidationError:
+            # Without its cause, which would quote the line.
+            raise ConfigError(f"{path}: line {number} is not a key record") from None
     return records
 
 

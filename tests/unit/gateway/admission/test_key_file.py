@@ -4,6 +4,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -108,6 +109,7 @@ def test_a_damaged_line_is_named_and_never_quoted(path: Path, line: bytes) -> No
         read_records(path)
 
     assert str(caught.value) == f"{path}: line 3 is not a key record"
+    assert "".join(format_exception(caught.value)).count(GOOD["secret_sha256"]) == 0
 
 
 @pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED.keys())
