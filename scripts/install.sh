@@ -59,11 +59,29 @@ install_torch_cpu() {
   fi
 }
 
+# Turns pip's many lines into a count that moves; errors pass. Reads stdin; argument: how many.
+show_progress() {
+  awk -v total="$1" -v terminal="$([[ -t 1 ]] && echo 1 || echo 0)" '
+    /^(Collecting|Processing) / {
+      seen++
+      if (terminal) printf "\r    %d of %d  %-50.50s", seen, total, $2
+      else if (seen % 25 == 0) printf "    %d of %d\n", seen, total
+    }
+    /^Installing collected packages/ {
+      if (terminal) printf "\r%-70s\r", ""
+      printf "    %d found, unpacking them takes up to a minute\n", seen
+    }
+    /^ *(ERROR|error)/ { print }
+    { fflush() }
+  '
+}
+
 install_locked() { # lock...
-  local lock
+  local lock count
   for lock in "$@"; do
-    say "installing $(grep -cE '^[a-z0-9]' "$lock") packages of $lock"
-    pip install --quiet --progress-bar on --no-deps --requirement "$lock"
+    count=$(grep -cE '^[a-z0-9]' "$lock")
+    say "installing $count packages of $lock"
+    pip install --progress-bar off --no-deps --requirement "$lock" 2>&1 | show_progress "$count"
   done
 }
 
