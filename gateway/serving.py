@@ -16,6 +16,7 @@ from gateway.admission import Caller, Entry, Gate
 from gateway.errors import (
     DrainingError,
     GatewayError,
+    PermissionDeniedError,
     UpstreamError,
     WorkerLostError,
     WorkerTimeoutError,
@@ -142,6 +143,8 @@ class Serving:
         request = read_request(call.endpoint, call.body)
         record.stream = request.stream
         model = self._pool.require_model(request.model)
+        if not call.caller.may_use(model):
+            raise PermissionDeniedError("This key is not for that model.", param="model")
         if model is not None and model in self._pool.models:
             record.model = model
         exchange = _Exchange(
@@ -161,6 +164,8 @@ class Serving:
                     await self._serve_stream(exchange, sink)
                 else:
                     await self._serve_whole(exchange, sink)
+            except SlowClientError:
+                record.note_failure(200, "cancelled", "slow_client", "slow_client")
             except GatewayError as error:
                 record.outcome = error.outcome
                 raise
@@ -176,38 +181,35 @@ class Serving:
     async def _serve_stream(self, exchange: _Exchange, sink: Sink) -> None:
         record, dialect = exchange.record, exchange.request.endpoint.dialect
         reader = StreamReader(exchange.request)
-        try:
-            async with EventStream(sink, self._stream_policy, record.response_headers) as out:
+        async with EventStream(sink, self._stream_policy, record.response_headers) as out:
 
-                async def relay(answer: WorkerAnswer) -> None:
-                    nonlocal reader
-                    if not answer.is_event_stream:
-                        if out.started:
-                            raise UpstreamError("The engine did not answer with a stream.")
-                        out.withdraw()
-                        await self._relay_whole(exchange, answer, sink)
-                        return
-                    reader = StreamReader(exchange.request)
-                    await self._relay_stream(exchange, answer, reader, out)
+            async def relay(answer: WorkerAnswer) -> None:
+                nonlocal reader
+                if not answer.is_event_stream:
+                    if out.started:
+                        raise UpstreamError("The engine did not answer with a stream.")
+                    out.withdraw()
+                    await self._relay_whole(exchange, answer, sink)
+                    return
+                reader = StreamReader(exchange.request)
+                await self._relay_stream(exchange, answer, reader, out)
 
-                def may_retry() -> bool:
-                    # Keep-alives may have left; a whole answer instead of a stream may not.
-                    return not out.delivered and out.started == sink.started
+            def may_retry() -> bool:
+                # Keep-alives may have left; a whole answer instead of a stream may not.
+                return not out.delivered and out.started == sink.started
 
-                try:
-                    await self._with_failover(exchange, relay, may_retry=may_retry)
-                except GatewayError as error:
-                    if not out.started:
-                        raise
-                    record.stream_end = "error_event"
-                    record.note_failure(200, error.outcome, error.code, error.reason)
-                    await out.write(error_event(error, dialect, sequence_number=reader.frames_read))
-                    await out.end()
-                finally:
-                    if out.started and record.stream_end is None:
-                        record.stream_end = "cancelled"
-        except SlowClientError:
-            record.note_failure(200, "cancelled", "slow_client", "slow_client")
+            try:
+                await self._with_failover(exchange, relay, may_retry=may_retry)
+            except GatewayError as error:
+                if not out.started:
+                    raise
+                record.stream_end = "error_event"
+                record.note_failure(200, error.outcome, error.code, error.reason)
+                await out.write(error_event(error, dialect, sequence_number=reader.frames_read))
+                await out.end()
+            finally:
+                if out.started and record.stream_end is None:
+                    record.stream_end = "cancelled"
 
     async def _with_failover(
         self,
@@ -316,6 +318,7 @@ class Serving:
             status=answer.status,
             headers=[*answer.headers, *record.response_headers],
             held_bytes=self._policy.held_answer_bytes,
+            stuck_seconds=self._stream_policy.client_stuck_seconds,
         )
         record.usage, record.acceptance = found.usage, found.acceptance
         record.outcome = "completed"

@@ -1,8 +1,10 @@
 """Relay an answer that is no stream: held until it is whole, unless it is very large."""
 
+import asyncio
 from collections.abc import Sequence
 
 from gateway.protocol import Answer, InferenceRequest, read_answer
+from gateway.relay.event_stream import SlowClientError
 from gateway.relay.streamed import Source
 from gateway.types import Sink
 
@@ -15,6 +17,7 @@ async def relay_whole(
     status: int,
     headers: Sequence[tuple[bytes, bytes]],
     held_bytes: int,
+    stuck_seconds: float,
 ) -> Answer:
     """Send a 2xx answer on.
 
@@ -24,6 +27,7 @@ async def relay_whole(
 
     Raises:
         UpstreamError: The answer broke off, or is not JSON; nothing was sent unless it was long.
+        SlowClientError: The client took nothing of a long one for `stuck_seconds`.
     """
     held = bytearray()
     chunks = source.chunks()
@@ -38,8 +42,16 @@ async def relay_whole(
         await sink.end(answer.body)
         return answer
     await sink.start(status, headers)
-    await sink.write(bytes(held))
+    await _write(sink, bytes(held), stuck_seconds)
     async for data in chunks:
-        await sink.write(data)
+        await _write(sink, data, stuck_seconds)
     await sink.end()
     return Answer(b"")
+
+
+async def _write(sink: Sink, data: bytes, stuck_seconds: float) -> None:
+    try:
+        async with asyncio.timeout(stuck_seconds):
+            await sink.write(data)
+    except TimeoutError as error:
+        raise SlowClientError from error

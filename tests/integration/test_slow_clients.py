@@ -66,6 +66,27 @@ async def test_client_that_takes_nothing_is_given_up(worker: FakeWorker) -> None
         assert gateway.metric("gateway_inflight_requests") == 0
 
 
+async def test_client_that_takes_nothing_of_a_long_answer_is_given_up(
+    worker: FakeWorker,
+) -> None:
+    script = {"unary_bytes": 20 * _MB, "chunks": 1}
+    async with (
+        running_gateway(
+            worker,
+            stream={"client_stuck_seconds": 0.4},
+            request={"held_answer_bytes": _MB},
+        ) as gateway,
+        wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck,
+    ):
+        await stuck.post(CHAT.path, CHAT.body(fake=script))
+        await stuck.read_until(b"hello")
+
+        await eventually(lambda: gateway.metric("gateway_inflight_requests") == 0)
+
+        ended = {"endpoint": CHAT.path, "model": "fake-model", "outcome": "cancelled"}
+        assert gateway.metric("gateway_requests_total", **ended) == 1
+
+
 async def test_slow_client_that_reads_on_is_not_given_up(worker: FakeWorker) -> None:
     stream = {"client_stuck_seconds": 0.4, "keep_alive_seconds": 0.1}
     async with (

@@ -21,6 +21,7 @@ async def relayed(
         status=201,
         headers=[KIND],
         held_bytes=held_bytes,
+        stuck_seconds=60.0,
     )
 
 
