@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from gateway.app import Lifecycle, create_app
 from gateway.http_protocol import GatewayProtocol
+from gateway.errors import ConfigError
 from gateway.server import Drain, ParentWatch, bind, make_server, serve
 from gateway.settings import DrainSettings, GatewaySettings
 from tests.fakes.worker import FakeWorker
@@ -35,7 +36,7 @@ def test_an_address_of_the_newer_kind_is_as_good() -> None:
 
 
 def test_a_port_that_is_taken_is_an_error() -> None:
-    with bind("127.0.0.1", 0) as sock, pytest.raises(OSError, match="in use"):
+    with bind("127.0.0.1", 0) as sock, pytest.raises(ConfigError, match="in use"):
         bind("127.0.0.1", sock.getsockname()[1])
 
 

@@ -1,0 +1,74 @@
+import asyncio
+import shlex
+from json import loads
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.announce import announcer
+from tests.unit.gateway.upstream.workers import make_worker, pool_of
+from tests.unit.gateway.virtual_time import run_in_virtual_time
+
+URL = "http://127.0.0.1:8000"
+
+
+def announced(*, log_file: Path | None = None, keys: bool = False, after: float = 0) -> None:
+    """Announce a gateway whose worker is up after so many virtual seconds."""
+
+    async def scenario() -> None:
+        worker = make_worker("w")
+        worker.models = {"my-model": {}}
+        async with pool_of([worker]) as pool:
+            asyncio.get_running_loop().call_later(after, pool.mark_up, worker)
+            await announcer(URL, log_file=log_file, keys=keys)(pool)
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_request_to_paste_is_shown_when_ready(capsys: pytest.CaptureFixture[str]) -> None:
+    announced()
+
+    text = capsys.readouterr().err
+    assert f"on {URL}/v1\n" in text
+    command = shlex.split(text.partition("curl")[2].replace("\\\n", ""))
+    assert command[:2] == ["-N", f"{URL}/v1/chat/completions"]
+    assert loads(command[-1])["model"] == "my-model"
+    assert "authorization" not in text
+
+
+def test_where_there_are_keys_the_request_has_a_place_for_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    announced(keys=True)
+
+    assert "-H 'authorization: Bearer YOUR_KEY'" in capsys.readouterr().err
+
+
+def test_the_workers_log_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    announced(log_file=Path("/tmp/w.log"))
+
+    assert "the worker's output goes to /tmp/w.log\n" in capsys.readouterr().err
+
+
+def test_a_terminal_sees_something_move(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+
+    announced(after=1.1)
+
+    text = capsys.readouterr().err
+    assert text.count("waiting for a worker") == 6
+    assert {"\r/", "\r-", "\r\\", "\r|"} <= {text[at : at + 2] for at in range(len(text))}
+    assert "\r\033[K" in text
+
+
+def test_a_log_gets_a_line_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter(range(0, 1000, 4))
+    monkeypatch.setattr("gateway.cli.announce.time.monotonic", lambda: float(next(seconds)))
+
+    announced(after=1.1)
+
+    assert capsys.readouterr().err.count("specgate: waiting for a worker") == 2

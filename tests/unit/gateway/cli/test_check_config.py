@@ -1,0 +1,54 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import main
+from tests.unit.gateway.cli.stand_in import interpreter
+
+
+def test_what_is_in_force_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = tmp_path / "p.yaml"
+    profile.write_text("gateway: {workers: ['http://a:1'], port: 9}", encoding="utf-8")
+
+    assert main(["check-config", "--config", str(profile)]) == 0
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["gateway"]["port"] == 9
+    assert shown["gateway"]["drain"] == {"accept_seconds": 5.0, "finish_seconds": 60.0}
+    assert "engine" not in shown
+
+
+def test_the_engine_reads_its_own_section(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config"]) == 0
+
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["engine"]["model"] == "smollm2-135m"
+
+
+def test_a_fault_of_the_engine_is_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    interpreter(tmp_path, monkeypatch)("echo engine.model: is missing >&2; exit 2")
+
+    assert main(["check-config"]) == 2
+
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "engine.model: is missing\n")
+
+
+def test_secrets_are_named_by_their_file_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    secret, profile = tmp_path / "secret", tmp_path / "p.yaml"
+    secret.write_text("hunter2", encoding="utf-8")
+    profile.write_text(
+        f"gateway: {{workers: ['http://a:1'], upstream: {{api_key_file: {secret}}}}}",
+        encoding="utf-8",
+    )
+
+    main(["check-config", "--config", str(profile)])
+
+    shown = capsys.readouterr().out
+    assert str(secret) in shown
+    assert "hunter2" not in shown

@@ -1,0 +1,41 @@
+from argparse import ArgumentParser
+from pathlib import Path
+
+import pytest
+
+from gateway.cli.profiles import DEFAULT, add_config_argument, find_profile
+from gateway.errors import ConfigError
+
+
+def test_a_profile_that_came_along_is_found_by_its_name() -> None:
+    found = find_profile(DEFAULT)
+
+    assert found.name == f"{DEFAULT}.yaml"
+    assert found.is_file()
+
+
+def test_a_file_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+
+    assert find_profile("mine.yaml") == tmp_path / "mine.yaml"
+
+
+def test_a_file_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / DEFAULT).touch()
+    monkeypatch.chdir(tmp_path)
+
+    assert find_profile(DEFAULT) == tmp_path / DEFAULT
+
+
+@pytest.mark.parametrize("name", ["nope", ""])
+def test_what_is_none_is_answered_with_those_there_are(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cpu-smollm2, gateway-remote"):
+        find_profile(name or str(tmp_path))
+
+
+def test_the_embedded_profile_is_the_default() -> None:
+    parser = ArgumentParser()
+    add_config_argument(parser)
+
+    assert parser.parse_args([]).config == "cpu-smollm2"
