@@ -44,6 +44,8 @@ class KeyRecord:
     name: str
     created: str
     limits: KeyLimits
+    models: tuple[str, ...] | None = None
+    """Names of the models it may use; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +55,24 @@ class Caller:
     tenant: str
     key_id: str | None
     limits: KeyLimits
+    models: tuple[str, ...] | None = None
+
+    def may_use(self, model: str | None) -> bool:
+        """Whether the key is for `model`; None: whichever model the worker would take."""
+        return self.models is None or model in self.models
 
 
-def new_key(*, tenant: str, name: str, created: str, limits: KeyLimits) -> tuple[str, KeyRecord]:
+def new_key(
+    *,
+    tenant: str,
+    name: str,
+    created: str,
+    limits: KeyLimits,
+    models: tuple[str, ...] | None = None,
+) -> tuple[str, KeyRecord]:
     """Issue a key: the text to hand out, once, and the record to store."""
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    record = KeyRecord(key_id, _digest(secret), tenant, name, created, limits)
+    record = KeyRecord(key_id, _digest(secret), tenant, name, created, limits, models)
     return f"sg-{key_id}-{secret}", record
 
 
@@ -89,7 +103,8 @@ class KeyRing:
         same = hmac.compare_digest(_digest(secret), expected)
         if record is None or not same or scheme.lower() != "bearer":
             raise AuthenticationError("Incorrect API key provided.")
-        return Caller(record.tenant, record.key_id, self._effective(record.limits))
+        limits = self._effective(record.limits)
+        return Caller(record.tenant, record.key_id, limits, record.models)
 
     def _effective(self, own: KeyLimits) -> KeyLimits:
         default = self._defaults

@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create = actions.add_parser("create", help="issue a key and print it, once")
     create.add_argument("--tenant", required=True, help="who the key belongs to")
     create.add_argument("--name", default="", help="a note for people")
+    create.add_argument("--model", action="append", metavar="NAME", help="only this (repeatable)")
     for limit in _LIMITS:
         create.add_argument("--" + limit.replace("_", "-"), type=_count, metavar="N")
     revoke = actions.add_parser("revoke", help="make a key worthless")
@@ -43,6 +44,7 @@ def _create(chosen: argparse.Namespace, path: Path) -> int:
         name=chosen.name,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         limits=KeyLimits(**{limit: getattr(chosen, limit) for limit in _LIMITS}),
+        models=None if chosen.model is None else tuple(chosen.model),
     )
     add_record(path, record)
     sys.stderr.write("This key is shown once; only its hash is stored.\n")
@@ -52,13 +54,14 @@ def _create(chosen: argparse.Namespace, path: Path) -> int:
 
 def _list(_: argparse.Namespace, path: Path) -> int:
     for record in read_records(path):
-        limits = {name: getattr(record.limits, name) for name in _LIMITS}
+        granted = {name: getattr(record.limits, name) for name in _LIMITS}
+        granted["models"] = record.models
         shown = {
             "id": record.key_id,
             "tenant": record.tenant,
             "name": record.name,
             "created": record.created,
-            **{name: limit for name, limit in limits.items() if limit is not None},
+            **{name: value for name, value in granted.items() if value is not None},
         }
         sys.stdout.write(json.dumps(shown, ensure_ascii=False) + "\n")
     return 0

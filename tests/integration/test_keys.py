@@ -220,3 +220,20 @@ async def test_open_door_with_keys_serves(worker: FakeWorker, folder: Path) -> N
             answer = await client.post(CHAT.path, json=CHAT.body(), headers=_bearer(key))
 
         assert answer.status_code == 200
+
+
+async def test_key_for_one_model_may_not_use_another(worker: FakeWorker, key_file: Path) -> None:
+    key, record = new_key(
+        tenant="acme", name="", created="2026-01-01", limits=KeyLimits(), models=("other-model",)
+    )
+    add_record(key_file, record)
+    async with running_gateway(worker, keys={"file": key_file}) as gateway:
+        answer = await gateway.client.post(CHAT.path, json=CHAT.body(), headers=_bearer(key))
+        unnamed = {name: value for name, value in CHAT.body().items() if name != "model"}
+        default = await gateway.client.post(CHAT.path, json=unnamed, headers=_bearer(key))
+        models = await gateway.client.get("/v1/models", headers=_bearer(key))
+
+    assert answer.status_code == default.status_code == 403
+    assert answer.json()["error"]["code"] == "permission_denied"
+    assert models.json()["data"] == []
+    assert worker.requests == []
