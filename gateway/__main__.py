@@ -33,13 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = load_settings(chosen.config)
         configure_logging(log_format=settings.log.format, level=settings.log.level)
         app = create_app(settings, place=place, lifecycle=lifecycle)
+        own = bind(settings.host, settings.port) if chosen.fd is None else None
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
 
     async def run() -> int:
-        if chosen.fd is None:
-            return await serve(app, bind(settings.host, settings.port), lifecycle, settings.drain)
+        if own is not None:
+            return await serve(app, own, lifecycle, settings.drain)
         parent = ParentWatch(lifecycle)
         lifecycle.others_gone = parent.gone
         sock = socket.socket(fileno=chosen.fd)

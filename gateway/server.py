@@ -14,6 +14,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from gateway.app import Lifecycle
+from gateway.errors import ConfigError
 from gateway.http_protocol import GatewayProtocol
 from gateway.settings import DrainSettings
 
@@ -32,7 +33,7 @@ def bind(host: str, port: int) -> socket.socket:
     """A listening socket.
 
     Raises:
-        OSError: The address is not ours, or taken.
+        ConfigError: The address is not ours, or taken.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family=family)
@@ -41,9 +42,9 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         sock.bind((host, port))
         sock.listen(_BACKLOG)
-    except OSError:
+    except OSError as error:
         sock.close()
-        raise
+        raise ConfigError(f"gateway.port {port}: {error.strerror}") from error
     sock.set_inheritable(True)
     return sock
 

@@ -17,7 +17,6 @@ import uvloop
 from prometheus_client.multiprocess import mark_process_dead
 
 from gateway.admission import create_shared_ledger
-from gateway.errors import ConfigError
 from gateway.server import bind
 from gateway.settings import GatewaySettings, child_environment
 from gateway.supervisor import Backoff
@@ -30,11 +29,8 @@ _SPARE_SECONDS = 15.0
 
 def run_processes(settings: GatewaySettings, profile: Path, socket_dir: Path) -> int:
     """Run until a signal; returns the exit status."""
+    sock = bind(settings.host, settings.port)
     metrics_dir = Path(tempfile.mkdtemp(prefix="specgate-metrics-"))
-    try:
-        sock = bind(settings.host, settings.port)
-    except OSError as error:
-        raise ConfigError(f"gateway.port {settings.port}: {error.strerror}") from error
     try:
         with sock:
             parent = _Parent(

@@ -13,7 +13,6 @@ from gateway.cli.announce import announcer
 from gateway.cli.model import fetch_model
 from gateway.cli.processes import run_processes
 from gateway.cli.profiles import add_config_argument, find_profile
-from gateway.errors import ConfigError
 from gateway.server import bind, serve
 from gateway.settings import GatewaySettings, cache_dir, load_settings
 from gateway.telemetry import configure_logging
@@ -42,10 +41,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 async def _serve_alone(settings: GatewaySettings, profile: Path, socket_dir: Path) -> int:
-    try:
-        sock = bind(settings.host, settings.port)
-    except OSError as error:
-        raise ConfigError(f"gateway.port {settings.port}: {error.strerror}") from error
+    sock = bind(settings.host, settings.port)
     host, port = sock.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     lifecycle = Lifecycle(

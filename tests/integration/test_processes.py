@@ -6,7 +6,6 @@ from pathlib import Path
 
 import httpx
 import psutil
-import pytest
 
 from gateway.admission import KeyLimits, add_record, new_key
 from tests.fakes.worker import FakeWorker
@@ -161,12 +160,3 @@ async def test_worker_that_refuses_its_settings_ends_all_processes(folder: Path)
     (folder / "plan").write_text("refuse", encoding="utf-8")
     async with gateway_process(folder, command=SERVE, processes=2, wait_ready=False) as gateway:
         assert await gateway.ended() == 2
-
-
-@pytest.mark.parametrize("processes", [1, 2])
-async def test_taken_port_is_explained(worker: FakeWorker, folder: Path, processes: int) -> None:
-    async with gateway_process(
-        folder, worker, command=SERVE, wait_ready=False, port=worker.port, processes=processes
-    ) as gateway:
-        assert await gateway.ended() == 2
-        assert gateway.lines == [f"gateway.port {worker.port}: Address already in use"]

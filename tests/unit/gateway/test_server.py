@@ -13,8 +13,8 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from gateway.app import Lifecycle, create_app
-from gateway.http_protocol import GatewayProtocol
 from gateway.errors import ConfigError
+from gateway.http_protocol import GatewayProtocol
 from gateway.server import Drain, ParentWatch, bind, make_server, serve
 from gateway.settings import DrainSettings, GatewaySettings
 from tests.fakes.worker import FakeWorker
