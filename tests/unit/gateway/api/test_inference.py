@@ -348,7 +348,7 @@ async def test_nothing_of_what_was_asked_or_answered_is_logged(
 
     assert len(log.of("request")) == 1
     assert log.of("request")[0]["tenant"] == "acme"
-    assert not any(secret in log.text for secret in (*SECRETS, text, text.rpartition("-")[2]))
+    assert not any(secret in log.text for secret in (*SECRETS, text, text.split("-", 2)[2]))
 
 
 async def test_nothing_of_a_refused_body_or_key_is_logged(
