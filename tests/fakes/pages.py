@@ -76,10 +76,10 @@ def metrics_text(state: WorkerState) -> bytes:
     """`GET /metrics`: the part of vLLM's that says whether the engine works.
 
     An engine that has requests keeps stepping also when none of them yields a token yet, so a
-    look at the counter moves it, unless the worker is stalled.
+    look at the counter moves it, unless the worker is stalled or its engine has nothing to do.
     """
     counters = state.counters
-    if state.active and not state.stall:
+    if state.active and not (state.stall or state.engine_idle):
         counters.iterations += 1
     names = f'engine="0",model_name="{state.models[0]}"'
     lines: list[str] = []

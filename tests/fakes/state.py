@@ -52,6 +52,8 @@ class StateChange(BaseModel):
         health_delay_seconds: Wait before `/health` answers.
         fail_next_connections: Accept and reset so many connections.
         stall: Stop all answers that are not finished, and the iteration counter with them.
+        engine_idle: The engine is done with every answer that is still open, as it is when readers
+            are slow: only new requests move the iteration counter.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -62,6 +64,7 @@ class StateChange(BaseModel):
     health_delay_seconds: Annotated[float, Field(ge=0.0, le=600.0)] | None = None
     fail_next_connections: Annotated[int, Field(ge=0)] | None = None
     stall: bool | None = None
+    engine_idle: bool | None = None
 
 
 @dataclass(slots=True)
@@ -93,6 +96,7 @@ class WorkerState:
     health_status: int = 200
     health_delay_seconds: float = 0.0
     fail_next_connections: int = 0
+    engine_idle: bool = False
     active: int = 0
     counters: Counters = field(default_factory=Counters)
     flowing: asyncio.Event = field(default_factory=asyncio.Event)

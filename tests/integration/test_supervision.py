@@ -140,6 +140,17 @@ async def test_busy_worker_is_left_alone(folder: Path) -> None:
         assert gateway.logged("worker_suspect") == []
 
 
+async def test_worker_with_a_slow_reader_proves_itself_and_is_left_alone(folder: Path) -> None:
+    async with gateway_process(folder, supervisor=_QUICK, upstream=_PROBING) as gateway:
+        await _set_worker(gateway, engine_idle=True)
+        body = CHAT.body(stream=True, fake={"hang_after_chunks": 2})
+        async with gateway.client.stream("POST", CHAT.path, json=body):
+            await asyncio.sleep(1.6)
+
+            assert gateway.logged("worker_suspect") != []  # it was asked for one token
+            assert (await _restarts(gateway))["restarts"] == 0
+
+
 async def test_idle_worker_whose_counter_stands_still_is_left_alone(folder: Path) -> None:
     async with gateway_process(folder, supervisor=_QUICK, upstream=_PROBING) as gateway:
         await _set_worker(gateway, stall=True)
