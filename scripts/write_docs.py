@@ -35,7 +35,7 @@ class _Page(CollectorRegistry):
         kind = type(collector).__name__.lower()
         family = next(iter(collector.describe()))  # type: ignore[attr-defined]  # every metric has it
         name = f"{family.name}_total" if kind == "counter" else family.name
-        labels = ", ".join(collector._labelnames) or "-"  # type: ignore[attr-defined]  # noqa: SLF001  # the library shows labels nowhere else
+        labels = ", ".join(collector._labelnames) or "-"  # type: ignore[attr-defined]  # the library shows labels nowhere else
         self.rows.append(f"| `{name}` | {kind} | {labels} | {family.documentation} |")
 
 
@@ -45,11 +45,12 @@ def metrics_page() -> str:
     GatewayMetrics(page)
     head = (
         "# Metrics\n\n"
-        "The gateway serves these on `/metrics`, in Prometheus text or, when the scraper asks for\n"
-        "it, OpenMetrics; there `gateway_request_acceptance_ratio` carries the request id as an\n"
-        "exemplar (one gateway process only). The worker's own `vllm:*` metrics stay on the worker.\n\n"
-        "Labels come from closed sets: `model` is a served name or `unknown`, `endpoint` a path of\n"
-        "the gateway or `other`, `worker` is `local` or the host and port of a remote one.\n\n"
+        "The gateway serves these on `/metrics`, in Prometheus text or, when the scraper asks\n"
+        "for it, OpenMetrics; there `gateway_request_acceptance_ratio` carries the request id as\n"
+        "an exemplar (one gateway process only). The worker's own `vllm:*` metrics stay on the\n"
+        "worker.\n\n"
+        "Labels come from closed sets: `model` is a served name or `unknown`, `endpoint` a path\n"
+        "of the gateway or `other`, `worker` is `local` or the host and port of a remote one.\n\n"
         "| name | type | labels | meaning |\n|---|---|---|---|\n"
     )
     return _GENERATED + head + "\n".join(page.rows) + "\n"
