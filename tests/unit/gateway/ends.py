@@ -35,11 +35,11 @@ class RecordingSink:
         self.status, self.headers = status, list(headers)
 
     async def write(self, data: bytes) -> None:
-        assert self.started
-        assert not self.ended
         if len(self.writes) == self._stuck_after:
             await asyncio.Event().wait()
         self.writes.append(data)
+        assert self.started
+        assert not self.ended
 
     async def end(self, data: bytes = b"") -> None:
         assert self.started

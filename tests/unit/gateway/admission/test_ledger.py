@@ -12,7 +12,13 @@ import sys
 from gateway.admission.ledger import Ledger
 
 ledger = Ledger(int(sys.argv[1]), process=int(sys.argv[2]))
-for _ in range(2000):
+with ledger.account("started") as started:
+    started.add_running(1)
+running = 1
+while running < 2:
+    with ledger.account("started") as started:
+        running = started.running
+for _ in range(5000):
     with ledger.account("k") as account:
         requests, tokens = account.arrivals
         account.arrivals = requests + 1, tokens + 2
@@ -95,7 +101,7 @@ def test_processes_do_not_overwrite_each_other(descriptor: int) -> None:
 
     assert statuses == [0, 0]
     with Ledger(descriptor, process=0).account("k") as account:
-        assert (account.arrivals, account.running) == ((4000.0, 8000.0), 4000)
+        assert (account.arrivals, account.running) == ((10_000.0, 20_000.0), 10_000)
 
 
 def test_every_slot_can_be_used_and_no_more(ledger: Ledger) -> None:

@@ -148,12 +148,16 @@ def test_a_cancel_from_outside_travels_on() -> None:
 
 def test_a_cancel_from_outside_wins_over_a_disconnect() -> None:
     async def scenario() -> None:
+        async def leave_as_we_are_cancelled() -> Message:
+            await asyncio.sleep(1)
+            asyncio.get_running_loop().call_soon(task.cancel)
+            return GONE
+
         async def work() -> None:
-            async with ended_by_disconnect(receiving(1.0, GONE), AsgiSink(ignore)):
+            async with ended_by_disconnect(leave_as_we_are_cancelled, AsgiSink(ignore)):
                 await asyncio.sleep(100)
 
         task = asyncio.create_task(work())
-        asyncio.get_running_loop().call_later(1.0, task.cancel)
         await asyncio.wait({task})
 
         assert task.cancelled()

@@ -212,6 +212,21 @@ def test_of_a_worker_on_trial_one_request_decides() -> None:
     run_in_virtual_time(scenario())
 
 
+def test_a_trial_whose_client_left_leaves_the_trial_to_another() -> None:
+    async def scenario() -> None:
+        worker = serving("a")
+        async with pool_of([worker]) as pool:
+            for _ in range(2):
+                await fail(pool, WorkerTimeoutError("slow"))
+            await asyncio.sleep(1)
+            await fail(pool, asyncio.CancelledError())
+
+            assert worker.breaker.state(now()) is BreakerState.TRIAL
+            assert await use(pool) == "a"
+
+    run_in_virtual_time(scenario())
+
+
 def test_a_recovered_worker_starts_with_a_closed_breaker_and_little_load() -> None:
     async def scenario() -> None:
         worker, other = serving("a"), serving("b")
