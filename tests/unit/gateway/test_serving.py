@@ -13,6 +13,7 @@ from gateway.errors import (
     GatewayError,
     ModelNotFoundError,
     NoHealthyWorkerError,
+    PermissionDeniedError,
     UpstreamError,
     WorkerLostError,
     WorkerTimeoutError,
@@ -289,6 +290,19 @@ async def test_a_worker_that_fails_and_is_healthy_keeps_its_place(worker: FakeWo
 
     assert isinstance(served.error, UpstreamError)
     assert (served.error.status, served.record.attempts) == (502, 1)
+
+
+@pytest.mark.parametrize("model", ["fake-model", None], ids=["named", "meant"])
+async def test_a_key_for_other_models_reaches_no_worker(
+    worker: FakeWorker, model: str | None
+) -> None:
+    caller = Caller("acme", "k", KeyLimits(), models=("other",))
+    async with running(worker.url) as application:
+        served = await Served(model=model, caller=caller).by(application.services)
+
+    assert isinstance(served.error, PermissionDeniedError)
+    assert (served.error.status, served.error.param) == (403, "model")
+    assert worker.requests == []
 
 
 async def test_an_unknown_model_reaches_no_worker_and_no_label(worker: FakeWorker) -> None:

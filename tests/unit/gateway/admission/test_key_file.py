@@ -14,8 +14,13 @@ from gateway.admission.keys import KeyLimits, KeyRecord, new_key
 from gateway.errors import AuthenticationError, ConfigError
 
 
-def issue(tenant: str = "acme", limits: KeyLimits | None = None) -> tuple[str, KeyRecord]:
-    return new_key(tenant=tenant, name="n", created="today", limits=limits or KeyLimits())
+def issue(
+    tenant: str = "acme",
+    limits: KeyLimits | None = None,
+    models: tuple[str, ...] | None = None,
+) -> tuple[str, KeyRecord]:
+    limits = limits or KeyLimits()
+    return new_key(tenant=tenant, name="n", created="today", limits=limits, models=models)
 
 
 @pytest.fixture
@@ -24,12 +29,24 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_is_added_is_read_back(path: Path) -> None:
-    records = [issue(limits=KeyLimits(1, None, 3))[1], issue("zürich \u2028")[1]]
+    records = [
+        issue(limits=KeyLimits(1, None, 3))[1],
+        issue("zürich \u2028")[1],
+        issue(models=("a", "b"))[1],
+    ]
 
     for record in records:
         add_record(path, record)
 
     assert read_records(path) == records
+
+
+def test_a_record_from_before_models_is_for_all_of_them(path: Path) -> None:
+    path.parent.mkdir()
+    fields = {name: value for name, value in GOOD.items() if name != "models"}
+    path.write_text(json.dumps(fields), encoding="utf-8")
+
+    assert [record.models for record in read_records(path)] == [None]
 
 
 def test_a_file_that_is_not_there_holds_no_keys(path: Path) -> None:
@@ -94,6 +111,7 @@ DAMAGED: dict[str, Any] = {
     "limit-in-words": json.dumps({**GOOD, "limits": {"requests_per_minute": "ten"}}).encode(),
     "limit-as-text": json.dumps({**GOOD, "limits": {"requests_per_minute": "10"}}).encode(),
     "limit-of-nothing": json.dumps({**GOOD, "limits": {"tokens_per_minute": 0}}).encode(),
+    "models-no-list": json.dumps({**GOOD, "models": "m"}).encode(),
     "tenant-no-text": json.dumps({**GOOD, "tenant": 7}).encode(),
     "hash-no-hash": json.dumps({**GOOD, "secret_sha256": "é"}).encode(),
     "id-no-id": json.dumps({**GOOD, "key_id": "x"}).encode(),

@@ -104,5 +104,26 @@ def test_limits_of_its_own_come_before_the_defaults(own: KeyLimits, effective: A
     assert ring.recognise(f"Bearer {text}").limits == effective
 
 
+@pytest.mark.parametrize(
+    ("models", "asked", "may"),
+    [
+        (None, "m", True),
+        (None, None, True),
+        (("m", "n"), "m", True),
+        (("m",), "n", False),
+        (("m",), None, False),
+        ((), "m", False),
+    ],
+    ids=["all", "all-unnamed", "one-of-them", "another", "unnamed", "none"],
+)
+def test_a_key_is_for_the_models_it_names(
+    models: tuple[str, ...] | None, asked: str | None, may: bool
+) -> None:
+    text, record = new_key(tenant="t", name="", created="", limits=KeyLimits(), models=models)
+    ring = KeyRing([record], defaults=KeyLimits())
+
+    assert ring.recognise(f"Bearer {text}").may_use(asked) == may
+
+
 def test_a_ring_knows_how_many_keys_it_holds() -> None:
     assert (len(RING), len(KeyRing([], defaults=KeyLimits()))) == (2, 0)

@@ -60,3 +60,17 @@ async def test_a_key_is_asked_for(
         answer = await gateway.client.get("/v1/models", headers={header: prefix + text})
 
     assert answer.status_code == status
+
+
+async def test_a_key_for_one_model_sees_that_one(worker: FakeWorker, tmp_path: Path) -> None:
+    text, record = new_key(
+        tenant="acme", name="", created="", limits=KeyLimits(), models=("other",)
+    )
+    add_record(tmp_path / "keys", record)
+    async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
+        headers = {"authorization": f"Bearer {text}"}
+        listed = await gateway.client.get("/v1/models", headers=headers)
+        hidden = await gateway.client.get("/v1/models/org/model", headers=headers)
+
+    assert [model["id"] for model in listed.json()["data"]] == ["other"]
+    assert hidden.status_code == 404

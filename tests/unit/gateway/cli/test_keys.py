@@ -43,6 +43,17 @@ def test_keys_are_listed_without_their_hashes(
     assert record.secret_sha256 not in shown
 
 
+def test_a_key_may_be_for_some_models_only(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    models = ["--model", "a", "--model", "b/c"]
+
+    main(["keys", "create", "--tenant", "acme", *models, "--file", str(path)])
+    capsys.readouterr()
+    main(["keys", "list", "--file", str(path)])
+
+    assert [record.models for record in read_records(path)] == [("a", "b/c")]
+    assert json.loads(capsys.readouterr().out)["models"] == ["a", "b/c"]
+
+
 def test_a_revoked_key_is_gone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["keys", "create", "--tenant", "acme", "--file", str(path)])
     (record,) = read_records(path)
