@@ -205,8 +205,7 @@ class Serving:
                     raise
                 record.stream_end = "error_event"
                 record.note_failure(200, error.outcome, error.code, error.reason)
-                await out.write(error_event(error, dialect, sequence_number=reader.frames_read))
-                await out.end()
+                await out.end(error_event(error, dialect, sequence_number=reader.frames_read))
             finally:
                 if out.started and record.stream_end is None:
                     record.stream_end = "cancelled"
@@ -307,7 +306,6 @@ class Serving:
         clock.finish(reader.usage.completion_tokens if reader.usage else None)
         record.stream_end = "completed"
         record.outcome = "completed"
-        await out.end()
 
     async def _relay_whole(self, exchange: _Exchange, answer: WorkerAnswer, sink: Sink) -> None:
         record = exchange.record

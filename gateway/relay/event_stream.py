@@ -85,20 +85,25 @@ class EventStream:
         """The answer turned out to be no stream: send nothing, the sink is the caller's again."""
         self._keeper.cancel()
 
-    async def end(self) -> None:
-        """End the answer; nothing may follow."""
+    async def end(self, frames: bytes = b"") -> None:
+        """Send the last whole frames and end the answer, in one packet; nothing may follow."""
+        self.delivered = self.delivered or bool(frames)
+        await self._begin_write()
+        await self._sink.end(frames)
         self._keeper.cancel()
-        await self._sink.end()
 
     async def _send(self, data: bytes) -> None:
+        await self._begin_write()
+        await self._sink.write(data)
+        self._active_seconds = self._loop.time()
+        self._writing = False
+
+    async def _begin_write(self) -> None:
         self._writing = True
         self._active_seconds = self._loop.time()
         if not self.started:
             self.started = True
             await self._sink.start(200, self._headers)
-        await self._sink.write(data)
-        self._active_seconds = self._loop.time()
-        self._writing = False
 
     async def _keep_alive(self) -> None:
         """Runs beside the stream; wakes rarely, whatever the number of frames."""

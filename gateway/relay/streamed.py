@@ -3,12 +3,15 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.errors import GatewayError, WorkerLostError
 from gateway.protocol import FrameKind, FrameSplitter, StreamReader
 from gateway.relay.event_stream import EventStream
 from gateway.relay.token_clock import TokenClock
+
+_BURST_FRAMES = 8
+"""To read so many takes longer (some 10 us each) than the write that is saved by waiting."""
 
 
 class Source(Protocol):
@@ -26,7 +29,9 @@ async def relay_stream(
     *,
     max_frame_bytes: int,
 ) -> None:
-    """Copy frames to the client until the stream's END frame; what follows it is not read.
+    """Copy frames to the client until the stream's END frame, and end the client's stream.
+
+    What a worker sends after END is not read.
 
     Raises:
         WorkerLostError: The stream closed before its END frame.
@@ -35,7 +40,7 @@ async def relay_stream(
     splitter = FrameSplitter(max_frame_bytes)
     async for data in source.chunks():
         frames = splitter.feed(data)
-        if not out.delivered and len(frames) > 1:
+        if not out.delivered and len(frames) >= _BURST_FRAMES:
             # The first frame of a burst does not wait until the others are read.
             if await _relay_frames(frames[:1], reader, out, clock):
                 return
@@ -45,14 +50,52 @@ async def relay_stream(
             return
     if reader.needs_end_frame or splitter.pending_bytes:
         raise WorkerLostError("The engine's stream was cut short.", sent=True)
+    await out.end()
 
 
 async def _relay_frames(
     frames: list[bytes], reader: StreamReader, out: EventStream, clock: TokenClock
 ) -> bool:
-    """Relay the frames of one read as one write; True when END was among them."""
+    """Relay the frames of one read as one write, which ends the answer if END is among them.
+
+    Returns:
+        Whether it was.
+    """
+    batch = _read(frames, reader)
+    if batch.has_text:
+        clock.arrived(batch.tokens, time.monotonic())
+    if batch.ended:
+        await out.end(batch.wanted)
+    elif batch.wanted:
+        await out.write(batch.wanted)
+    if batch.has_text:
+        clock.left(batch.tokens, time.monotonic())
+    if batch.failure is not None:
+        raise batch.failure
+    return batch.ended
+
+
+class _Batch(NamedTuple):
+    """What the frames of one read come to.
+
+    Attributes:
+        wanted: Bytes for the client.
+        has_text: Generated text is among them.
+        tokens: How much of it; None if the worker does not say.
+        ended: The last of them is END.
+        failure: The worker's own error, which came after them.
+    """
+
+    wanted: bytes
+    has_text: bool
+    tokens: int | None
+    ended: bool
+    failure: GatewayError | None
+
+
+def _read(frames: list[bytes], reader: StreamReader) -> _Batch:
     wanted: list[bytes] = []
-    new_tokens, counted = 0, True
+    tokens: int | None = 0
     has_text = ended = False
     failure: GatewayError | None = None
     for frame in frames:
@@ -65,18 +108,11 @@ async def _relay_frames(
             wanted.append(relayed.frame)
         if relayed.kind is FrameKind.TOKENS:
             has_text = True
-            counted = counted and relayed.new_tokens is not None
-            new_tokens += relayed.new_tokens or 0
+            if tokens is None or relayed.new_tokens is None:
+                tokens = None
+            else:
+                tokens += relayed.new_tokens
         if relayed.kind is FrameKind.END:
             ended = True
             break
-    tokens = new_tokens if counted else None
-    if has_text:
-        clock.arrived(tokens, time.monotonic())
-    if wanted:
-        await out.write(b"".join(wanted))
-    if has_text:
-        clock.left(tokens, time.monotonic())
-    if failure is not None:
-        raise failure
-    return ended
+    return _Batch(b"".join(wanted), has_text, tokens, ended, failure)

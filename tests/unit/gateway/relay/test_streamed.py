@@ -81,12 +81,20 @@ def test_however_the_stream_is_cut_the_client_gets_the_same(places: list[int]) -
     assert relay.sink.body == b": hello\n\n" + b"".join(map(chunk, ["a", "naïve 🙂", "c"])) + DONE
 
 
-def test_frames_of_one_read_leave_as_one_write_after_the_first() -> None:
+def test_frames_of_one_read_leave_as_one_write() -> None:
     relay = Relay()
 
     relay.run(chunk("a", 1) + chunk("b", 2) + chunk("c", 3) + DONE)
 
-    assert relay.sink.writes == [chunk("a"), chunk("b") + chunk("c") + DONE]
+    assert relay.sink.writes == [chunk("a") + chunk("b") + chunk("c") + DONE]
+
+
+def test_first_frame_of_a_long_burst_does_not_wait_for_the_others() -> None:
+    relay = Relay()
+
+    relay.run(b"".join(chunk("a", count) for count in range(1, 9)) + DONE)
+
+    assert relay.sink.writes == [chunk("a"), 7 * chunk("a") + DONE]
 
 
 def test_an_end_that_comes_first_ends_at_once() -> None:
