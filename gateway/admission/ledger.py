@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 MAX_PROCESSES = 64
-_SLOTS = 4096
+_SLOTS = 2**16  # 18 MiB, of which the kernel gives only what is touched
 _HEAD = struct.Struct("=16sdd")  # key digest, arrival time of requests, arrival time of tokens
 _COLUMN = struct.Struct("=i")
 _SLOT_BYTES = _HEAD.size + MAX_PROCESSES * _COLUMN.size
@@ -38,15 +38,25 @@ class Ledger:
     Args:
         descriptor: Of `create_shared_ledger`; None for a single process.
         process: This process's column, 0 <= process < MAX_PROCESSES; cleared here.
+        slots: How many keys it can hold.
     """
 
-    def __init__(self, descriptor: int | None = None, *, process: int = 0) -> None:
+    def __init__(
+        self, descriptor: int | None = None, *, process: int = 0, slots: int = _SLOTS
+    ) -> None:
         self._descriptor = descriptor
+        self._slots = slots
         self._column = _HEAD.size + process * _COLUMN.size
-        self._memory = mmap.mmap(-1 if descriptor is None else descriptor, _SLOTS * _SLOT_BYTES)
+        self._memory = mmap.mmap(-1 if descriptor is None else descriptor, slots * _SLOT_BYTES)
         self._places: dict[str, int] = {}
-        for slot in range(_SLOTS):
-            _COLUMN.pack_into(self._memory, slot * _SLOT_BYTES + self._column, 0)
+        if descriptor is not None:
+            self._clear_column()
+
+    def _clear_column(self) -> None:
+        """Forget what the process that had this column before was running when it died."""
+        for place in range(0, self._slots * _SLOT_BYTES, _SLOT_BYTES):
+            if _COLUMN.unpack_from(self._memory, place + self._column) != (0,):
+                _COLUMN.pack_into(self._memory, place + self._column, 0)
 
     def close(self) -> None:
         """Let go of the memory."""
@@ -67,16 +77,16 @@ class Ledger:
 
     def _find(self, digest: bytes) -> int:
         """Open addressing: the first slot from the digest's home that is its own or free."""
-        home = int.from_bytes(digest[:8], "little") % _SLOTS
-        for step in range(_SLOTS):
-            place = (home + step) % _SLOTS * _SLOT_BYTES
+        home = int.from_bytes(digest[:8], "little") % self._slots
+        for step in range(self._slots):
+            place = (home + step) % self._slots * _SLOT_BYTES
             with self._locked(place):
                 owner, _, _ = _HEAD.unpack_from(self._memory, place)
                 if owner == _EMPTY:
                     _HEAD.pack_into(self._memory, place, digest, 0.0, 0.0)
                 if owner in (_EMPTY, digest):
                     return place
-        raise LedgerFullError(f"more than {_SLOTS} keys have limits in use")
+        raise LedgerFullError(f"more than {self._slots} keys have limits in use")
 
     @contextmanager
     def _locked(self, place: int) -> Iterator[None]:
