@@ -243,17 +243,15 @@ class Serving:
                             await self._prober.check(worker)
         except TimeoutError as error:
             if self._ending:
-                raise DrainingError(
-                    "The server is shutting down.", retry_after_seconds=1.0
-                ) from error
+                raise _shutting_down() from error
             raise WorkerTimeoutError("The request took longer than is allowed.") from error
 
     @asynccontextmanager
     async def _bound(self) -> AsyncIterator[None]:
         """Bound the time of a request; `end_all` can bring the bound forward."""
-        # Whoever comes out of the queue after the end has no time left.
-        seconds = 0.0 if self._ending else self._policy.request_seconds
-        async with asyncio.timeout(seconds) as bound:
+        if self._ending:
+            raise _shutting_down()  # it came out of the queue after the end
+        async with asyncio.timeout(self._policy.request_seconds) as bound:
             self._running.add(bound)
             try:
                 yield
@@ -320,6 +318,10 @@ class Serving:
         )
         record.usage, record.acceptance = found.usage, found.acceptance
         record.outcome = "completed"
+
+
+def _shutting_down() -> DrainingError:
+    return DrainingError("The server is shutting down.", retry_after_seconds=1.0)
 
 
 def _settle(entry: Entry, record: RequestRecord) -> None:
