@@ -192,7 +192,7 @@ async def test_command_issues_lists_and_revokes(worker: FakeWorker, folder: Path
 
     assert statuses == [200, 429]
     assert key.split("-")[1] in listed
-    assert key.split("-")[2] not in listed + file.read_text(encoding="utf-8")
+    assert key.split("-", 2)[2] not in listed + file.read_text(encoding="utf-8")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert await keys("list") == ""
 
