@@ -281,10 +281,14 @@ def cache_dir() -> Path:
     return Path(base) / "specgate"
 
 
-def child_environment(*, index: int, ledger: int, metrics_dir: Path) -> dict[str, str]:
+def child_environment(
+    *, index: int, ledger: int, metrics_dir: Path, log_file: Path | None
+) -> dict[str, str]:
     """The environment of one of several gateway processes."""
+    logged = {} if log_file is None else {f"{PREFIX}SUPERVISOR__LOG_FILE": str(log_file)}
     return {
         **os.environ,
+        **logged,
         PROCESS_VARIABLE: f"{index}:{ledger}",
         "PROMETHEUS_MULTIPROC_DIR": str(metrics_dir),
     }

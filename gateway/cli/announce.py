@@ -2,47 +2,83 @@
 
 import asyncio
 import json
+import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine
+import urllib.request
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.settings import GatewaySettings
 from gateway.upstream import Pool
 
 _TERMINAL_SECONDS = 0.2
 _LINE_SECONDS = 10.0
+_ASK_SECONDS = 5.0
 _SPINNER = "|/-\\"
 
+ReadyModels = Callable[[], Awaitable[Sequence[str] | None]]
+"""Names of the models that are served; None while no worker is up."""
 
-def announcer(
-    url: str, *, log_file: Path | None, keys: bool
-) -> Callable[[Pool], Coroutine[None, None, None]]:
-    """Make the background task that talks to people on stderr.
 
-    Args:
+@dataclass(frozen=True, slots=True)
+class Announcer:
+    """Talks to people on stderr until the gateway is ready.
+
+    Attributes:
         url: Where the gateway listens.
         log_file: Where the worker's own output goes; None: to stderr as well.
         keys: Whether callers need a key.
     """
 
-    async def announce(pool: Pool) -> None:
+    url: str
+    log_file: Path | None
+    keys: bool
+
+    async def watch_pool(self, pool: Pool) -> None:
+        """Watch a gateway that runs in this process."""
+
+        async def ready_models() -> Sequence[str] | None:
+            return list(pool.models) if pool.is_ready else None
+
+        await self._watch(ready_models)
+
+    async def watch_url(self) -> None:
+        """Watch a gateway whose processes are our children."""
+
+        async def ready_models() -> Sequence[str] | None:
+            return await asyncio.to_thread(_ask_for_models, self.url)
+
+        await self._watch(ready_models)
+
+    async def _watch(self, ready_models: ReadyModels) -> None:
         started = time.monotonic()
-        if log_file is not None:
-            sys.stderr.write(f"specgate: the worker's output goes to {log_file}\n")
-        await _wait(pool, started)
+        if self.log_file is not None:
+            sys.stderr.write(f"specgate: the worker's output goes to {self.log_file}\n")
+        models = await _wait(ready_models, started)
         took = time.monotonic() - started
-        sys.stderr.write(f"specgate: ready after {took:.0f} s on {url}/v1\n\n")
-        sys.stderr.write(_example(url, next(iter(pool.models), "MODEL"), keys=keys))
+        sys.stderr.write(f"specgate: ready after {took:.0f} s on {self.url}/v1\n\n")
+        sys.stderr.write(_example(self.url, next(iter(models), "MODEL"), keys=self.keys))
         sys.stderr.flush()
 
-    return announce
+
+def announcer(settings: GatewaySettings, sock: socket.socket) -> Announcer:
+    """The announcer of a gateway with these settings that listens on `sock`."""
+    host, port = sock.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return Announcer(
+        url=f"http://{shown}:{port}",
+        log_file=None if settings.workers else settings.supervisor.log_file,
+        keys=settings.keys.file is not None,
+    )
 
 
-async def _wait(pool: Pool, started: float) -> None:
+async def _wait(ready_models: ReadyModels, started: float) -> Sequence[str]:
     terminal = sys.stderr.isatty()
     shown = 0.0
     turn = 0
-    while not pool.is_ready:
+    while (models := await ready_models()) is None:
         elapsed = time.monotonic() - started
         if terminal:
             turn += 1
@@ -55,6 +91,18 @@ async def _wait(pool: Pool, started: float) -> None:
         await asyncio.sleep(_TERMINAL_SECONDS)
     if terminal:
         sys.stderr.write("\r\033[K")
+    return models
+
+
+def _ask_for_models(url: str) -> Sequence[str] | None:
+    """Ask a gateway's `/health/workers`, which needs no key."""
+    try:
+        with urllib.request.urlopen(f"{url}/health/workers", timeout=_ASK_SECONDS) as answer:  # noqa: S310  # our own address
+            workers = json.load(answer)["workers"]
+    except OSError:
+        return None  # the processes are still starting
+    up = [worker["models"] for worker in workers if worker["up"]]
+    return None if not up else sorted({model for models in up for model in models})
 
 
 def _example(url: str, model: str, *, keys: bool) -> str:

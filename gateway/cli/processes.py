@@ -17,6 +17,7 @@ import uvloop
 from prometheus_client.multiprocess import mark_process_dead
 
 from gateway.admission import create_shared_ledger
+from gateway.cli.announce import announcer
 from gateway.server import bind
 from gateway.settings import GatewaySettings, child_environment
 from gateway.supervisor import Backoff
@@ -70,6 +71,8 @@ class _Parent:
             asyncio.create_task(self._keep(index), name=f"process-{index}")
             for index in range(self._settings.processes)
         ]
+        announced = announcer(self._settings, self._sock).watch_url()
+        keepers.append(asyncio.create_task(announced, name="announce"))
         try:
             await self._ending.wait()
             await self._end_children()
@@ -116,7 +119,12 @@ class _Parent:
             str(self._sock.fileno()),
             "--socket-dir",
             str(self._socket_dir),
-            env=child_environment(index=index, ledger=self._ledger, metrics_dir=self._metrics_dir),
+            env=child_environment(
+                index=index,
+                ledger=self._ledger,
+                metrics_dir=self._metrics_dir,
+                log_file=self._settings.supervisor.log_file,
+            ),
             stdin=asyncio.subprocess.PIPE,
             pass_fds=(self._sock.fileno(), self._ledger),
             start_new_session=True,  # a Ctrl-C at the terminal is for us; we pass it on once

@@ -42,15 +42,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 async def _serve_alone(settings: GatewaySettings, profile: Path, socket_dir: Path) -> int:
     sock = bind(settings.host, settings.port)
-    host, port = sock.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    lifecycle = Lifecycle(
-        announce=announcer(
-            f"http://{shown}:{port}",
-            log_file=settings.supervisor.log_file if not settings.workers else None,
-            keys=settings.keys.file is not None,
-        )
-    )
+    lifecycle = Lifecycle(announce=announcer(settings, sock).watch_pool)
     place = Place(socket_dir=socket_dir, profile=profile)
     app = create_app(settings, place=place, lifecycle=lifecycle)
     return await serve(app, sock, lifecycle, settings.drain)

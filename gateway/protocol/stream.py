@@ -2,11 +2,17 @@
 
 Frames of a dialect we know are passed on unchanged, except that usage we asked for on our own
 account is taken out again, and an error in whatever shape becomes our one error event.
+
+One more trace of our asking: vLLM stamps `system_fingerprint` on a stream's last frame, which is
+the usage chunk then. So the last chunk with text is held until the next frame, which follows at
+once, and gets the stamp that it would have had.
 """
 
+import json
 from enum import Enum
 from typing import NamedTuple
 
+from gateway.errors import GatewayError
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.error_body import relayed_stream_error
 from gateway.protocol.json_object import read_json_object
@@ -18,6 +24,7 @@ from gateway.types import Acceptance, Usage
 
 _RESPONSES_ENDS = (b"response.completed", b"response.incomplete")
 _RESPONSES_FAILURES = (b"response.failed", b"error")
+_LAST = b'"finish_reason":"'  # as a member: inside a string its quotes would be escaped
 
 
 class FrameKind(Enum):
@@ -57,6 +64,8 @@ class StreamReader:
         counted = request.counts_tokens_per_chunk
         self._reads_usage = counted and request.wants_continuous_usage
         self._cuts_usage = counted and not request.wants_continuous_usage
+        self._holds_last = self._cuts_usage and not request.wants_usage
+        self._held = b""
         self.usage: Usage | None = None
         self.acceptance: Acceptance | None = None
         self.frames_read = 0
@@ -82,15 +91,31 @@ class StreamReader:
         self.frames_read += 1
         return self._read(frame)
 
+    def take_held(self) -> bytes:
+        """What is held of a stream that ends otherwise than it should; the client's by right."""
+        held, self._held = self._held, b""
+        return held
+
     def _read_chunk(self, frame: bytes) -> Relayed:
         data = data_of(frame)
+        if self._held and not _is_usage_chunk(data):
+            held = self.take_held()
+            try:
+                after = self._read_known_chunk(frame, data)
+            except GatewayError:
+                self._held = held  # for `take_held`
+                raise
+            return after._replace(frame=held + (after.frame or b""))
+        return self._read_known_chunk(frame, data)
+
+    def _read_known_chunk(self, frame: bytes, data: bytes) -> Relayed:
         if data == b"[DONE]":
             return Relayed(frame, FrameKind.END)
         if not data:
             return Relayed(frame, FrameKind.SERVICE)  # a comment
         if data.startswith(b'{"error"') or b'"object":"error"' in data[:64]:
             raise relayed_stream_error(data)
-        if b'"choices":[]' in data and b'"usage":{' in data:
+        if _is_usage_chunk(data):
             return self._read_usage_chunk(frame, data)
         running: int | None = None
         if self._cuts_usage:
@@ -102,6 +127,9 @@ class StreamReader:
             return Relayed(frame, FrameKind.TOKENS)
         new_tokens, self._running_tokens = running - self._running_tokens, running
         kind = FrameKind.TOKENS if running else FrameKind.SERVICE
+        if self._holds_last and _LAST in frame:
+            self._held = frame
+            return Relayed(None, kind, new_tokens)
         return Relayed(frame, kind, new_tokens)
 
     def _read_usage_chunk(self, frame: bytes, data: bytes) -> Relayed:
@@ -109,7 +137,8 @@ class StreamReader:
         self.usage = read_usage(answer.get("usage"))
         self.acceptance = read_acceptance(answer)
         if not self._request.wants_usage:
-            return Relayed(None, FrameKind.SERVICE)
+            stamped = _stamped(self.take_held(), answer.get("system_fingerprint"))
+            return Relayed(stamped or None, FrameKind.SERVICE)
         if self.acceptance is not None:
             frame = with_sources(frame, self.acceptance)
         return Relayed(frame, FrameKind.SERVICE)
@@ -139,3 +168,16 @@ class StreamReader:
 
     def _read_unknown(self, frame: bytes) -> Relayed:
         return Relayed(frame, FrameKind.SERVICE)
+
+
+def _is_usage_chunk(data: bytes) -> bool:
+    return b'"choices":[]' in data and b'"usage":{' in data
+
+
+def _stamped(frame: bytes, fingerprint: object) -> bytes:
+    """A chunk with `system_fingerprint` as its last member, where vLLM would have put it."""
+    if not frame or not isinstance(fingerprint, str):
+        return frame
+    end = frame.rindex(b"}")
+    stamp = b',"system_fingerprint":' + json.dumps(fingerprint).encode()
+    return frame[:end] + stamp + frame[end:]

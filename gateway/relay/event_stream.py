@@ -79,7 +79,13 @@ class EventStream:
     async def write(self, frames: bytes) -> None:
         """Send whole frames; returns when the client's socket has room for more."""
         self.delivered = True
-        await self._send(frames)
+        if not self.started:
+            await self._start()
+        self._writing = True
+        self._active_seconds = self._loop.time()
+        await self._sink.write(frames)
+        self._active_seconds = self._loop.time()
+        self._writing = False
 
     def withdraw(self) -> None:
         """The answer turned out to be no stream: send nothing, the sink is the caller's again."""
@@ -88,22 +94,16 @@ class EventStream:
     async def end(self, frames: bytes = b"") -> None:
         """Send the last whole frames and end the answer, in one packet; nothing may follow."""
         self.delivered = self.delivered or bool(frames)
-        await self._begin_write()
+        if not self.started:
+            await self._start()
+        self._writing = True
+        self._active_seconds = self._loop.time()
         await self._sink.end(frames)
         self._keeper.cancel()
 
-    async def _send(self, data: bytes) -> None:
-        await self._begin_write()
-        await self._sink.write(data)
-        self._active_seconds = self._loop.time()
-        self._writing = False
-
-    async def _begin_write(self) -> None:
-        self._writing = True
-        self._active_seconds = self._loop.time()
-        if not self.started:
-            self.started = True
-            await self._sink.start(200, self._headers)
+    async def _start(self) -> None:
+        self.started = True
+        await self._sink.start(200, self._headers)
 
     async def _keep_alive(self) -> None:
         """Runs beside the stream; wakes rarely, whatever the number of frames."""
@@ -121,7 +121,10 @@ class EventStream:
         """Send a keep-alive; False if the client does not take even that."""
         try:
             async with asyncio.timeout(self._policy.client_stuck_seconds):
-                await self._send(KEEP_ALIVE)
+                if not self.started:
+                    await self._start()
+                await self._sink.write(KEEP_ALIVE)
+                self._active_seconds = self._loop.time()
         except TimeoutError:
             return False
         return True

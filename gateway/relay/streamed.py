@@ -37,7 +37,22 @@ async def relay_stream(
         WorkerLostError: The stream closed before its END frame.
         GatewayError: The worker put an error into it, or something that is no stream.
     """
-    splitter = FrameSplitter(max_frame_bytes)
+    try:
+        await _relay_until_end(source, reader, out, clock, FrameSplitter(max_frame_bytes))
+    except GatewayError:
+        # Before anything was delivered the request may be replayed: then the new answer counts.
+        if out.delivered and (held := reader.take_held()):
+            await out.write(held)
+        raise
+
+
+async def _relay_until_end(
+    source: Source,
+    reader: StreamReader,
+    out: EventStream,
+    clock: TokenClock,
+    splitter: FrameSplitter,
+) -> None:
     async for data in source.chunks():
         frames = splitter.feed(data)
         if not out.delivered and len(frames) >= _BURST_FRAMES:

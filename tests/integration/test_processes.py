@@ -160,3 +160,11 @@ async def test_worker_that_refuses_its_settings_ends_all_processes(folder: Path)
     (folder / "plan").write_text("refuse", encoding="utf-8")
     async with gateway_process(folder, command=SERVE, processes=2, wait_ready=False) as gateway:
         assert await gateway.ended() == 2
+
+
+async def test_parent_says_when_it_is_ready_and_what_to_paste(
+    worker: FakeWorker, folder: Path
+) -> None:
+    async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
+        await eventually(lambda: any("ready after" in line for line in gateway.lines))
+        await eventually(lambda: any('"model": "fake-model"' in line for line in gateway.lines))

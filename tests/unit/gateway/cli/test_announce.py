@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.announce import announcer
+from gateway.cli.announce import Announcer
 from tests.unit.gateway.upstream.workers import make_worker, pool_of
 from tests.unit.gateway.virtual_time import run_in_virtual_time
 
@@ -20,7 +20,7 @@ def announced(*, log_file: Path | None = None, keys: bool = False, after: float 
         worker.models = {"my-model": {}}
         async with pool_of([worker]) as pool:
             asyncio.get_running_loop().call_later(after, pool.mark_up, worker)
-            await announcer(URL, log_file=log_file, keys=keys)(pool)
+            await Announcer(URL, log_file=log_file, keys=keys).watch_pool(pool)
 
     run_in_virtual_time(scenario())
 

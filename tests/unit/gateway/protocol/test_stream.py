@@ -252,3 +252,55 @@ def test_a_stream_we_know_must_not_just_stop(endpoint: Any) -> None:
 def test_an_error_is_a_gateway_error_whatever_the_bytes() -> None:
     with pytest.raises(GatewayError):
         chat_reader().read(b'data: {"error":' + b"[" * 100_000 + b"\n\n")
+
+
+def last_chunk(text: str, **more: Any) -> bytes:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": "stop"}
+    return frame({"id": "x", "choices": [choice], **more})
+
+
+def test_last_chunk_gets_the_fingerprint_that_the_usage_chunk_took_from_it() -> None:
+    reader = chat_reader()
+
+    relayed = [
+        reader.read(last_chunk("a", **usage(1))),
+        reader.read(frame({"choices": [], **usage(1), "system_fingerprint": "vllm-1"})),
+        reader.read(DONE),
+    ]
+
+    assert relayed == [
+        Relayed(None, FrameKind.TOKENS, 1),
+        Relayed(last_chunk("a", system_fingerprint="vllm-1"), FrameKind.SERVICE),
+        Relayed(DONE, FrameKind.END),
+    ]
+    assert reader.take_held() == b""
+
+
+def test_last_chunk_is_not_held_from_a_client_that_gets_the_usage_chunk() -> None:
+    reader = chat_reader(stream_options={"include_usage": True})
+
+    relayed = reader.read(last_chunk("a", **usage(1)))
+
+    assert relayed == Relayed(last_chunk("a"), FrameKind.TOKENS, 1)
+
+
+def test_held_chunk_leaves_with_whatever_frame_comes_instead_of_usage() -> None:
+    reader = chat_reader()
+    reader.read(last_chunk("a", **usage(1)))
+
+    relayed = [reader.read(last_chunk("b", **usage(2))), reader.read(DONE)]
+
+    assert relayed == [
+        Relayed(last_chunk("a"), FrameKind.TOKENS, 1),
+        Relayed(last_chunk("b") + DONE, FrameKind.END),
+    ]
+
+
+def test_held_chunk_is_not_lost_when_an_error_follows() -> None:
+    reader = chat_reader()
+    reader.read(last_chunk("a", **usage(1)))
+
+    with pytest.raises(GatewayError):
+        reader.read(b'data: {"error":{"message":"x","code":500}}\n\n')
+
+    assert reader.take_held() == last_chunk("a")

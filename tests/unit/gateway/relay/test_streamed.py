@@ -97,6 +97,30 @@ def test_first_frame_of_a_long_burst_does_not_wait_for_the_others() -> None:
     assert relay.sink.writes == [chunk("a"), 7 * chunk("a") + DONE]
 
 
+LAST = (
+    b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]'
+    b',"usage":{"prompt_tokens":1,"total_tokens":3,"completion_tokens":2}}\n\n'
+)
+
+
+def test_last_chunk_is_delivered_although_the_worker_is_lost_before_it_says_done() -> None:
+    relay = Relay()
+
+    with pytest.raises(WorkerLostError):
+        relay.run(chunk("a", 1), LAST, WorkerLostError("gone", sent=True))
+
+    assert relay.sink.body == chunk("a") + LAST.split(b',"usage"')[0] + b"}\n\n"
+
+
+def test_last_chunk_that_is_all_there_is_leaves_the_request_to_be_replayed() -> None:
+    relay = Relay()
+
+    with pytest.raises(WorkerLostError):
+        relay.run(LAST, WorkerLostError("gone", sent=True))
+
+    assert relay.sink.writes == []
+
+
 def test_an_end_that_comes_first_ends_at_once() -> None:
     relay = Relay()
 
