@@ -32,7 +32,10 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class InferenceRequest:
-    """A request as the gateway understands it; the body itself stays as text in `body`."""
+    """A request as the gateway understands it; the body itself stays as text in `body`.
+
+    `choices` is how many texts come back: `n` for each prompt.
+    """
 
     endpoint: Endpoint
     body: JsonObject
@@ -55,7 +58,7 @@ class InferenceRequest:
     def counts_tokens_per_chunk(self) -> bool:
         """Whether we ask the worker to write the running token count into each chunk.
 
-        Not for n > 1, where vLLM counts each choice for itself.
+        Not where there are several choices, of which vLLM counts each for itself.
         """
         return self.stream and self.endpoint.streams_usage_chunk and self.choices == 1
 
@@ -79,7 +82,7 @@ def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
         body=body,
         model=_typed(body, "model", str),
         stream=bool(_typed(body, "stream", bool)),
-        choices=1 if choices is None else choices,
+        choices=(1 if choices is None else choices) * _prompts(body.get("prompt")),
         wants_usage=bool(options.get("include_usage")),
         # vLLM heeds the second only beside the first.
         wants_continuous_usage=bool(
@@ -156,6 +159,16 @@ _KIND_NAMES: dict[type, str] = {
     int: "an integer",
     bool: "a boolean",
 }
+
+
+def _prompts(prompt: object) -> int:
+    """How many prompts `/v1/completions` got: a list of texts, or of lists of token ids, is many.
+
+    Source: OpenAI API reference, "Create completion", field `prompt`.
+    """
+    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
+        return len(prompt)
+    return 1
 
 
 def _speculation(body: JsonObject) -> Speculation:

@@ -44,12 +44,15 @@ class FrameSplitter:
             and data.endswith(b"\n\n")
             and data.find(b"\n\n") == len(data) - 2
             and b"\r" not in data
+            and len(data) <= self._max_frame_bytes
         ):
             return [data]  # the usual case: one read, one frame
         self._pending += data
         frames: list[bytes] = []
         begin = 0
         for match in _BLANK_LINE.finditer(self._pending, self._searched):
+            if match.end() - begin > self._max_frame_bytes:
+                break  # stays pending, so that it is refused below or at the next call
             frames.append(bytes(self._pending[begin : match.end()]))
             begin = match.end()
         if begin:

@@ -150,7 +150,8 @@ class Completions:
             "token_ids": None,
         }
         usage = _running_usage(reply, index + 1)
-        return f'{self._head(reply)}"choices":[{compact(choice)}]{usage}}}\n\n'.encode()
+        stamp = f',"system_fingerprint":"{FINGERPRINT}"' if last and not reply.include_usage else ""
+        return f'{self._head(reply)}"choices":[{compact(choice)}]{usage}{stamp}}}\n\n'.encode()
 
     def closing(self, reply: Reply) -> list[bytes]:
         usage = [_usage_chunk(reply, self._head(reply))] if reply.include_usage else []

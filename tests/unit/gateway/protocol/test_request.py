@@ -267,3 +267,18 @@ def test_tokens_are_guessed_from_length_and_limits(fields: dict[str, Any], token
     prompt = len(request.body.text) // 4
 
     assert request.estimated_tokens == max(1, prompt + tokens)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "choices"),
+    [
+        pytest.param("one", 2, id="text"),
+        pytest.param(["one", "two", "three"], 6, id="texts"),
+        pytest.param([1, 2, 3], 2, id="tokens"),
+        pytest.param([[1, 2], [3]], 4, id="lists-of-tokens"),
+        pytest.param([], 2, id="nothing"),
+        pytest.param({"odd": 1}, 2, id="no-prompt-at-all"),
+    ],
+)
+def test_each_prompt_has_its_own_choices(prompt: object, choices: int) -> None:
+    assert request_to(COMPLETIONS, prompt=prompt, n=2).choices == choices

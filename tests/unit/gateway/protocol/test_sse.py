@@ -123,3 +123,18 @@ def test_a_frame_we_make_reads_back() -> None:
 def test_a_keep_alive_is_a_frame_without_data() -> None:
     assert frames_of([KEEP_ALIVE]) == ([KEEP_ALIVE], 0)
     assert data_of(KEEP_ALIVE) == b""
+
+
+def test_frame_over_the_limit_is_refused_even_if_it_comes_in_one_piece() -> None:
+    with pytest.raises(UpstreamError):
+        FrameSplitter(10).feed(b"data: 12345678\n\n")
+
+
+def test_frames_before_one_over_the_limit_are_returned_first() -> None:
+    splitter = FrameSplitter(10)
+
+    assert splitter.feed(b"data: 1\n\n" + b"data: 12345678\n\n" + b"data: 2\n\n") == [
+        b"data: 1\n\n"
+    ]
+    with pytest.raises(UpstreamError):
+        splitter.feed(b"data: 3\n\n")
