@@ -294,13 +294,10 @@ class Serving:
             self._metrics.inter_token.labels("worker").observe,
             self._metrics.inter_token.labels("client").observe,
         )
-        relaying = relay_stream(
-            answer, reader, out, clock, max_frame_bytes=self._stream_policy.max_frame_bytes
-        )
         try:
-            # A task of its own: at each chunk Python walks down every `await` of the task that
-            # wakes up, and there are twenty above this one. Cancelling us cancels it.
-            await asyncio.create_task(relaying, name="relay")
+            await relay_stream(
+                answer, reader, out, clock, max_frame_bytes=self._stream_policy.max_frame_bytes
+            )
         finally:
             record.first_token_seconds = clock.first_token_seconds
             record.usage, record.acceptance = reader.usage, reader.acceptance
