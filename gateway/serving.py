@@ -291,8 +291,7 @@ class Serving:
     ) -> None:
         record = exchange.record
         clock = TokenClock(
-            self._metrics.inter_token.labels("worker").observe,
-            self._metrics.inter_token.labels("client").observe,
+            self._metrics.gaps_from_worker.observe, self._metrics.gaps_to_client.observe
         )
         try:
             await relay_stream(

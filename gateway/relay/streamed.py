@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import NamedTuple, Protocol
 
 from gateway.errors import GatewayError, WorkerLostError
@@ -17,8 +16,8 @@ _BURST_FRAMES = 8
 class Source(Protocol):
     """A worker's answer body."""
 
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives; raises `UpstreamError` when it breaks off."""
+    async def read_some(self) -> bytes:
+        """The next bytes, none at the body's end; raises `UpstreamError` when it breaks off."""
 
 
 async def relay_stream(
@@ -53,8 +52,12 @@ async def _relay_until_end(
     clock: TokenClock,
     splitter: FrameSplitter,
 ) -> None:
-    async for data in source.chunks():
+    while data := await source.read_some():
         frames = splitter.feed(data)
+        if len(frames) == 1:
+            if await _relay_frame(frames[0], reader, out, clock):
+                return
+            continue
         if not out.delivered and len(frames) >= _BURST_FRAMES:
             # The first frame of a burst does not wait until the others are read.
             if await _relay_frames(frames[:1], reader, out, clock):
@@ -68,6 +71,25 @@ async def _relay_until_end(
     await out.end()
 
 
+async def _relay_frame(
+    frame: bytes, reader: StreamReader, out: EventStream, clock: TokenClock
+) -> bool:
+    """`_relay_frames` of one: the usual case, and the shorter way."""
+    wanted, kind, tokens = reader.read(frame)
+    if kind is FrameKind.TOKENS:
+        clock.worker.mark(tokens, time.monotonic())
+        if wanted is not None:
+            await out.write(wanted)
+        clock.client.mark(tokens, time.monotonic())
+        return False
+    if kind is FrameKind.END:
+        await out.end(wanted or b"")
+        return True
+    if wanted is not None:
+        await out.write(wanted)
+    return False
+
+
 async def _relay_frames(
     frames: list[bytes], reader: StreamReader, out: EventStream, clock: TokenClock
 ) -> bool:
@@ -78,13 +100,13 @@ async def _relay_frames(
     """
     batch = _read(frames, reader)
     if batch.has_text:
-        clock.arrived(batch.tokens, time.monotonic())
+        clock.worker.mark(batch.tokens, time.monotonic())
     if batch.ended:
         await out.end(batch.wanted)
     elif batch.wanted:
         await out.write(batch.wanted)
     if batch.has_text:
-        clock.left(batch.tokens, time.monotonic())
+        clock.client.mark(batch.tokens, time.monotonic())
     if batch.failure is not None:
         raise batch.failure
     return batch.ended

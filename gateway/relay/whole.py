@@ -30,8 +30,7 @@ async def relay_whole(
         SlowClientError: The client took nothing of a long one for `stuck_seconds`.
     """
     held = bytearray()
-    chunks = source.chunks()
-    async for data in chunks:
+    while data := await source.read_some():
         held += data
         if len(held) > held_bytes:
             break
@@ -43,7 +42,7 @@ async def relay_whole(
         return answer
     await sink.start(status, headers)
     await _write(sink, bytes(held), stuck_seconds)
-    async for data in chunks:
+    while data := await source.read_some():
         await _write(sink, data, stuck_seconds)
     await sink.end()
     return Answer(b"")

@@ -9,6 +9,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 
+from gateway.telemetry.tally import BulkHistogram, Tally
 from gateway.types import RequestRecord, WorkerId
 
 # fmt: off
@@ -60,7 +61,7 @@ class GatewayMetrics:
             buckets=_LATENCY_BUCKETS,
             registry=registry,
         )
-        self.inter_token = Histogram(
+        inter_token = BulkHistogram(
             "gateway_inter_token_seconds",
             "Gap between generated tokens, one observation a token: as they came from the worker, "
             "and as they were handed to the client.",
@@ -68,6 +69,8 @@ class GatewayMetrics:
             buckets=_TOKEN_BUCKETS,
             registry=registry,
         )
+        self.gaps_from_worker = Tally(inter_token.labels("worker"), _TOKEN_BUCKETS)
+        self.gaps_to_client = Tally(inter_token.labels("client"), _TOKEN_BUCKETS)
         self.tokens = Counter(
             "gateway_tokens_total",
             "Tokens as workers counted them; kind: prompt, cached (part of prompt), completion.",
@@ -172,6 +175,8 @@ class GatewayMetrics:
             self.rejections.labels(record.reason).inc()
         if record.stream_end is not None:
             self.stream_terminations.labels(record.stream_end).inc()
+            self.gaps_from_worker.flush()  # what a stream did is known when it is counted
+            self.gaps_to_client.flush()
         self._count_acceptance(record)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:

@@ -1,5 +1,6 @@
 """HTTP to one worker, over TCP or its Unix socket. The only file that opens connections."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -10,7 +11,8 @@ import aiohttp
 from yarl import URL
 
 from gateway.errors import UpstreamError
-from gateway.upstream.http_errors import mapped_errors
+from gateway.upstream.http_errors import CLIENT_ERRORS, mapped_errors, upstream_error
+from gateway.upstream.silence import SilenceWatch
 
 # Below the 5 s after which vLLM's server closes an idle connection, so that we close it first.
 _KEEP_ALIVE_SECONDS = 4.0
@@ -47,10 +49,15 @@ class ConnectionTimeouts:
 
 
 class WorkerAnswer:
-    """An answer whose head has arrived; its body is read once, by `chunks` or `read`."""
+    """An answer whose head has arrived; its body is read once, by `read_some` or `read`."""
 
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, *, silence_seconds: float) -> None:
         self._response = response
+        self._content = response.content
+        self._loop = asyncio.get_running_loop()
+        self._silence = SilenceWatch(self._loop, silence_seconds, self._give_up)
+        if (held := response.connection) is not None and held.protocol is not None:
+            held.protocol.read_timeout = None  # it watched over the head; the body is ours
         self.status = response.status
         self.is_event_stream = response.content_type == "text/event-stream"
 
@@ -63,17 +70,20 @@ class WorkerAnswer:
             if (lower := name.lower()) not in _NOT_FORWARDED
         ]
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it arrives, in pieces of any size.
+    async def read_some(self) -> bytes:
+        """The next bytes of the body, as many as have come; none at its end.
 
         Raises:
             WorkerLostError: The connection broke before the body's end.
             WorkerTimeoutError: Nothing came for too long.
         """
-        content = self._response.content
-        with mapped_errors():
-            while data := await content.readany():
-                yield data
+        self._silence.waiting_since = self._loop.time()
+        try:
+            return await self._content.readany()
+        except CLIENT_ERRORS as error:  # not `mapped_errors`: this runs for every chunk
+            raise upstream_error(error) from error
+        finally:
+            self._silence.waiting_since = None
 
     async def read(self, *, most_bytes: int) -> bytes:
         """The whole body.
@@ -82,11 +92,19 @@ class WorkerAnswer:
             UpstreamError: It is longer than `most_bytes`, or it broke off.
         """
         pieces = bytearray()
-        async for data in self.chunks():
+        while data := await self.read_some():
             pieces += data
             if len(pieces) > most_bytes:
                 raise UpstreamError("The engine sent an answer that is too large.")
         return bytes(pieces)
+
+    def close(self) -> None:
+        """Let go of it; before the body's end that closes the connection."""
+        self._silence.stop()
+        self._response.close()
+
+    def _give_up(self) -> None:
+        self._content.set_exception(aiohttp.SocketTimeoutError("the body stopped coming"))
 
 
 class WorkerConnection:
@@ -101,6 +119,7 @@ class WorkerConnection:
         self.address = address
         self._base = URL(address.url)
         self._urls: dict[str, URL] = {}
+        self._silence_seconds = timeouts.silence_seconds
         self._authorization = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         connector: aiohttp.BaseConnector
         if address.socket_path is not None:
@@ -146,10 +165,11 @@ class WorkerConnection:
                 headers={**headers, **self._authorization},
                 allow_redirects=False,
             )
+        answer = WorkerAnswer(response, silence_seconds=self._silence_seconds)
         try:
-            yield WorkerAnswer(response)
+            yield answer
         finally:
-            response.close()
+            answer.close()
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
         """A small GET: status and body.

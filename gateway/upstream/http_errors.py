@@ -8,24 +8,34 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
 
+CLIENT_ERRORS = (aiohttp.ClientError, HttpProcessingError, TimeoutError, OSError)
+"""Whatever aiohttp, or the socket below it, raises."""
+
 _LOST = "The connection to the engine was lost."
 
 
 @contextmanager
 def mapped_errors() -> Iterator[None]:
-    """Turn whatever aiohttp (or the socket below it) raises into an `UpstreamError`.
+    """Turn one of `CLIENT_ERRORS` into an `UpstreamError`."""
+    try:
+        yield
+    except CLIENT_ERRORS as error:
+        raise upstream_error(error) from error
+
+
+def upstream_error(error: Exception) -> UpstreamError:
+    """What one of `CLIENT_ERRORS` is called here.
 
     `WorkerLostError.sent` is False only where the connection was never made.
     """
-    try:
-        yield
-    except aiohttp.ConnectionTimeoutError as error:
-        raise WorkerLostError("The engine could not be reached in time.", sent=False) from error
-    except aiohttp.ClientConnectorError as error:
-        raise WorkerLostError("The engine could not be reached.", sent=False) from error
-    except (aiohttp.ServerTimeoutError, TimeoutError) as error:
-        raise WorkerTimeoutError("The engine stayed silent for too long.") from error
-    except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError) as error:
-        raise WorkerLostError(_LOST, sent=True) from error
-    except (aiohttp.ClientError, HttpProcessingError) as error:
-        raise UpstreamError("The engine sent a bad answer.") from error
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            return WorkerLostError("The engine could not be reached in time.", sent=False)
+        case aiohttp.ClientConnectorError():
+            return WorkerLostError("The engine could not be reached.", sent=False)
+        case aiohttp.ServerTimeoutError() | TimeoutError():
+            return WorkerTimeoutError("The engine stayed silent for too long.")
+        case aiohttp.ClientConnectionError() | aiohttp.ClientPayloadError() | OSError():
+            return WorkerLostError(_LOST, sent=True)
+        case _:
+            return UpstreamError("The engine sent a bad answer.")

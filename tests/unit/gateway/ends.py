@@ -1,7 +1,7 @@
 """Both ends of an exchange, without a network: what a worker sends, what a client gets."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 
 from gateway.types import Headers
 
@@ -56,12 +56,15 @@ class ScriptedSource:
         self._steps = steps
         self.taken = 0
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        for step in self._steps:
+    async def read_some(self) -> bytes:
+        while self.taken < len(self._steps):
+            step = self._steps[self.taken]
             self.taken += 1
             if isinstance(step, Exception):
                 raise step
             if isinstance(step, bytes):
-                yield step
+                if step:
+                    return step
             else:
                 await asyncio.sleep(step)
+        return b""

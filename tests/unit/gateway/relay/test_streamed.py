@@ -33,7 +33,9 @@ class Relay:
         self.sink = RecordingSink()
         self.gaps: list[float] = []
         self.reader = StreamReader(request_to(endpoint, stream=True))
-        self.clock = TokenClock(self.gaps.append, lambda gap: None)
+        self.clock = TokenClock(
+            lambda gap, times: self.gaps.extend([gap] * times), lambda gap, times: None
+        )
 
     def run(
         self, *steps: bytes | float | Exception, max_frame_bytes: int = 10_000

@@ -18,16 +18,19 @@ class Watch:
     def __init__(self) -> None:
         self.worker: list[float] = []
         self.client: list[float] = []
-        self.clock = TokenClock(self.worker.append, self.client.append)
+        self.clock = TokenClock(
+            lambda gap, times: self.worker.extend([gap] * times),
+            lambda gap, times: self.client.extend([gap] * times),
+        )
 
     def play(self, chunks: Sequence[tuple[float, int | None, float]]) -> list[float]:
         """Let chunks come after a pause and leave after another; the times of those with text."""
         now, times = 100.0, []
         for before, tokens, after in chunks:
             now += before
-            self.clock.arrived(tokens, now)
+            self.clock.worker.mark(tokens, now)
             now += after
-            self.clock.left(tokens, now)
+            self.clock.client.mark(tokens, now)
             times += [] if tokens == 0 else [now]
         return times
 

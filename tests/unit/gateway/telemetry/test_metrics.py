@@ -26,14 +26,20 @@ RECORD = RequestRecord(
 OPEN = "application/openmetrics-text; version=1.0.0"
 
 TWO_PROCESSES = """
+import asyncio
 from prometheus_client import CollectorRegistry
 from gateway.telemetry import GatewayMetrics
 from gateway.types import RequestId, RequestRecord
+
+async def observe_gaps():
+    metrics.gaps_to_client.observe(0.25, 3)
+    metrics.gaps_to_client.flush()
 
 metrics = GatewayMetrics(CollectorRegistry(), multiprocess=True)
 metrics.places_changed(3, 1)
 record = RequestRecord(RequestId("r"), "/x", "POST", 0.0, outcome="completed")
 metrics.request_ended(record, now=1.0)
+asyncio.run(observe_gaps())
 metrics.worker_up("w", {up})
 if {show}:
     print(metrics.exposition("")[0].decode())
@@ -49,6 +55,19 @@ def registry() -> CollectorRegistry:
 @pytest.fixture
 def metrics(registry: CollectorRegistry) -> GatewayMetrics:
     return GatewayMetrics(registry)
+
+
+async def test_gaps_of_a_stream_are_known_when_it_is_counted(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.gaps_from_worker.observe(0.25, 4)
+    metrics.gaps_to_client.observe(0.5, 2)
+    metrics.request_ended(RECORD, now=102.0)
+
+    for stage, count in (("worker", 4), ("client", 2)):
+        labels = {"stage": stage}
+        assert registry.get_sample_value("gateway_inter_token_seconds_count", labels) == count
+        assert registry.get_sample_value("gateway_inter_token_seconds_sum", labels) == 1.0
 
 
 def test_a_finished_stream_is_counted_whole(
@@ -201,3 +220,5 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
     assert 'gateway_requests_total{endpoint="/x",model="unknown",outcome="completed"} 2.0' in text
     assert "gateway_inflight_requests 6.0" in text
     assert 'gateway_worker_up{worker="w"} 0.0' in text
+    assert 'gateway_inter_token_seconds_bucket{le="0.3",stage="client"} 6.0' in text
+    assert 'gateway_inter_token_seconds_sum{stage="client"} 1.5' in text

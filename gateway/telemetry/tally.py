@@ -1,0 +1,64 @@
+"""A histogram for what happens once a token: observed into a list, handed on in bulk."""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from prometheus_client import Histogram
+
+_HOLD_SECONDS = 0.5
+"""A scraper sees a live stream's tokens so late at most; twice a second costs nothing."""
+
+
+class BulkHistogram(Histogram):
+    """A histogram that also takes many observations at once.
+
+    prometheus-client has no public way to do that, and its `observe` takes two locks and searches
+    the buckets one by one; so this subclass adds to its value cells, which are the same ones with
+    one process and with several. A test compares the result with `observe`'s.
+    """
+
+    def observe_many(self, counts: Sequence[int], total: float) -> None:
+        """Add `counts` observations, bucket by bucket, whose values sum up to `total`."""
+        self._sum.inc(total)
+        for bucket, count in zip(self._buckets, counts, strict=True):
+            if count:
+                bucket.inc(count)
+
+
+class Tally:
+    """Collects observations for one histogram and hands them on soon after, or on `flush`.
+
+    Used on one event loop.
+
+    Args:
+        histogram: Takes them; one without labels, or one of its children.
+        buckets: Its upper bounds, in order, without infinity.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_histogram", "_pending", "_total")
+
+    def __init__(self, histogram: BulkHistogram, buckets: Sequence[float]) -> None:
+        self._histogram = histogram
+        self._bounds = tuple(buckets)
+        self._pending = False
+        self._clear()
+
+    def observe(self, value: float, times: int = 1) -> None:
+        """Count `value`, `times` times."""
+        self._counts[bisect_left(self._bounds, value)] += times
+        self._total += value * times
+        if not self._pending:
+            self._pending = True
+            asyncio.get_running_loop().call_later(_HOLD_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Hand on what was collected."""
+        if self._pending:
+            self._histogram.observe_many(self._counts, self._total)
+            self._clear()
+            self._pending = False
+
+    def _clear(self) -> None:
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._total = 0.0

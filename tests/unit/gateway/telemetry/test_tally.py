@@ -1,0 +1,76 @@
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry, Histogram
+
+from gateway.telemetry.tally import BulkHistogram, Tally
+from tests.unit.gateway.virtual_time import run_in_virtual_time
+
+BUCKETS = (0.01, 0.1, 1.0)
+VALUES = st.sampled_from([0.0, 0.005, 0.01, 0.011, 0.1, 0.5, 1.0, 1.5, 100.0])
+
+
+class Tallied:
+    """A tally, and the twin that observes one by one."""
+
+    def __init__(self) -> None:
+        self.registry, self.twin_registry = CollectorRegistry(), CollectorRegistry()
+        histogram = BulkHistogram("gap", "", ["side"], buckets=BUCKETS, registry=self.registry)
+        self.tally = Tally(histogram.labels("a"), BUCKETS)
+        self.twin = Histogram("gap", "", ["side"], buckets=BUCKETS, registry=self.twin_registry)
+
+    def observe(self, observations: Sequence[tuple[float, int]]) -> None:
+        for value, times in observations:
+            self.tally.observe(value, times)
+            for _ in range(times):
+                self.twin.labels("a").observe(value)
+
+    @property
+    def seen(self) -> dict[str, float]:
+        return samples_of(self.registry)
+
+    @property
+    def expected(self) -> dict[str, float]:
+        return samples_of(self.twin_registry)
+
+
+def samples_of(registry: CollectorRegistry) -> dict[str, float]:
+    return {
+        sample.name + sample.labels.get("le", ""): sample.value
+        for family in registry.collect()
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
+
+
+@given(st.lists(st.tuples(VALUES, st.integers(1, 5)), min_size=1, max_size=20))
+def test_the_histogram_is_as_if_each_had_been_observed(
+    observations: list[tuple[float, int]],
+) -> None:
+    async def scenario() -> None:
+        tallied = Tallied()
+        half = len(observations) // 2
+        tallied.observe(observations[:half])
+        tallied.tally.flush()
+        tallied.observe(observations[half:])
+        tallied.tally.flush()
+        tallied.tally.flush()
+
+        assert tallied.seen == pytest.approx(tallied.expected)
+
+    run_in_virtual_time(scenario())
+
+
+def test_what_is_observed_shows_within_a_second() -> None:
+    async def scenario() -> None:
+        tallied = Tallied()
+        for _ in range(3):
+            tallied.observe([(0.05, 2)])
+            await asyncio.sleep(1.0)
+
+            assert tallied.seen == pytest.approx(tallied.expected)
+
+    run_in_virtual_time(scenario())
