@@ -35,7 +35,7 @@ from gateway.api import (
     models_routes,
 )
 from gateway.errors import ConfigError
-from gateway.middleware import BodyLimit, Observe
+from gateway.middleware import BodyLimit, DirectRoutes, Observe
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
 from gateway.relay import StreamPolicy
 from gateway.serving import Serving, ServingPolicy
@@ -153,18 +153,22 @@ def create_app(
         title="specgate", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
     endpoints = [*ENDPOINTS, *(forwarded_endpoint(path) for path in settings.forward_paths)]
-    for endpoint in endpoints:
-        timeout = settings.admission.body_timeout_seconds
-        route = InferenceRoute(endpoint, body_timeout_seconds=timeout)
-        app.router.routes.append(Route(endpoint.path, route, methods=["POST"]))
+    timeout = settings.admission.body_timeout_seconds
+    routes = {
+        endpoint.path: InferenceRoute(endpoint, body_timeout_seconds=timeout)
+        for endpoint in endpoints
+    }
+    # The router knows them too, to say 405 to other methods.
+    app.router.routes.extend(Route(path, route, methods=["POST"]) for path, route in routes.items())
     app.include_router(models_routes())
     app.include_router(health_routes())
     app.include_router(metrics_routes(metrics))
     install_error_handlers(app)
+    app.add_middleware(DirectRoutes, routes=routes)  # the innermost comes first
     app.add_middleware(BodyLimit, most_bytes=settings.admission.max_body_bytes)
     app.add_middleware(
         Observe,
-        endpoints=[*(endpoint.path for endpoint in endpoints), "/v1/models"],
+        endpoints=[*routes, "/v1/models"],
         quiet=_QUIET,
         count=lambda record, now: metrics.request_ended(record, now=now),
     )
@@ -316,16 +320,19 @@ def _gate(
         timeout_seconds=settings.admission.queue_timeout_seconds,
         on_change=metrics.places_changed,
     )
-    ring: Callable[[], KeyRing] | None = None
-    if settings.keys.file is not None:
-        defaults = KeyLimits(
-            settings.keys.requests_per_minute,
-            settings.keys.tokens_per_minute,
-            settings.keys.concurrent_requests,
-        )
-        watched = WatchedKeyFile(settings.keys.file, defaults=defaults)
-        tasks.own(_follow(watched, settings.keys.reload_seconds), name="keys")
-        ring = lambda: watched.ring  # noqa: E731  # a view of what the task above refreshes
+    if settings.keys.file is None:
+        return Gate(None, Limits(ledger), places)
+    defaults = KeyLimits(
+        settings.keys.requests_per_minute,
+        settings.keys.tokens_per_minute,
+        settings.keys.concurrent_requests,
+    )
+    watched = WatchedKeyFile(settings.keys.file, defaults=defaults)
+    tasks.own(_follow(watched, settings.keys.reload_seconds), name="keys")
+
+    def ring() -> KeyRing:
+        return watched.ring  # anew at each call: the task above refreshes it
+
     return Gate(ring, Limits(ledger), places)
 
 

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Generator
+from functools import partial
 
 import structlog
 import uvicorn
@@ -125,10 +126,11 @@ async def serve(
     drain = Drain(server, lifecycle, settings)
     lifecycle.stop = drain.force
     loop = asyncio.get_running_loop()
-    on_terminate = lambda: drain.begin(accept_seconds=settings.accept_seconds)  # noqa: E731
-    loop.add_signal_handler(signal.SIGTERM, on_terminate)
+    loop.add_signal_handler(
+        signal.SIGTERM, partial(drain.begin, accept_seconds=settings.accept_seconds)
+    )
     # Whoever presses Ctrl-C looks on: nothing needs to notice first.
-    loop.add_signal_handler(signal.SIGINT, lambda: drain.begin(accept_seconds=0.0))
+    loop.add_signal_handler(signal.SIGINT, partial(drain.begin, accept_seconds=0.0))
     await server.serve(sockets=[sock])
     if server.force_exit:
         await server.lifespan.shutdown()  # uvicorn leaves that out, and our worker must end too

@@ -3,6 +3,7 @@
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from gateway.errors import (
     GatewayError,
@@ -31,44 +32,51 @@ def note_error(record: RequestRecord, error: GatewayError) -> None:
     record.note_failure(error.status, error.outcome, error.code, error.reason)
 
 
-async def _answer_gateway_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, GatewayError)
-    return _response(request, error)
-
-
-async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    """Starlette's router raises these: an unknown path, or a method that is not served."""
-    assert isinstance(error, HTTPException)
-    if error.status_code == 404:
-        return _response(request, NotFoundError(f"Unknown path: {request.method} {_path(request)}"))
-    if error.status_code == 405:
-        message = f"Method {request.method} is not allowed on {_path(request)}."
-        return _response(request, MethodNotAllowedError(message), dict(error.headers or {}))
-    relayed = RelayedError(
-        str(error.detail), status=error.status_code, type="invalid_request_error", code=None
-    )
-    return _response(request, relayed)
-
-
-async def _answer_validation_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return _response(request, InvalidRequestError(f"{where}: {first['msg']}", param=where))
-
-
-def _response(
-    request: Request, error: GatewayError, headers: dict[str, str] | None = None
+def error_response(
+    scope: Scope, error: GatewayError, headers: dict[str, str] | None = None
 ) -> Response:
-    record: RequestRecord = request.scope[RECORD]
+    """The answer to a request that failed, which its record notes too."""
+    record: RequestRecord = scope[RECORD]
     note_error(record, error)
-    dialect = request.scope.get(DIALECT, Dialect.PLAIN)
+    dialect = scope.get(DIALECT, Dialect.PLAIN)
     limits = {name.decode(): value.decode() for name, value in record.response_headers}
     return Response(
         error_body(error, dialect),
         status_code=error.status,
         headers={**limits, **(headers or {}), **error.headers},
         media_type="application/json",
+    )
+
+
+async def _answer_gateway_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GatewayError)
+    return error_response(request.scope, error)
+
+
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """Starlette's router raises these: an unknown path, or a method that is not served."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return error_response(
+            request.scope, NotFoundError(f"Unknown path: {request.method} {_path(request)}")
+        )
+    if error.status_code == 405:
+        message = f"Method {request.method} is not allowed on {_path(request)}."
+        return error_response(
+            request.scope, MethodNotAllowedError(message), dict(error.headers or {})
+        )
+    relayed = RelayedError(
+        str(error.detail), status=error.status_code, type="invalid_request_error", code=None
+    )
+    return error_response(request.scope, relayed)
+
+
+async def _answer_validation_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return error_response(
+        request.scope, InvalidRequestError(f"{where}: {first['msg']}", param=where)
     )
 
 

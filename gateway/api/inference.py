@@ -12,7 +12,7 @@ from gateway.api.asgi import (
     presented_key,
     read_body,
 )
-from gateway.api.error_handler import DIALECT, note_error
+from gateway.api.error_handler import DIALECT, error_response, note_error
 from gateway.api.state import Services
 from gateway.errors import GatewayError
 from gateway.middleware import RECORD
@@ -34,15 +34,15 @@ class InferenceRoute:
         self._body_timeout_seconds = body_timeout_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; a `GatewayError` before the answer began goes to the handler."""
+        """Answer one request."""
         services: Services = scope["state"]["services"]
         record: RequestRecord = scope[RECORD]
         scope[DIALECT] = self._endpoint.dialect
         headers = dict(scope["headers"])
-        caller = services.gate.recognise(presented_key(headers))
-        record.tenant, record.key_id = caller.tenant, caller.key_id
         sink = AsgiSink(send)
         try:
+            caller = services.gate.recognise(presented_key(headers))
+            record.tenant, record.key_id = caller.tenant, caller.key_id
             body = await read_body(receive, timeout_seconds=self._body_timeout_seconds)
             call = Call(
                 endpoint=self._endpoint,
@@ -58,7 +58,8 @@ class InferenceRoute:
             record.note_failure(status, "cancelled", None, "client_gone")
         except GatewayError as error:
             if not sink.started:
-                raise
+                await error_response(scope, error)(scope, receive, send)
+                return
             # A long answer broke off half-way: all that is left is to cut the connection, which
             # the server does with an answer that was begun and not ended.
             note_error(record, error)
