@@ -293,10 +293,13 @@ class Serving:
         clock = TokenClock(
             self._metrics.gaps_from_worker.observe, self._metrics.gaps_to_client.observe
         )
+        relaying = relay_stream(
+            answer, reader, out, clock, max_frame_bytes=self._stream_policy.max_frame_bytes
+        )
         try:
-            await relay_stream(
-                answer, reader, out, clock, max_frame_bytes=self._stream_policy.max_frame_bytes
-            )
+            # A task of its own: at each chunk Python walks down every `await` of the task that
+            # wakes up, and there are twenty above this one. Cancelling us cancels it.
+            await asyncio.create_task(relaying, name="relay")
         finally:
             record.first_token_seconds = clock.first_token_seconds
             record.usage, record.acceptance = reader.usage, reader.acceptance

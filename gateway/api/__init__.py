@@ -1,5 +1,6 @@
 """Thin routes, one file per endpoint family: parse, call `serving`, return."""
 
+from gateway.api.asgi import DIRECT_BODY
 from gateway.api.error_handler import install_error_handlers
 from gateway.api.health import health_routes
 from gateway.api.inference import InferenceRoute
@@ -8,6 +9,7 @@ from gateway.api.models import models_routes
 from gateway.api.state import Services
 
 __all__ = [
+    "DIRECT_BODY",
     "InferenceRoute",
     "Services",
     "health_routes",

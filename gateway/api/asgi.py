@@ -1,13 +1,19 @@
 """The bare ASGI side of a route: read key and body, write the answer, notice who left."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from starlette.types import Receive, Send
 
 from gateway.errors import RequestTimeoutError
 from gateway.types import Headers
+
+DIRECT_BODY = "specgate.direct_body"
+"""Key in the ASGI scope of our server's `DirectBody`."""
+
+DirectBody = Callable[[bytes], bool]
+"""Takes a piece of an answer's body past ASGI's messages; False if it has to go their way."""
 
 
 class ClientGoneError(Exception):
@@ -23,10 +29,11 @@ def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 class AsgiSink:
-    """A `Sink` over ASGI's `send`."""
+    """A `Sink` over ASGI's `send`, and past it where the server lets it."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, direct: DirectBody | None = None) -> None:
         self._send = send
+        self._direct = direct
         self.started = False
         self.ended = False
 
@@ -39,7 +46,8 @@ class AsgiSink:
 
     async def write(self, data: bytes) -> None:
         """Send body bytes; waits while the client's socket is full."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if self._direct is None or not self._direct(data):
+            await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last bytes."""

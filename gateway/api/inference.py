@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.asgi import (
+    DIRECT_BODY,
     AsgiSink,
     ClientGoneError,
     ended_by_disconnect,
@@ -39,7 +40,7 @@ class InferenceRoute:
         record: RequestRecord = scope[RECORD]
         scope[DIALECT] = self._endpoint.dialect
         headers = dict(scope["headers"])
-        sink = AsgiSink(send)
+        sink = AsgiSink(send, scope.get(DIRECT_BODY))
         try:
             caller = services.gate.recognise(presented_key(headers))
             record.tenant, record.key_id = caller.tenant, caller.key_id

@@ -1,12 +1,16 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gateway.http_protocol import GatewayProtocol, HeadCork
+from gateway.api import DIRECT_BODY
+from gateway.http_protocol import DirectBody, GatewayProtocol, HeadCork
 
 
 class Wire(asyncio.Transport):
@@ -92,8 +96,25 @@ async def test_all_else_is_the_transports(wire: Wire, cork: HeadCork) -> None:
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
     assert scope["type"] == "http"
+    if scope["path"] == "/stream":
+        await stream(scope, send)
+        return
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def stream(scope: Scope, send: Send) -> None:
+    """Say what went the short way, by it, and end."""
+    write: Callable[[bytes], bool] = scope[DIRECT_BODY]
+    head: Message = {"type": "http.response.start", "status": 200, "headers": []}
+    if scope["query_string"]:
+        head["headers"] = [(b"content-length", b"6")]
+    early = write(b"early")
+    await send(head)
+    went = [early, write(b""), write(b"direct")]
+    rest = json.dumps(went).encode() if went[-1] else b"asgi.."
+    await send({"type": "http.response.body", "body": rest, "more_body": False})
+    assert not write(b"late")
 
 
 @pytest.fixture
@@ -143,3 +164,52 @@ async def test_what_is_http_is_answered(port: int) -> None:
 
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"ok" in answer
+
+
+async def test_a_chunk_may_go_past_asgi(port: int) -> None:
+    answer = await ask(port, b"GET /stream HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"transfer-encoding: chunked" in head
+    assert body == b"6\r\ndirect\r\n14\r\n[false, false, true]\r\n0\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("request_line", "expected"),
+    [(b"GET /stream?length HTTP/1.1", b"asgi.."), (b"HEAD /stream HTTP/1.1", b"")],
+    ids=["with-length", "head"],
+)
+async def test_an_answer_without_chunks_may_not(
+    port: int, request_line: bytes, expected: bytes
+) -> None:
+    answer = await ask(port, request_line + b"\r\nhost: x\r\nconnection: close\r\n\r\n")
+
+    assert answer.partition(b"\r\n\r\n")[2] == expected
+
+
+class Cycle:
+    """What `DirectBody` looks at of uvicorn's request and answer."""
+
+    def __init__(self, *, paused: bool = False, disconnected: bool = False) -> None:
+        self.flow = SimpleNamespace(write_paused=paused)
+        self.chunked_encoding, self.response_complete = True, False
+        self.disconnected = disconnected
+        self.transport = Wire()
+
+
+@pytest.mark.parametrize(
+    ("cycle", "taken", "written"),
+    [
+        (Cycle(), True, [b"1\r\nx\r\n"]),
+        (Cycle(paused=True), False, []),
+        (Cycle(disconnected=True), True, []),
+    ],
+    ids=["open", "client-slow", "client-gone"],
+)
+def test_the_short_way_knows_the_clients_state(
+    cycle: Cycle, taken: bool, written: list[bytes]
+) -> None:
+    direct = DirectBody(cast(RequestResponseCycle, cycle))
+
+    assert direct.write(b"x") is taken
+    assert cycle.transport.writes == written

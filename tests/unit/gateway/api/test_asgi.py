@@ -55,6 +55,26 @@ async def test_a_sink_speaks_asgi() -> None:
     ]
 
 
+async def test_a_sink_writes_directly_what_the_server_takes() -> None:
+    sent: list[Message] = []
+    direct: list[bytes] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    def take(data: bytes) -> bool:
+        direct.append(data)
+        return data != b"refused"
+
+    sink = AsgiSink(send, take)
+    await sink.write(b"taken")
+    await sink.write(b"refused")
+    await sink.end(b"last")
+
+    assert direct == [b"taken", b"refused"]
+    assert [message["body"] for message in sent] == [b"refused", b"last"]
+
+
 def test_a_body_is_put_together() -> None:
     receive = receiving(piece(b"1", more=True), 1.0, {"type": "http.request", "more_body": True})
     whole = receiving(piece(b"1", more=True), piece(b"", more=True), 1.0, piece(b"23"))
