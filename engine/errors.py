@@ -29,3 +29,27 @@ class UntestedVersionError(EngineError):
 
 class ModelError(EngineError):
     """A model could not be fetched, is not the file it should be, or cannot be converted."""
+
+
+class SuffixError(EngineError):
+    """Root of the suffix index's errors; after one of them the index is as it was before."""
+
+
+class SuffixInputError(SuffixError, ValueError):
+    """An argument that no call accepts: its type, its shape, or its value."""
+
+
+class UnknownRequestError(SuffixError, LookupError):
+    """The request was never started, or has ended."""
+
+
+class DuplicateRequestError(SuffixError, ValueError):
+    """A request of that name is running."""
+
+
+class SuffixCapacityError(SuffixError):
+    """Running requests use all of the index's memory; this one can have no drafts."""
+
+
+class SnapshotError(SuffixError):
+    """The file is no snapshot of a suffix index, of another version, or damaged."""

@@ -1,0 +1,163 @@
+#include "calibration.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "prior.hpp"
+
+namespace specgate::suffix {
+
+namespace {
+
+constexpr float kForget = 2000.0f;      // outcomes; beyond that the older half counts half
+constexpr float kDenseStep = 0.1f;      // step sizes of AdaGrad: best of those tried, adr/0012
+constexpr float kDiscreteStep = 0.2f;
+constexpr float kFast = 0.3f;
+constexpr float kSlow = 0.05f;
+
+// Lengths in classes that widen: what is learnt at 40 tokens holds at 50.
+constexpr int kLengthClasses = 13;
+
+int length_class(int length) {
+  static constexpr std::array<std::uint8_t, 32> kShort = {0, 1, 2, 3, 4, 5, 5, 6, 6, 7, 7,
+                                                          7, 8, 8, 8, 8, 9, 9, 9, 9, 9, 9,
+                                                          9, 9, 10, 10, 10, 10, 10, 10, 10, 10};
+  if (length < 32) return kShort[static_cast<std::size_t>(length)];
+  return length < 64 ? 11 : 12;
+}
+
+// Bits of a token that are as good as random; not secret, since a collision costs only precision.
+std::uint32_t scramble(std::uint32_t value, int bits) { return value * 2654435761u >> (32 - bits); }
+
+struct Logs {
+  std::array<float, 257> of;
+  Logs() {
+    for (std::size_t i = 0; i < of.size(); ++i) of[i] = std::log(1.0f + static_cast<float>(i));
+  }
+};
+
+float log1p_of(int count) {
+  static const Logs logs;
+  return logs.of[static_cast<std::size_t>(std::min(count, 256))];
+}
+
+}  // namespace
+
+Reliability::Reliability() {
+  for (std::size_t origin = 0; origin < kOrigins; ++origin) {
+    for (std::size_t length = 0; length <= kLongestMatch; ++length) {
+      Entry& entry = entries_[origin][length];
+      entry.seen = kPriorOutcomes;
+      entry.right = kPriorReliability[origin][length] * kPriorOutcomes;
+      refresh(entry);
+    }
+  }
+}
+
+void Reliability::refresh(Entry& entry) {
+  const float probability = std::clamp(entry.right / entry.seen, 0.02f, 0.98f);
+  const float odds = probability / (1.0f - probability);
+  entry.weight = odds * odds * odds;
+  entry.log_odds = std::log(odds);
+}
+
+void Reliability::learn(Origin origin, int match_length, bool right) {
+  Entry& entry =
+      entries_[static_cast<std::size_t>(origin)][static_cast<std::size_t>(match_length)];
+  entry.right += right ? 1.0f : 0.0f;
+  entry.seen += 1.0f;
+  if (entry.seen > kForget) {
+    entry.seen *= 0.5f;
+    entry.right *= 0.5f;
+  }
+  refresh(entry);
+}
+
+void Fortune::learn(int accepted_tokens, int drafted_tokens) {
+  accepted = accepted_tokens;
+  drafted = drafted_tokens;
+  for (int i = 0; i < drafted_tokens && i <= accepted_tokens; ++i) {
+    const float outcome = i < accepted_tokens ? 1.0f : 0.0f;
+    fast += kFast * (outcome - fast);
+    slow += kSlow * (outcome - slow);
+  }
+}
+
+SurvivalModel::SurvivalModel() {
+  dense_ = kPriorDense;
+  dense_squares_ = kPriorDenseSquares;
+  weights_.fill(0.0f);
+  squares_.fill(1.0f);
+  std::copy(kPriorWeights.begin(), kPriorWeights.end(), weights_.begin());
+  std::copy(kPriorSquares.begin(), kPriorSquares.end(), squares_.begin());
+}
+
+Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
+  const float share = std::clamp(vote.share, 0.01f, 0.99f);
+  const float length = log1p_of(vote.match_length);
+  const float fast = fortune.fast - 0.5f;
+  Features out;
+  out.dense = {
+      0.5f * std::log(share / (1.0f - share)),
+      1.0f,
+      length,
+      0.3f * length * length,
+      log1p_of(vote.voters - 1),
+      vote.own ? 1.0f : 0.0f,
+      vote.log_survival,
+      vote.matches == 1 ? 1.0f : 0.0f,
+      log1p_of(vote.rival_length),
+      log1p_of(vote.depth),
+      vote.voters == vote.matches ? 1.0f : 0.0f,
+      vote.voters == 1 ? 1.0f : 0.0f,
+      vote.aligned ? 1.0f : 0.0f,
+      fast,
+      fortune.slow - 0.5f,
+      0.5f * vote.log_odds,
+      vote.depth == 0 ? fast : 0.0f,
+      0.3f * fast * length,
+  };
+  const int now = length_class(vote.match_length);
+  const int first = length_class(vote.first_length);
+  const auto token = static_cast<std::uint32_t>(vote.token);
+  const auto previous = static_cast<std::uint32_t>(vote.previous);
+  std::uint32_t base = 0;
+  int next = 0;
+  const auto add = [&](std::uint32_t value, std::uint32_t values) {
+    out.discrete[static_cast<std::size_t>(next++)] = static_cast<std::uint16_t>(base + value);
+    base += values;
+  };
+  const int origin = (vote.aligned ? 2 : 0) + (vote.own ? 1 : 0);
+  const int record = std::min(fortune.accepted, 7) * 9 + std::min(fortune.drafted, 8);
+  add(static_cast<std::uint32_t>(now * 4 + origin), 52);
+  add(static_cast<std::uint32_t>(first * kLengthClasses + length_class(vote.depth)), 169);
+  add(static_cast<std::uint32_t>(record * kLengthClasses + first), 936);
+  add(scramble(token, 10), 1024);
+  add(scramble(previous, 9), 512);
+  add(scramble(previous * 31337u + token, 11), 2048);
+  add(scramble(static_cast<std::uint32_t>(std::min(vote.match_length, 6)) * 7919u + token, 10),
+      1024);
+  return out;
+}
+
+float SurvivalModel::score(const Features& features) const {
+  float sum = 0.0f;
+  for (std::size_t i = 0; i < kDense; ++i) sum += dense_[i] * features.dense[i];
+  for (const std::uint16_t index : features.discrete) sum += weights_[index];
+  return sum;
+}
+
+void SurvivalModel::learn(const Features& features, bool right) {
+  const float error = (right ? 1.0f : 0.0f) - 1.0f / (1.0f + std::exp(-score(features)));
+  for (std::size_t i = 0; i < kDense; ++i) {
+    const float gradient = error * features.dense[i];
+    dense_squares_[i] += gradient * gradient;
+    dense_[i] += kDenseStep * gradient / std::sqrt(dense_squares_[i]);
+  }
+  for (const std::uint16_t index : features.discrete) {
+    squares_[index] += error * error;
+    weights_[index] += kDiscreteStep * error / std::sqrt(squares_[index]);
+  }
+}
+
+}  // namespace specgate::suffix

@@ -1,0 +1,128 @@
+// How far a match is to be trusted: learnt from what came, one model a tenant.
+//
+// Two parts, both fed with outcomes only, so that same calls give same drafts:
+//   - Reliability: how often the token after a match of that length and origin was the next one.
+//     Its odds are the weight of a vote.
+//   - SurvivalModel: a logistic regression that turns a vote into the probability that its winner
+//     is the next token, given that all before it were. Dense features, and one weight for each
+//     value of some discrete ones; step sizes by AdaGrad (Duchi, Hazan, Singer, JMLR 2011).
+// Both start from a prior that was fitted offline (adr/0012) and holds nothing about single tokens.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "text.hpp"
+
+namespace specgate::suffix {
+
+inline constexpr int kLongestMatch = 64;  // tokens; longer matches count as that long
+
+// Where a match was found. Aligned: near the place where a long match ended just now, as in a copy
+// that was edited.
+enum class Origin : std::uint8_t { kOlder, kOwn, kOwnAligned, kOlderAligned };
+inline constexpr int kOrigins = 4;
+
+inline bool is_own(Origin origin) { return origin == Origin::kOwn || origin == Origin::kOwnAligned; }
+inline bool is_aligned(Origin origin) { return origin >= Origin::kOwnAligned; }
+
+class Reliability {
+ public:
+  Reliability();
+
+  // What a vote counts: the cube of the odds that it is right.
+  float weight(Origin origin, int match_length) const {
+    return at(origin, match_length).weight;
+  }
+  float log_odds(Origin origin, int match_length) const {
+    return at(origin, match_length).log_odds;
+  }
+  void learn(Origin origin, int match_length, bool right);
+
+ private:
+  struct Entry {
+    float right;
+    float seen;
+    float weight;
+    float log_odds;
+  };
+  static void refresh(Entry& entry);
+
+  const Entry& at(Origin origin, int match_length) const {
+    return entries_[static_cast<std::size_t>(origin)][static_cast<std::size_t>(match_length)];
+  }
+
+  std::array<std::array<Entry, kLongestMatch + 1>, kOrigins> entries_;
+};
+
+// What is known about the winner of one vote.
+struct Vote {
+  float share;            // of the weight, 0 to 1
+  int voters;             // matches that vote for it
+  int matches;            // matches that were live
+  int match_length;       // of its longest voter
+  int rival_length;       // of the longest that votes for another, 0 if none does
+  int first_length;       // of the longest voter for the draft's first token
+  int depth;              // tokens drafted before it
+  float log_odds;         // of its most reliable voter
+  float log_survival;     // of the draft before it
+  bool own;               // a voter is in the request's own text
+  bool aligned;           // a voter continues an edited copy
+  Token token;
+  Token previous;
+};
+
+// How the request's latest drafts fared.
+struct Fortune {
+  float fast = 0.5f;      // moving mean of accepted (1) and rejected (0) draft tokens
+  float slow = 0.5f;
+  int accepted = 0;       // of the last draft
+  int drafted = 0;
+
+  void learn(int accepted_tokens, int drafted_tokens);
+};
+
+inline constexpr int kDense = 18;
+inline constexpr int kDiscrete = 7;
+
+struct Features {
+  std::array<float, kDense> dense;
+  std::array<std::uint16_t, kDiscrete> discrete;  // indices into the table of weights
+};
+
+class SurvivalModel {
+ public:
+  SurvivalModel();
+
+  static Features features(const Vote& vote, const Fortune& fortune);
+
+  // Log odds that the winner is the next token.
+  float score(const Features& features) const;
+  void learn(const Features& features, bool right);
+
+  // What the prior is made of; the weights of hashed tokens belong to one tokenizer and stay out.
+  std::span<const float> dense() const { return dense_; }
+  std::span<const float> dense_squares() const { return dense_squares_; }
+  std::span<const float> structured() const { return std::span(weights_).first(kStructured); }
+  std::span<const float> structured_squares() const {
+    return std::span(squares_).first(kStructured);
+  }
+
+ private:
+  static constexpr int kStructured = 52 + 169 + 936;
+  static constexpr int kHashed = 1024 + 512 + 2048 + 1024;
+  static constexpr int kWeights = kStructured + kHashed;
+
+  std::array<float, kDense> dense_;
+  std::array<float, kDense> dense_squares_;  // sums of squared gradients
+  std::array<float, kWeights> weights_;
+  std::array<float, kWeights> squares_;
+};
+
+struct Model {
+  Reliability reliability;
+  SurvivalModel survival;
+};
+
+}  // namespace specgate::suffix

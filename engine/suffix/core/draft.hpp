@@ -1,0 +1,37 @@
+// A draft: what the matches vote for, token by token, with the probability that it survives.
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "calibration.hpp"
+#include "matcher.hpp"
+
+namespace specgate::suffix {
+
+inline constexpr int kLongestDraft = 256;  // tokens; more than that is a caller's mistake
+inline constexpr int kScored = 64;         // tokens of a draft that the calibration learns from
+
+// What a caller gets; `length` elements of each are set.
+struct Draft {
+  std::span<Token> tokens;
+  std::span<float> survival;  // probability that this token and all before it are accepted
+  std::span<float> share;     // product of vote shares: the same before calibration
+  int length = 0;
+};
+
+// A draft that waits for its outcome. One token more than was drafted is kept: the one that was
+// not sure enough. Its outcome is as good to learn from, and keeps a low guess from staying low.
+struct Pending {
+  std::array<Features, kScored> features;
+  std::array<Token, kScored> tokens;
+  int drafted = 0;  // all, also those beyond kScored
+  int scored = 0;   // at most drafted + 1
+};
+
+// Fill `draft` (spans of equal size: the most tokens wanted) and `pending`.
+// A token is drafted while its survival is at least `least_survival`.
+void vote(const Matcher& matcher, const Store* own, Token newest, const Model& model,
+          const Fortune& fortune, float least_survival, Draft& draft, Pending& pending);
+
+}  // namespace specgate::suffix

@@ -1,0 +1,286 @@
+#include "index.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "errors.hpp"
+#include "tenant.hpp"
+
+namespace specgate::suffix {
+
+namespace {
+
+constexpr std::size_t kRequestBlocks = 1;  // what a request needs beside its texts, rounded up
+
+void check_tokens(std::span<const Token> tokens) {
+  if (tokens.empty()) throw BadInput("tokens: there are none");
+  if (std::any_of(tokens.begin(), tokens.end(), [](Token token) { return token < 0; })) {
+    throw BadInput("tokens: a token id is negative");
+  }
+}
+
+void check_draft(float least_survival, std::size_t tokens) {
+  if (!(least_survival >= 0.0f && least_survival <= 1.0f)) {
+    throw BadInput("min_survival: must be from 0 to 1");
+  }
+  if (tokens > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
+}
+
+}  // namespace
+
+Index::Index(std::size_t capacity_bytes, std::uint64_t salt)
+    : pool_(capacity_bytes), hash_(salt) {
+  if (pool_.capacity_blocks() < kLeastBlocks) {
+    throw BadInput("capacity_bytes: must be at least 1 MiB");
+  }
+}
+
+Index::~Index() = default;
+
+void Index::start(std::string_view name, std::string_view tenant_name,
+                  std::span<const Token> prompt) {
+  check_tokens(prompt);
+  if (name.empty()) throw BadInput("request: has no name");
+  std::scoped_lock lock(mutex_);
+  if (requests_.contains(name)) throw DuplicateRequest("the request is running already");
+  Tenant& tenant = tenant_of(tenant_name);
+  auto request = std::make_unique<Request>(tenant, pool_, hash_);
+  request->recent.push(prompt);
+  ++tenant.requests;
+  tenant.last_used = ++clock_;
+  const std::size_t least = kRequestBlocks + request->own.blocks_for(1);
+  if (!make_room(tenant, least) || !pool_.charge(kRequestBlocks)) {
+    --tenant.requests;
+    throw OutOfRoom("running requests use all of the index's memory");
+  }
+  // Of a prompt that does not fit the latest part counts most.
+  while (!make_room(tenant, request->own.blocks_for(prompt.size()))) {
+    prompt = prompt.last(prompt.size() / 2);
+  }
+  request->own.presize(prompt.size());
+  request->own.append(prompt);
+  tenant.request_blocks += kRequestBlocks + request->own.blocks();
+  request->answer = request->own.text().end();
+  requests_.emplace(name, std::move(request));
+}
+
+void Index::extend(std::string_view name, std::span<const Token> tokens) {
+  check_tokens(tokens);
+  std::scoped_lock lock(mutex_);
+  Request& request = find(name);
+  Pending& pending = request.pending;
+  Model& model = request.tenant->model;
+  if (pending.scored > 0) {
+    int accepted = 0;
+    const int most = std::min<int>(pending.scored, static_cast<int>(tokens.size()));
+    bool right = true;
+    for (int i = 0; i < most && right; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      right = pending.tokens[at] == tokens[at];
+      model.survival.learn(pending.features[at], right);
+      if (right && i < pending.drafted) ++accepted;
+    }
+    if (pending.drafted > 0) request.fortune.learn(accepted, pending.drafted);
+    pending = {};
+  }
+  for (const Token token : tokens) {
+    request.matcher.advance(token, model.reliability);
+    request.recent.push(token);
+  }
+  append_own(request, tokens);
+}
+
+void Index::append_own(Request& request, std::span<const Token> tokens) {
+  if (!request.has_room) return;
+  Tenant& tenant = *request.tenant;
+  while (!make_room(tenant, request.own.blocks_for(tokens.size()))) {
+    const std::size_t before = request.own.blocks();
+    request.has_room = request.own.forget();
+    tenant.request_blocks -= before - request.own.blocks();
+    if (!request.has_room) return;
+  }
+  const std::size_t before = request.own.blocks();
+  request.own.append(tokens);
+  tenant.request_blocks += request.own.blocks() - before;
+}
+
+void Index::predict(std::string_view name, std::span<const Token> tokens) {
+  check_tokens(tokens);
+  std::scoped_lock lock(mutex_);
+  Request& request = find(name);
+  if (!request.has_room) return;
+  Tenant& tenant = *request.tenant;
+  const std::size_t before = request.blocks();
+  if (request.prediction) {
+    request.matcher.drop(&*request.prediction);
+    request.pending = {};
+  }
+  request.prediction.emplace(pool_, hash_);
+  while (!make_room(tenant, request.prediction->blocks_for(tokens.size()))) {
+    tokens = tokens.first(tokens.size() / 2);
+  }
+  request.prediction->presize(tokens.size());
+  request.prediction->append(tokens);
+  request.matcher.expect(&*request.prediction, request.prediction->text().begin());
+  tenant.request_blocks += request.blocks() - before;
+}
+
+void Index::propose(std::string_view name, float least_survival, Draft& draft) {
+  check_draft(least_survival, draft.tokens.size());
+  std::scoped_lock lock(mutex_);
+  propose_for(find(name), least_survival, draft);
+}
+
+void Index::propose_many(std::span<const std::string_view> names, float least_survival,
+                         std::span<Draft> drafts) {
+  for (const Draft& draft : drafts) check_draft(least_survival, draft.tokens.size());
+  std::scoped_lock lock(mutex_);
+  std::vector<Request*> rows;
+  rows.reserve(names.size());
+  for (const std::string_view name : names) rows.push_back(&find(name));
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    propose_for(*rows[row], least_survival, drafts[row]);
+  }
+}
+
+void Index::propose_for(Request& request, float least_survival, Draft& draft) {
+  draft.length = 0;
+  if (!request.has_room) return;
+  request.matcher.search(request.recent, request.sources());
+  vote(request.matcher, &request.own, request.recent.newest(), request.tenant->model,
+       request.fortune, least_survival, draft, request.pending);
+}
+
+void Index::observe(std::string_view name, int accepted) {
+  std::scoped_lock lock(mutex_);
+  Request& request = find(name);
+  Pending& pending = request.pending;
+  if (accepted < 0 || accepted > pending.drafted) {
+    throw BadInput("accepted: must be from 0 to the length of the last draft");
+  }
+  if (pending.drafted == 0) return;
+  const int known = std::min({accepted + 1, pending.drafted, kScored});
+  for (int i = 0; i < known; ++i) {
+    request.tenant->model.survival.learn(pending.features[static_cast<std::size_t>(i)],
+                                         i < accepted);
+  }
+  request.fortune.learn(accepted, pending.drafted);
+  pending = {};
+}
+
+void Index::finish(std::string_view name, bool keep) {
+  std::scoped_lock lock(mutex_);
+  Request& request = find(name);
+  Tenant& tenant = *request.tenant;
+  std::vector<Token> answer;
+  const Text& text = request.own.text();
+  if (keep) {
+    const Position from = text.contains(request.answer) ? request.answer : text.begin();
+    if (request.answer != text.end()) {
+      answer.reserve(text.end() - from);
+      for (Position at = from; at != text.end(); ++at) answer.push_back(text[at]);
+    }
+  }
+  tenant.request_blocks -= kRequestBlocks + request.blocks();
+  --tenant.requests;
+  requests_.erase(requests_.find(name));
+  pool_.refund(kRequestBlocks);
+  if (!answer.empty()) this->keep(tenant, answer);
+}
+
+void Index::keep(Tenant& tenant, std::span<const Token> tokens) {
+  while (!tokens.empty()) {
+    const auto part = tokens.first(std::min<std::size_t>(tokens.size(), kTokensPerBlock));
+    if (!make_room(tenant, tenant.store.blocks_for(part.size() + 1))) return;
+    tenant.store.append(part);
+    tokens = tokens.subspan(part.size());
+  }
+  tenant.store.append_gap();
+}
+
+Index::Request& Index::find(std::string_view name) {
+  const auto found = requests_.find(name);
+  if (found == requests_.end()) throw UnknownRequest("the request was not started, or has ended");
+  return *found->second;
+}
+
+Index::Tenant& Index::tenant_of(std::string_view name) {
+  const auto found = tenants_.find(name);
+  if (found != tenants_.end()) return *found->second;
+  // It counts among the tenants first, so that the others' share shrinks by its own.
+  const auto added =
+      tenants_.emplace(name, std::make_unique<Tenant>(name, pool_, hash_)).first;
+  Tenant& tenant = *added->second;
+  if (!make_room(tenant, Tenant::kFixedBlocks) || !pool_.charge(Tenant::kFixedBlocks)) {
+    tenants_.erase(added);
+    throw OutOfRoom("running requests use all of the index's memory");
+  }
+  return tenant;
+}
+
+bool Index::make_room(const Tenant& wanting, std::size_t blocks) {
+  while (pool_.free_blocks() < blocks) {
+    Tenant* gives = victim(wanting);
+    if (gives == nullptr) return false;
+    const std::size_t tokens = gives->store.text().size();
+    if (gives->store.forget()) {
+      evicted_tokens_ += tokens - gives->store.text().size();
+    } else {
+      evicted_tokens_ += tokens;
+      drop(*gives);
+    }
+  }
+  return true;
+}
+
+Index::Tenant* Index::victim(const Tenant& wanting) {
+  const std::size_t share = pool_.capacity_blocks() / std::max<std::size_t>(tenants_.size(), 1);
+  Tenant* most = nullptr;
+  for (const auto& [name, tenant] : tenants_) {
+    const bool has_text = tenant->store.text().blocks() > 1;
+    const bool may_go = tenant->requests == 0 && tenant.get() != &wanting;
+    if (!has_text && !may_go) continue;
+    if (tenant.get() != &wanting && tenant->used_blocks() <= share) continue;
+    if (most == nullptr || tenant->used_blocks() > most->used_blocks() ||
+        (tenant->used_blocks() == most->used_blocks() && tenant->last_used < most->last_used)) {
+      most = tenant.get();
+    }
+  }
+  return most;
+}
+
+void Index::drop(Tenant& tenant) {
+  pool_.refund(Tenant::kFixedBlocks);
+  tenants_.erase(tenants_.find(tenant.name));
+}
+
+void Index::require_idle() const {
+  if (!requests_.empty()) throw BadInput("requests are running");
+}
+
+void Index::clear() {
+  std::scoped_lock lock(mutex_);
+  require_idle();
+  while (!tenants_.empty()) drop(*tenants_.begin()->second);
+}
+
+Stats Index::stats() {
+  std::scoped_lock lock(mutex_);
+  std::size_t tokens = 0;
+  for (const auto& [name, tenant] : tenants_) tokens += tenant->store.text().size();
+  return {tokens,
+          pool_.used_blocks() * kBlockBytes,
+          pool_.capacity_blocks() * kBlockBytes,
+          tenants_.size(),
+          requests_.size(),
+          evicted_tokens_};
+}
+
+std::optional<Model> Index::model_of(std::string_view name) {
+  std::scoped_lock lock(mutex_);
+  const auto found = tenants_.find(name);
+  if (found == tenants_.end()) return std::nullopt;
+  return found->second->model;
+}
+
+}  // namespace specgate::suffix

@@ -1,0 +1,95 @@
+// The index: requests, tenants, and who may use how much memory.
+//
+// Memory is blocks of one pool. When none is left, the tenant that uses most gives up its oldest
+// text; as it uses at least the average, nobody falls below an equal share for another's sake.
+// A request's own text (prompt, prediction, answer so far) goes when the request ends; its answer
+// may stay, for its tenant alone. One lock guards all of it: a call takes microseconds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "block_pool.hpp"
+#include "calibration.hpp"
+#include "draft.hpp"
+#include "matcher.hpp"
+#include "recent.hpp"
+#include "store.hpp"
+
+namespace specgate::suffix {
+
+struct Stats {
+  std::size_t tokens;          // of finished answers, all tenants
+  std::size_t bytes;           // in use, requests' own text included
+  std::size_t capacity_bytes;
+  std::size_t tenants;
+  std::size_t requests;        // running
+  std::uint64_t evicted_tokens;
+};
+
+class Index {
+ public:
+  // `capacity_bytes` must hold at least kLeastBlocks blocks.
+  Index(std::size_t capacity_bytes, std::uint64_t salt);
+  ~Index();
+
+  void start(std::string_view request, std::string_view tenant, std::span<const Token> prompt);
+  void extend(std::string_view request, std::span<const Token> tokens);
+  void predict(std::string_view request, std::span<const Token> tokens);
+  void propose(std::string_view request, float least_survival, Draft& draft);
+  // All or none: an unknown request among them changes nothing.
+  void propose_many(std::span<const std::string_view> requests, float least_survival,
+                    std::span<Draft> drafts);
+  void observe(std::string_view request, int accepted);
+  void finish(std::string_view request, bool keep);
+
+  void save(const std::string& path);
+  void load(const std::string& path);  // needs an index without running requests
+  void clear();                        // the same
+
+  Stats stats();
+  // Prior-shaped state of a tenant's calibration, for the script that fits the prior.
+  std::optional<Model> model_of(std::string_view tenant);
+
+  static constexpr std::size_t kLeastBlocks = 64;
+
+ private:
+  struct Tenant;
+  struct Request;
+  struct NameHash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view name) const {
+      return std::hash<std::string_view>{}(name);
+    }
+  };
+  template <class T>
+  using Named = std::unordered_map<std::string, std::unique_ptr<T>, NameHash, std::equal_to<>>;
+
+  Request& find(std::string_view request);
+  Tenant& tenant_of(std::string_view name);
+  void propose_for(Request& request, float least_survival, Draft& draft);
+  void append_own(Request& request, std::span<const Token> tokens);
+  void keep_answer(Request& request);
+  void keep(Tenant& tenant, std::span<const Token> tokens);
+  // Evict until so many blocks are free; false when that cannot be done fairly.
+  bool make_room(const Tenant& wanting, std::size_t blocks);
+  Tenant* victim(const Tenant& wanting);
+  void drop(Tenant& tenant);
+  void require_idle() const;
+
+  std::mutex mutex_;
+  BlockPool pool_;
+  ContextHash hash_;
+  Named<Tenant> tenants_;
+  Named<Request> requests_;
+  std::uint64_t clock_ = 0;  // counts requests: who was there last
+  std::uint64_t evicted_tokens_ = 0;
+};
+
+}  // namespace specgate::suffix

@@ -1,0 +1,132 @@
+#include "matcher.hpp"
+
+#include <algorithm>
+
+namespace specgate::suffix {
+
+namespace {
+
+// Measured choices, adr/0012.
+constexpr int kQuota = 8;             // matches a store
+constexpr int kAlignedQuota = 2;
+constexpr int kLongMatch = 8;         // tokens: what is worth to be found again after an edit
+constexpr int kAnchorLife = 32;       // tokens: for how long
+constexpr Position kBefore = 4;       // tokens around the place that are looked through
+constexpr Position kBehind = 64;
+constexpr int kPredictedLength = 16;  // a prediction's start counts as a match of that length
+
+}  // namespace
+
+bool Matcher::has(const Store* store, Position position) const {
+  return std::any_of(begin(), end(), [=](const Match& match) {
+    return match.next == position && match.store == store;
+  });
+}
+
+void Matcher::add(const Recent& recent, Store* store, Position position, Origin origin,
+                  int least) {
+  if (!store->text().contains(position) || has(store, position)) return;
+  const int length = recent.match_length(store->text(), position);
+  if (length < least) return;  // another context of the same slot, or a text that was forgotten
+  matches_[static_cast<std::size_t>(size_++)] = {store, position,
+                                                 static_cast<std::uint8_t>(length), origin};
+}
+
+void Matcher::search(const Recent& recent, const Sources& sources) {
+  const bool expecting = size_ == 1 && matches_[0].store == sources.prediction &&
+                         matches_[0].origin == Origin::kOwnAligned &&
+                         matches_[0].next == sources.prediction->text().begin();
+  if (expecting) return;
+  size_ = 0;
+  if (recent.empty()) return;
+  const Tail tail = recent.tail();
+  if (sources.tenant != nullptr) sources.tenant->prefetch(tail);
+  if (anchor_store_ != nullptr && anchor_age_ < kAnchorLife) add_aligned(recent, sources);
+  add_found(recent, sources.own, Origin::kOwn, kQuota);
+  if (sources.prediction != nullptr) add_found(recent, sources.prediction, Origin::kOwn, kQuota);
+  if (sources.tenant != nullptr) add_found(recent, sources.tenant, Origin::kOlder, kQuota);
+}
+
+void Matcher::add_aligned(const Recent& recent, const Sources& sources) {
+  const Text& text = anchor_store_->text();
+  const Origin origin =
+      anchor_store_ == sources.tenant ? Origin::kOlderAligned : Origin::kOwnAligned;
+  const Token newest = recent.newest();
+  // A text that was forgotten up to here gives an empty range.
+  const Position from = anchor_ - std::min(kBefore, anchor_ - text.begin() - 1);
+  if (!text.contains(from)) return;
+  const Position to = from + std::min(kBefore + kBehind, text.end() - from);
+  int found = 0;
+  for (Position position = from; position != to && found < kAlignedQuota; ++position) {
+    if (text[position - 1] == newest) {
+      add(recent, anchor_store_, position, origin, 1);
+      ++found;
+    }
+  }
+}
+
+void Matcher::add_found(const Recent& recent, Store* store, Origin origin, int quota) {
+  const Tail tail = recent.tail();
+  std::array<const Slot*, kOrders> slots;
+  for (int order = 0; order < kOrders; ++order) {
+    slots[static_cast<std::size_t>(order)] = store->find(tail, order);
+  }
+  const Text& text = store->text();
+  for (const Slot* slot : slots) {
+    if (slot == nullptr) continue;
+    for (const Position position : slot->recent) {
+      if (text.contains(position)) __builtin_prefetch(text.address(position - 1));
+    }
+  }
+  const int limit = std::min(size_ + quota, kMost);
+  for (int order = 0; order < kOrders; ++order) {
+    const Slot* slot = slots[static_cast<std::size_t>(order)];
+    if (slot == nullptr) continue;
+    for (const Position position : slot->recent) {
+      if (size_ == limit) return;
+      add(recent, store, position, origin, kOrderLength[order]);
+    }
+  }
+}
+
+void Matcher::advance(Token token, Reliability& reliability) {
+  const Match* longest = nullptr;
+  for (const Match& match : *this) {
+    if (longest == nullptr || match.length > longest->length) longest = &match;
+  }
+  ++anchor_age_;
+  if (longest != nullptr && longest->length >= kLongMatch) {
+    anchor_store_ = longest->store;
+    anchor_ = longest->next + 1;
+    anchor_age_ = 0;
+  }
+  int kept = 0;
+  for (int i = 0; i < size_; ++i) {
+    Match match = matches_[static_cast<std::size_t>(i)];
+    const bool right = match.has_next() && match.vote() == token;
+    reliability.learn(match.origin, match.length, right);
+    if (!right) continue;
+    ++match.next;
+    match.length = static_cast<std::uint8_t>(std::min(match.length + 1, kLongestMatch));
+    matches_[static_cast<std::size_t>(kept++)] = match;
+  }
+  size_ = kept;
+}
+
+void Matcher::expect(Store* prediction, Position begin) {
+  matches_[0] = {prediction, begin, kPredictedLength, Origin::kOwnAligned};
+  size_ = 1;
+  anchor_store_ = prediction;
+  anchor_ = begin;
+  anchor_age_ = 0;
+}
+
+void Matcher::drop(const Store* store) {
+  size_ = static_cast<int>(
+      std::remove_if(matches_.begin(), matches_.begin() + size_,
+                     [=](const Match& match) { return match.store == store; }) -
+      matches_.begin());
+  if (anchor_store_ == store) anchor_store_ = nullptr;
+}
+
+}  // namespace specgate::suffix

@@ -1,0 +1,51 @@
+// What an index keeps for a tenant, and for a running request of it.
+#pragma once
+
+#include "index.hpp"
+
+namespace specgate::suffix {
+
+constexpr std::size_t in_blocks(std::size_t bytes) {
+  return (bytes + kBlockBytes - 1) / kBlockBytes;
+}
+
+struct Index::Tenant {
+  static constexpr std::size_t kFixedBlocks = in_blocks(sizeof(Model));
+
+  Tenant(std::string_view its_name, BlockPool& pool, const ContextHash& hash)
+      : name(its_name), store(pool, hash) {}
+
+  std::size_t used_blocks() const { return kFixedBlocks + store.blocks() + request_blocks; }
+
+  std::string name;
+  Store store;
+  Model model;
+  std::size_t requests = 0;
+  std::size_t request_blocks = 0;  // of its running requests
+  std::uint64_t last_used = 0;
+};
+
+struct Index::Request {
+  Request(Tenant& its_tenant, BlockPool& pool, const ContextHash& hash)
+      : tenant(&its_tenant), own(pool, hash) {}
+
+  Sources sources() {
+    return {&own, prediction ? &*prediction : nullptr,
+            tenant->store.text().size() > 0 ? &tenant->store : nullptr};
+  }
+  std::size_t blocks() const {
+    return own.blocks() + (prediction ? prediction->blocks() : 0);
+  }
+
+  Tenant* tenant;
+  Store own;
+  std::optional<Store> prediction;
+  Recent recent;
+  Matcher matcher;
+  Fortune fortune;
+  Pending pending;
+  Position answer = 0;    // where it begins in `own`
+  bool has_room = true;   // false: no memory for its text; it gets no drafts
+};
+
+}  // namespace specgate::suffix

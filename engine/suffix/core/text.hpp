@@ -1,0 +1,85 @@
+// A text: tokens in blocks, written at the end, forgotten at the front a block at a time.
+//
+// A position is a running number that is never given twice (modulo 2^32, which a text outlives
+// only after four billion tokens), so one that was forgotten is told from one that is there by
+// its distance from the front. Between two responses stands kGap, which equals no token.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "block_pool.hpp"
+
+namespace specgate::suffix {
+
+using Token = std::int32_t;
+using Position = std::uint32_t;
+
+inline constexpr Token kGap = -1;
+inline constexpr std::uint32_t kTokensPerBlock = kBlockBytes / sizeof(Token);
+
+class Text {
+ public:
+  explicit Text(BlockPool& pool) : pool_(&pool) {}
+  ~Text() {
+    for (std::size_t i = first_; i < blocks_.size(); ++i) pool_->give_back(blocks_[i]);
+  }
+  Text(const Text&) = delete;
+  Text& operator=(const Text&) = delete;
+
+  std::uint32_t size() const { return size_; }
+  Position begin() const { return front_; }
+  Position end() const { return front_ + size_; }
+  std::size_t blocks() const { return blocks_.size() - first_; }
+
+  bool contains(Position position) const { return position - front_ < size_; }
+
+  // The token at a position that the text contains.
+  Token operator[](Position position) const {
+    const std::uint32_t offset = position - front_;
+    return blocks_[first_ + offset / kTokensPerBlock][offset % kTokensPerBlock];
+  }
+
+  // Where the token lies, for a prefetch.
+  const Token* address(Position position) const {
+    const std::uint32_t offset = position - front_;
+    return blocks_[first_ + offset / kTokensPerBlock] + offset % kTokensPerBlock;
+  }
+
+  std::size_t blocks_for(std::size_t more_tokens) const {
+    const std::size_t needed = (size_ + more_tokens + kTokensPerBlock - 1) / kTokensPerBlock;
+    return needed > blocks() ? needed - blocks() : 0;
+  }
+
+  // The pool must have the block that this may need.
+  void push(Token token) {
+    if (size_ == blocks() * kTokensPerBlock) {
+      blocks_.push_back(static_cast<Token*>(pool_->take()));
+    }
+    blocks_[first_ + size_ / kTokensPerBlock][size_ % kTokensPerBlock] = token;
+    ++size_;
+  }
+
+  // Forget the oldest block; false when there is none but the one that is written to.
+  bool forget_block() {
+    if (blocks() < 2) return false;
+    pool_->give_back(blocks_[first_++]);
+    if (first_ > 64 && first_ > blocks_.size() / 2) {
+      blocks_.erase(blocks_.begin(), blocks_.begin() + static_cast<std::ptrdiff_t>(first_));
+      first_ = 0;
+    }
+    front_ += kTokensPerBlock;
+    size_ -= kTokensPerBlock;
+    return true;
+  }
+
+ private:
+  BlockPool* pool_;
+  std::vector<Token*> blocks_;
+  std::size_t first_ = 0;  // those before it were given back
+  Position front_ = 1;  // 0 is no position: an empty entry of a table
+  std::uint32_t size_ = 0;
+};
+
+}  // namespace specgate::suffix

@@ -1,0 +1,249 @@
+"""The Python face of the suffix index: types, defaults, and what each call promises.
+
+The work is done in core/ (C++20). An argument is checked before anything changes, so a call that
+raises leaves the index as it was.
+"""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.errors import SuffixInputError
+from engine.suffix._core import LONGEST_DRAFT, Draft, Index, Stats
+
+__all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Stats", "SuffixIndex"]
+
+Tokens = Sequence[int] | NDArray[np.int32]
+
+DEFAULT_MIN_SURVIVAL = 0.2
+"""Drafts fewer tokens than the reference and gets more accepted; adr/0012 has the curve."""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftBatch:
+    """Drafts of several requests, a row each.
+
+    Attributes:
+        tokens: int32, shape (rows, width); row r is valid up to `lengths[r]`.
+        survival: float32, same shape: probability that the token and all before it are accepted.
+        lengths: int32, shape (rows,).
+    """
+
+    tokens: NDArray[np.int32]
+    survival: NDArray[np.float32]
+    lengths: NDArray[np.int32]
+
+
+class SuffixIndex:
+    """Drafts from what a request, and its tenant's finished requests, have written so far.
+
+    Safe from several threads. Deterministic: the same calls in the same order give the same
+    drafts, whatever the salt (but for a collision of hashes, which displaces a rare match).
+
+    Args:
+        capacity_bytes: Bound on the memory of texts, tables and calibrations; at least 1 MiB.
+        salt: Secret of the hash. Random if not given; give it only to repeat a run bit by bit.
+
+    Raises:
+        SuffixInputError: `capacity_bytes` is too small.
+    """
+
+    def __init__(self, capacity_bytes: int, *, salt: int | None = None) -> None:
+        self._core = Index(
+            _count(capacity_bytes, "capacity_bytes"),
+            secrets.randbits(64) if salt is None else salt,
+        )
+
+    def start(self, request: str, tenant: str, prompt_tokens: Tokens) -> None:
+        """Begin a request. Its prompt is seen by it alone, and gone when it ends.
+
+        Of a prompt that the free memory cannot hold only the latest part is remembered.
+
+        Args:
+            request: Name, not empty, unique among running requests.
+            tenant: Whose finished answers it may draft from.
+            prompt_tokens: At least one id, each >= 0; a list, or int32 of shape (n,). Copied.
+
+        Raises:
+            DuplicateRequestError: A request of that name is running.
+            SuffixCapacityError: Running requests use all of the memory.
+            SuffixInputError: An argument is not as described.
+
+        Cost: about 25 ns a token.
+        """
+        self._core.start(_name(request), _name(tenant), _array(prompt_tokens, "prompt_tokens"))
+
+    def extend(self, request: str, tokens: Tokens) -> None:
+        """Tell what was generated: accepted draft tokens and the one that follows them.
+
+        The last draft, if `observe` was not called for it, is scored by these tokens, and the
+        calibration learns from that.
+
+        Args:
+            request: A running request.
+            tokens: At least one id, each >= 0; a list, or int32 of shape (n,). Copied.
+
+        Raises:
+            UnknownRequestError: The request was never started, or has ended.
+            SuffixInputError: `tokens` is not as described.
+
+        Cost: about 0.1 us a token; no search.
+        """
+        self._core.extend(_name(request), _tokens(tokens, "tokens"))
+
+    def predict(self, request: str, tokens: Tokens) -> None:
+        """Give text that the answer is likely to repeat; only this request drafts from it.
+
+        A later prediction replaces an earlier one.
+
+        Args:
+            request: A running request.
+            tokens: The predicted answer from its start; as in `extend`.
+
+        Raises:
+            UnknownRequestError: The request was never started, or has ended.
+            SuffixInputError: `tokens` is not as described.
+        """
+        self._core.predict(_name(request), _array(tokens, "tokens"))
+
+    def propose(
+        self, request: str, max_tokens: int, *, min_survival: float = DEFAULT_MIN_SURVIVAL
+    ) -> Draft:
+        """Continue what the request has written with the likeliest text seen before.
+
+        Args:
+            request: A running request.
+            max_tokens: Most tokens to draft, 0 to `LONGEST_DRAFT`.
+            min_survival: The draft ends before the first token whose survival is below it, 0 to 1.
+
+        Returns:
+            Tokens and, for each, the calibrated probability that it and all before it are
+            accepted (never rising). Empty when nothing matches.
+
+        Raises:
+            UnknownRequestError: The request was never started, or has ended.
+            SuffixInputError: `max_tokens` or `min_survival` is out of range.
+
+        Source: in the spirit of arXiv:2411.04975 (SuffixDecoding); matcher and calibration are
+        our own, see adr/0011 and adr/0012.
+        """
+        return self._core.propose(_name(request), _count(max_tokens, "max_tokens"), min_survival)
+
+    def propose_many(
+        self,
+        requests: Sequence[str],
+        max_tokens: NDArray[np.int32],
+        *,
+        min_survival: float = DEFAULT_MIN_SURVIVAL,
+    ) -> DraftBatch:
+        """Draft for all rows of a step in one call, without the interpreter lock.
+
+        Args:
+            requests: Running requests, a row each.
+            max_tokens: Most tokens to draft for each; int32, shape (rows,), 0 to `LONGEST_DRAFT`.
+            min_survival: As in `propose`.
+
+        Raises:
+            UnknownRequestError: One of them was never started, or has ended; none is drafted for.
+            SuffixInputError: An argument is not as described.
+        """
+        most = _array(max_tokens, "max_tokens", least=0)
+        rows = len(requests)
+        width = int(most.max(initial=0))
+        if width > LONGEST_DRAFT:
+            raise SuffixInputError(f"max_tokens: over the limit of {LONGEST_DRAFT}")
+        tokens = np.zeros((rows, width), np.int32)
+        survival = np.zeros((rows, width), np.float32)
+        lengths = np.zeros(rows, np.int32)
+        self._core.propose_many(list(requests), most, min_survival, tokens, survival, lengths)
+        return DraftBatch(tokens, survival, lengths)
+
+    def observe(self, request: str, accepted: int) -> None:
+        """Tell how many tokens of the last draft were accepted, before `extend`.
+
+        For callers that verify; without it `extend` finds out by itself.
+
+        Args:
+            request: A running request.
+            accepted: 0 to the length of the last draft.
+
+        Raises:
+            UnknownRequestError: The request was never started, or has ended.
+            SuffixInputError: `accepted` is out of range.
+        """
+        self._core.observe(_name(request), _count(accepted, "accepted"))
+
+    def finish(self, request: str, *, keep: bool) -> None:
+        """End a request and forget its prompt and prediction.
+
+        Args:
+            request: A running request.
+            keep: Whether its answer stays, for later requests of its tenant.
+
+        Raises:
+            UnknownRequestError: The request was never started, or has ended.
+        """
+        self._core.finish(_name(request), keep)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the finished answers and the calibration of every tenant to a file.
+
+        The file is replaced as a whole. Other calls wait meanwhile (about a second a gigabyte).
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._core.save(fspath(path))
+
+    def load(self, path: str | PathLike[str]) -> None:
+        """Replace what the index knows by a file that `save` wrote.
+
+        Raises:
+            SnapshotError: It is no such file, of another version, or damaged; the index is empty.
+            SuffixInputError: Requests are running; nothing changed.
+            OSError: The file cannot be read; the index is empty.
+        """
+        self._core.load(fspath(path))
+
+    def clear(self) -> None:
+        """Forget everything.
+
+        Raises:
+            SuffixInputError: Requests are running; nothing changed.
+        """
+        self._core.clear()
+
+    def stats(self) -> Stats:
+        """Tokens, bytes, tenants and running requests now; evicted tokens since the start."""
+        return self._core.stats()
+
+
+def _name(value: str) -> str:
+    if not isinstance(value, str):
+        raise SuffixInputError(f"a name must be a string, not {type(value).__name__}")
+    return value
+
+
+def _count(value: int, what: str) -> int:
+    if type(value) is not int and not isinstance(value, np.integer):
+        raise SuffixInputError(f"{what}: must be an integer, not {type(value).__name__}")
+    return int(value)
+
+
+def _tokens(value: Tokens, what: str) -> Tokens:
+    return value if type(value) is list else _array(value, what)
+
+
+def _array(value: Tokens, what: str, *, least: int = 1) -> NDArray[np.int32]:
+    array = value if isinstance(value, np.ndarray) else np.array(value)
+    if array.size == 0 and least == 0:
+        return np.zeros(0, np.int32)
+    if array.dtype != np.int32 and (isinstance(value, np.ndarray) or array.dtype != np.int64):
+        raise SuffixInputError(f"{what}: must be int32, not {array.dtype}")
+    if array.ndim != 1:
+        raise SuffixInputError(f"{what}: must have one dimension, not {array.ndim}")
+    return np.ascontiguousarray(array, np.int32)
