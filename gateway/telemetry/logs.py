@@ -1,4 +1,4 @@
-"""One log chain for everything: structlog, uvicorn, aiohttp and the standard library."""
+"""One log chain for everything: structlog, uvicorn and the standard library."""
 
 import logging
 import sys
@@ -46,7 +46,7 @@ def configure_logging(*, log_format: LogFormat, level: str) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "aiohttp", "asyncio"):
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = name != "uvicorn.access"  # we write our own access line

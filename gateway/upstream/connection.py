@@ -2,22 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlsplit
 
-import aiohttp
-from yarl import URL
-
-from gateway.errors import UpstreamError
-from gateway.upstream.http_errors import CLIENT_ERRORS, mapped_errors, upstream_error
-from gateway.upstream.silence import SilenceWatch
+from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
+from gateway.upstream.http_wire import HttpWire
 
 # Below the 5 s after which vLLM's server closes an idle connection, so that we close it first.
 _KEEP_ALIVE_SECONDS = 4.0
-_READ_BUFFER_BYTES = 2**16
-_OWN_HEADERS = ("User-Agent", "Accept", "Accept-Encoding")
+_MOST_SMALL_BYTES = 2**24
+_LINE_END = re.compile(r"[\r\n]")
 _NOT_FORWARDED = frozenset(
     # Hop-by-hop (RFC 9110, section 7.6.1), and what our own server writes anew.
     b"connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding "
@@ -42,7 +41,7 @@ class WorkerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """Bounds in seconds: to connect, and between two reads of an answer."""
+    """Bounds in seconds: to connect, and for which a worker may stay silent."""
 
     connect_seconds: float
     silence_seconds: float
@@ -51,39 +50,16 @@ class ConnectionTimeouts:
 class WorkerAnswer:
     """An answer whose head has arrived; its body is read once, by `read_some` or `read`."""
 
-    def __init__(self, response: aiohttp.ClientResponse, *, silence_seconds: float) -> None:
-        self._response = response
-        self._content = response.content
-        self._loop = asyncio.get_running_loop()
-        self._silence = SilenceWatch(self._loop, silence_seconds, self._give_up)
-        if (held := response.connection) is not None and held.protocol is not None:
-            held.protocol.read_timeout = None  # it watched over the head; the body is ours
-        self.status = response.status
-        self.is_event_stream = response.content_type == "text/event-stream"
+    def __init__(self, wire: HttpWire) -> None:
+        self._wire = wire
+        self.status = wire.status
+        self.is_event_stream = _media_type(wire.headers) == b"text/event-stream"
+        self.read_some = wire.read_some  # itself, because it runs for every chunk
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Headers that go on to the client."""
-        return [
-            (lower, value)
-            for name, value in self._response.raw_headers
-            if (lower := name.lower()) not in _NOT_FORWARDED
-        ]
-
-    async def read_some(self) -> bytes:
-        """The next bytes of the body, as many as have come; none at its end.
-
-        Raises:
-            WorkerLostError: The connection broke before the body's end.
-            WorkerTimeoutError: Nothing came for too long.
-        """
-        self._silence.waiting_since = self._loop.time()
-        try:
-            return await self._content.readany()
-        except CLIENT_ERRORS as error:  # not `mapped_errors`: this runs for every chunk
-            raise upstream_error(error) from error
-        finally:
-            self._silence.waiting_since = None
+        return [(name, value) for name, value in self._wire.headers if name not in _NOT_FORWARDED]
 
     async def read(self, *, most_bytes: int) -> bytes:
         """The whole body.
@@ -98,14 +74,6 @@ class WorkerAnswer:
                 raise UpstreamError("The engine sent an answer that is too large.")
         return bytes(pieces)
 
-    def close(self) -> None:
-        """Let go of it; before the body's end that closes the connection."""
-        self._silence.stop()
-        self._response.close()
-
-    def _give_up(self) -> None:
-        self._content.set_exception(aiohttp.SocketTimeoutError("the body stopped coming"))
-
 
 class WorkerConnection:
     """Keeps connections to one worker.
@@ -117,38 +85,26 @@ class WorkerConnection:
         self, address: WorkerAddress, timeouts: ConnectionTimeouts, *, api_key: str | None
     ) -> None:
         self.address = address
-        self._base = URL(address.url)
-        self._urls: dict[str, URL] = {}
-        self._silence_seconds = timeouts.silence_seconds
+        self._timeouts = timeouts
+        self._parts = urlsplit(address.url)
+        self._host_line = f"host: {self._parts.netloc}"
         self._authorization = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
-        connector: aiohttp.BaseConnector
-        if address.socket_path is not None:
-            connector = aiohttp.UnixConnector(
-                address.socket_path, limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS
-            )
-        else:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_SECONDS)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(
-                total=None,
-                sock_connect=timeouts.connect_seconds,
-                sock_read=timeouts.silence_seconds,
-            ),
-            auto_decompress=False,
-            read_bufsize=_READ_BUFFER_BYTES,
-            skip_auto_headers=_OWN_HEADERS,
-        )
+        self._tls = ssl.create_default_context() if self._parts.scheme == "https" else None
+        self._idle: dict[HttpWire, asyncio.TimerHandle] = {}  # the latest used comes last
+        self._open: set[HttpWire] = set()
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._session.close()
+        for timer in self._idle.values():
+            timer.cancel()
+        for wire in self._open:
+            wire.close()
+        self._idle.clear()
+        self._open.clear()
 
-    @asynccontextmanager
-    async def post(
+    def post(
         self, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> AsyncIterator[WorkerAnswer]:
+    ) -> AbstractAsyncContextManager[WorkerAnswer]:
         """Send a request and wait for the head of its answer.
 
         Leaving the block before the body's end closes the connection, which makes vLLM abort.
@@ -158,18 +114,7 @@ class WorkerConnection:
             WorkerTimeoutError: No head in time.
             UpstreamError: What came is not HTTP.
         """
-        with mapped_errors():
-            response = await self._session.post(
-                self._url(path),
-                data=body,
-                headers={**headers, **self._authorization},
-                allow_redirects=False,
-            )
-        answer = WorkerAnswer(response, silence_seconds=self._silence_seconds)
-        try:
-            yield answer
-        finally:
-            answer.close()
+        return self._exchange(self._request("POST", path, headers, body))
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
         """A small GET: status and body.
@@ -177,14 +122,7 @@ class WorkerConnection:
         Raises:
             UpstreamError: As `post`.
         """
-        with mapped_errors():
-            async with self._session.get(
-                self._url(path),
-                headers=self._authorization,
-                timeout=aiohttp.ClientTimeout(total=timeout_seconds),
-                allow_redirects=False,
-            ) as response:
-                return response.status, await response.read()
+        return await self._ask(self._request("GET", path, {}, None), timeout_seconds)
 
     async def call(self, path: str, body: bytes, *, timeout_seconds: float) -> int:
         """A small JSON POST whose answer does not matter: its status.
@@ -192,16 +130,9 @@ class WorkerConnection:
         Raises:
             UpstreamError: As `post`.
         """
-        with mapped_errors():
-            async with self._session.post(
-                self._url(path),
-                data=body,
-                headers={"content-type": "application/json", **self._authorization},
-                timeout=aiohttp.ClientTimeout(total=timeout_seconds),
-                allow_redirects=False,
-            ) as response:
-                await response.read()
-                return response.status
+        headers = {"content-type": "application/json"}
+        status, _ = await self._ask(self._request("POST", path, headers, body), timeout_seconds)
+        return status
 
     async def get_json(self, path: str, *, timeout_seconds: float) -> dict[str, Any]:
         """A small GET whose answer is a JSON object.
@@ -220,8 +151,76 @@ class WorkerConnection:
             raise UpstreamError(f"The engine sent no JSON object on {path}.")
         return found
 
-    def _url(self, path: str) -> URL:
-        url = self._urls.get(path)
-        if url is None:
-            url = self._urls[path] = self._base.with_path(path)
-        return url
+    async def _ask(self, request: bytes, timeout_seconds: float) -> tuple[int, bytes]:
+        try:
+            async with asyncio.timeout(timeout_seconds), self._exchange(request) as answer:
+                return answer.status, await answer.read(most_bytes=_MOST_SMALL_BYTES)
+        except TimeoutError as error:
+            raise WorkerTimeoutError("The engine stayed silent for too long.") from error
+
+    def _request(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> bytes:
+        lines = [f"{method} {quote(path)} HTTP/1.1", self._host_line]
+        lines += [f"{name}: {value}" for name, value in {**headers, **self._authorization}.items()]
+        if body is not None:
+            lines.append(f"content-length: {len(body)}")
+        if any(_LINE_END.search(line) for line in lines):
+            raise InvalidRequestError("A header holds a line end.")  # our own server refuses that
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+
+    @asynccontextmanager
+    async def _exchange(self, request: bytes) -> AsyncIterator[WorkerAnswer]:
+        wire = self._take_idle() or await self._connect()
+        try:
+            await wire.exchange(request)
+            yield WorkerAnswer(wire)
+        finally:
+            wire.release()
+            self._keep(wire)
+
+    def _take_idle(self) -> HttpWire | None:
+        while self._idle:
+            wire, timer = self._idle.popitem()
+            timer.cancel()
+            if wire.is_reusable:
+                return wire
+            self._open.discard(wire)
+        return None
+
+    async def _connect(self) -> HttpWire:
+        loop, path, host = asyncio.get_running_loop(), self.address.socket_path, self._parts
+        wire = HttpWire(silence_seconds=self._timeouts.silence_seconds)
+        try:
+            async with asyncio.timeout(self._timeouts.connect_seconds):
+                if path is not None:
+                    await loop.create_unix_connection(lambda: wire, path)
+                else:
+                    port = host.port or (80 if self._tls is None else 443)
+                    await loop.create_connection(
+                        lambda: wire, host.hostname or "", port, ssl=self._tls
+                    )
+        except TimeoutError as error:
+            raise WorkerLostError("The engine could not be reached in time.", sent=False) from error
+        except OSError as error:
+            raise WorkerLostError("The engine could not be reached.", sent=False) from error
+        self._open.add(wire)
+        return wire
+
+    def _keep(self, wire: HttpWire) -> None:
+        """Have it ready for the next request, for a while."""
+        if wire.is_reusable and wire in self._open:
+            loop = asyncio.get_running_loop()
+            self._idle[wire] = loop.call_later(_KEEP_ALIVE_SECONDS, self._forget, wire)
+        else:
+            self._open.discard(wire)
+
+    def _forget(self, wire: HttpWire) -> None:
+        del self._idle[wire]
+        self._open.discard(wire)
+        wire.close()
+
+
+def _media_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    found = next((value for name, value in headers if name == b"content-type"), b"")
+    return found.partition(b";")[0].strip().lower()

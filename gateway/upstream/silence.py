@@ -1,7 +1,7 @@
 """Notices a worker that stays silent while we wait for it.
 
-aiohttp's own `sock_read` arms a timer anew for each piece it reads; at thousands of pieces a second
-that costs more than reading them. Here one timer an answer looks, rarely, when the wait began.
+To arm a timer anew for each piece, as HTTP clients do, costs more than to read it when thousands
+come a second. Here one timer an answer looks, rarely, when the wait began.
 """
 
 import asyncio

@@ -1,3 +1,4 @@
+import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -6,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
+from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
 from gateway.upstream.connection import (
     ConnectionTimeouts,
     WorkerAddress,
@@ -97,6 +98,52 @@ async def test_connections_are_used_again(worker: FakeWorker, connect: Connect) 
         await whole(connection, chat())
 
     assert worker.connections == 1
+
+
+async def test_a_connection_that_rests_for_long_is_closed(
+    worker: FakeWorker, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.upstream.connection._KEEP_ALIVE_SECONDS", 0.05)
+    connection = connect(worker.url)
+    await whole(connection, chat())
+    assert worker.connections == 1
+
+    await eventually(lambda: worker.connections == 0)
+    await whole(connection, chat())
+
+
+async def test_a_connection_that_the_worker_closed_is_not_used_again(connect: Connect) -> None:
+    async with CannedServer(ok(b"{}")) as server:
+        connection = connect(server.url)
+        for _ in range(3):
+            await whole(connection)
+            await asyncio.sleep(0.02)  # the server closes it meanwhile
+
+    assert len(server.requests) == 3
+
+
+async def test_closing_ends_what_runs(worker: FakeWorker, connect: Connect) -> None:
+    connection = connect(worker.url)
+    async with connection.post(CHAT, chat(stream=True, hang_after_chunks=0), {}) as answer:
+        reading = asyncio.create_task(answer.read(most_bytes=10**6))
+        await asyncio.sleep(0.02)
+        await connection.close()
+
+        with pytest.raises(WorkerLostError):
+            await reading
+
+
+async def test_a_header_cannot_end_its_line(worker: FakeWorker, connect: Connect) -> None:
+    with pytest.raises(InvalidRequestError):
+        await whole(connect(worker.url), b"{}", {"accept": "a\r\nx-injected: b"})
+
+    assert worker.requests == []
+
+
+async def test_a_path_is_quoted(worker: FakeWorker, connect: Connect) -> None:
+    status, _ = await connect(worker.url).get("/a b\r\nc", timeout_seconds=1)
+
+    assert status == 404
 
 
 async def test_a_stream_is_known_by_its_type(worker: FakeWorker, connect: Connect) -> None:
