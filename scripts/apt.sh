@@ -2,7 +2,8 @@
 # Install the Debian packages that this machine lacks; does nothing where all are there.
 #
 #   scripts/apt.sh runtime   libraries that vLLM loads
-#   scripts/apt.sh           those, and what `make test` runs: make, compilers, Node
+#   scripts/apt.sh build     what the C++ core is built with; pip brings CMake where it is missing
+#   scripts/apt.sh           both, and what `make test` runs: make, CMake, Node
 set -euo pipefail
 
 missing=()
@@ -10,13 +11,28 @@ need() { # command, package
   command -v "$1" >/dev/null || missing+=("$2")
 }
 
-# ldconfig is not on every user's path.
-PATH=$PATH:/sbin:/usr/sbin
-ldconfig -p | grep -q 'libnuma\.so\.1' || missing+=(libnuma1)
+# Debian's own Python comes without the headers that an extension needs; others have them.
+has_headers() {
+  "${PYTHON:-python3}" -c '
+import pathlib, sys, sysconfig
+sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' 2>/dev/null
+}
 
-if [[ ${1:-all} != runtime ]]; then
+what=${1:-all}
+
+if [[ $what != build ]]; then
+  # ldconfig is not on every user's path.
+  PATH=$PATH:/sbin:/usr/sbin
+  ldconfig -p | grep -q 'libnuma\.so\.1' || missing+=(libnuma1)
+fi
+
+if [[ $what != runtime ]]; then
+  need c++ g++
+  has_headers || missing+=(python3-dev)
+fi
+
+if [[ $what == all ]]; then
   need make make
-  need g++ g++
   need cmake cmake
   need node nodejs
   need npm npm

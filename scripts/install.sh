@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Install what is locked into .venv, and the project itself; a second run with the same locks does
-# nothing and needs no network.
+# Install what is locked into .venv, and the project itself; a second run with the same locks and
+# the same C++ sources does nothing and needs no network.
 #
 #   scripts/install.sh gateway   the gateway alone
 #   scripts/install.sh engine    gateway and engine for CPUs
@@ -85,26 +85,38 @@ install_locked() { # lock...
   done
 }
 
+# An editable install: Python sources are used where they are, the C++ core is compiled now.
 install_project() {
-  say "installing specgate"
+  local stamp=$VENV/.specgate-project mark
+  mark=$(fingerprint pyproject.toml CMakeLists.txt engine/suffix/core/* requirements/dev.lock)
+  if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
+    return
+  fi
+  PYTHON=$VENV/bin/python scripts/apt.sh build
+  say "building and installing specgate"
   PIP_CONSTRAINT=requirements/dev.lock PIP_BUILD_CONSTRAINT=requirements/dev.lock \
     pip install --quiet --no-deps --editable .
+  echo "$mark" >"$stamp"
 }
 
-install_python() { # target, lock...
+install_dependencies() { # target, lock...
   local target=$1 stamp mark
   shift
-  ensure_venv
   stamp=$VENV/.specgate-$target
-  mark=$(fingerprint pyproject.toml scripts/install.sh "$@")
+  mark=$(fingerprint scripts/install.sh "$@")
   if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
     return
   fi
   case $target in engine | gpu | dev) scripts/apt.sh runtime ;; esac
   case $target in engine | dev) install_torch_cpu ;; esac
   install_locked "$@"
-  install_project
   echo "$mark" >"$stamp"
+}
+
+install_python() { # target, lock...
+  ensure_venv
+  install_dependencies "$@"
+  install_project
 }
 
 install_node() {
