@@ -115,5 +115,8 @@ class Sink(Protocol):
     async def write(self, data: bytes) -> None:
         """Send body bytes; returns when the client's socket has taken them (back-pressure)."""
 
+    def write_now(self, data: bytes) -> bool:
+        """Send body bytes if the client's socket has room for them; else False."""
+
     async def end(self, data: bytes = b"") -> None:
         """Send the last body bytes and finish; once."""

@@ -46,8 +46,12 @@ class AsgiSink:
 
     async def write(self, data: bytes) -> None:
         """Send body bytes; waits while the client's socket is full."""
-        if self._direct is None or not self._direct(data):
+        if not self.write_now(data):
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
+
+    def write_now(self, data: bytes) -> bool:
+        """Send body bytes if that needs no waiting."""
+        return self._direct is not None and self._direct(data)
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last bytes."""

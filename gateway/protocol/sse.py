@@ -33,19 +33,23 @@ class FrameSplitter:
         """Bytes of a frame that has begun and not ended."""
         return len(self._pending)
 
+    def is_frame(self, data: bytes) -> bool:
+        """Whether the next bytes are one whole frame; seen at a glance, so False may be wrong."""
+        return (
+            not self._pending
+            and data.endswith(b"\n\n")
+            and data.find(b"\n\n") == len(data) - 2
+            and b"\r" not in data
+            and len(data) <= self._max_frame_bytes
+        )
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take the next bytes of the stream and return the frames that are now whole, in order.
 
         Raises:
             UpstreamError: A frame is longer than `max_frame_bytes`; all before it were returned.
         """
-        if (
-            not self._pending
-            and data.endswith(b"\n\n")
-            and data.find(b"\n\n") == len(data) - 2
-            and b"\r" not in data
-            and len(data) <= self._max_frame_bytes
-        ):
+        if self.is_frame(data):
             return [data]  # the usual case: one read, one frame
         self._pending += data
         frames: list[bytes] = []

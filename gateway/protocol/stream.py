@@ -24,6 +24,7 @@ from gateway.types import Acceptance, Usage
 
 _RESPONSES_ENDS = (b"response.completed", b"response.incomplete")
 _RESPONSES_FAILURES = (b"response.failed", b"error")
+_CHUNK_BEGIN, _ERROR_BEGIN = b'data: {"', b'data: {"error"'
 _LAST = b'"finish_reason":"'  # as a member: inside a string its quotes would be escaped
 
 
@@ -90,6 +91,33 @@ class StreamReader:
         """
         self.frames_read += 1
         return self._read(frame)
+
+    def read_usual(self, frame: bytes) -> tuple[bytes, int] | None:
+        """Decide about a frame with text and running usage, as most are; changes nothing here.
+
+        Returns:
+            The bytes for the client, and the count for `count` once they have left; None for every
+            other frame, which is for `read`.
+        """
+        if (
+            self._held
+            or not self._cuts_usage
+            or not frame.startswith(_CHUNK_BEGIN)
+            or frame.find(b"\n") != len(frame) - 2
+            or frame.startswith(_ERROR_BEGIN)
+            or b'"object":"error"' in frame[:70]
+            or b'"choices":[]' in frame
+            or (self._holds_last and _LAST in frame)
+        ):
+            return None
+        wanted, running_tokens = cut_running_usage(frame)
+        return (wanted, running_tokens) if running_tokens else None
+
+    def count(self, running_tokens: int) -> int:
+        """A frame of `read_usual` was passed on; the tokens that were new with it."""
+        self.frames_read += 1
+        new_tokens, self._running_tokens = running_tokens - self._running_tokens, running_tokens
+        return new_tokens
 
     def take_held(self) -> bytes:
         """What is held of a stream that ends otherwise than it should; the client's by right."""

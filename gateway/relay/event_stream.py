@@ -87,6 +87,13 @@ class EventStream:
         self._active_seconds = self._loop.time()
         self._writing = False
 
+    def write_now(self, frames: bytes) -> bool:
+        """Send whole frames without waiting; False if they have to go through `write`."""
+        if not self.delivered or self._writing or not self._sink.write_now(frames):
+            return False
+        self._active_seconds = self._loop.time()
+        return True
+
     def withdraw(self) -> None:
         """The answer turned out to be no stream: send nothing, the sink is the caller's again."""
         self._keeper.cancel()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from gateway.errors import GatewayError, WorkerLostError
@@ -16,8 +17,12 @@ _BURST_FRAMES = 8
 class Source(Protocol):
     """A worker's answer body."""
 
-    async def read_some(self) -> bytes:
-        """The next bytes, none at the body's end; raises `UpstreamError` when it breaks off."""
+    async def read_some(self, tap: Callable[[bytes], bool] | None = None) -> bytes:
+        """The next bytes, none at the body's end; raises `UpstreamError` when it breaks off.
+
+        What comes while this waits is offered to `tap` first, which takes all of it (True) or
+        leaves it.
+        """
 
 
 async def relay_stream(
@@ -52,7 +57,8 @@ async def _relay_until_end(
     clock: TokenClock,
     splitter: FrameSplitter,
 ) -> None:
-    while data := await source.read_some():
+    tap = _tap(reader, out, clock, splitter)
+    while data := await source.read_some(tap):
         frames = splitter.feed(data)
         if len(frames) == 1:
             if await _relay_frame(frames[0], reader, out, clock):
@@ -71,10 +77,30 @@ async def _relay_until_end(
     await out.end()
 
 
+def _tap(
+    reader: StreamReader, out: EventStream, clock: TokenClock, splitter: FrameSplitter
+) -> Callable[[bytes], bool]:
+    """Build what relays a read on the spot, if it is one frame as most are and need not wait."""
+
+    def tap(data: bytes) -> bool:
+        if not splitter.is_frame(data) or (usual := reader.read_usual(data)) is None:
+            return False
+        wanted, running_tokens = usual
+        arrived_seconds = time.monotonic()
+        if not out.write_now(wanted):
+            return False
+        tokens = reader.count(running_tokens)
+        clock.worker.mark(tokens, arrived_seconds)
+        clock.client.mark(tokens, time.monotonic())
+        return True
+
+    return tap
+
+
 async def _relay_frame(
     frame: bytes, reader: StreamReader, out: EventStream, clock: TokenClock
 ) -> bool:
-    """`_relay_frames` of one: the usual case, and the shorter way."""
+    """`_relay_frames` of one, by the shorter way."""
     wanted, kind, tokens = reader.read(frame)
     if kind is FrameKind.TOKENS:
         clock.worker.mark(tokens, time.monotonic())

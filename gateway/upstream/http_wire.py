@@ -5,6 +5,7 @@ added to a request and to each chunk (ADR 10). No redirects, cookies, compressio
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 import httptools
@@ -16,6 +17,10 @@ _MOST_HELD_BYTES = 2**17
 """Of a body that nobody takes; then the socket is not read on until somebody does."""
 _MOST_HEAD_BYTES = 2**16
 _BODY_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
+
+
+Tap = Callable[[bytes], bool]
+"""Is offered bytes where they come off the socket; takes all of them (True) or leaves them."""
 
 
 class HttpWire(asyncio.Protocol):
@@ -31,6 +36,7 @@ class HttpWire(asyncio.Protocol):
         self._silence_seconds = silence_seconds
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
+        self._tap: Tap | None = None
         self._busy = self._lost = self._keeps_alive = False
         self._begin()
 
@@ -68,12 +74,23 @@ class HttpWire(asyncio.Protocol):
                 raise self._error
             await self._wait()
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Tap | None = None) -> bytes:
         """The next bytes of the body, as many as have come; none at its end.
+
+        Args:
+            tap: Is offered what comes while this waits; what it takes wakes nobody and is not
+                returned. That is the better half of what a chunk of a stream costs.
 
         Raises:
             UpstreamError: As `exchange`, once all that came before was read.
         """
+        self._tap = tap
+        try:
+            return await self._read_some()
+        finally:
+            self._tap = None
+
+    async def _read_some(self) -> bytes:
         while not self._pieces:
             if self._complete:
                 return b""
@@ -123,7 +140,8 @@ class HttpWire(asyncio.Protocol):
                 self._fail(_bad_answer(), error)
         if not self._head_done and self._head_bytes > _MOST_HEAD_BYTES:
             self._fail(_bad_answer(), None)
-        self._wake()
+        if self._tap is None or not self._tapped(self._tap):
+            self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The end of the body, or of hopes for it."""
@@ -180,6 +198,15 @@ class HttpWire(asyncio.Protocol):
             await self._waiter
         finally:
             self._waiter = self._silence.waiting_since = None
+
+    def _tapped(self, tap: Tap) -> bool:
+        """Offer what has come; whether there is nothing left to wake up for."""
+        if len(self._pieces) != 1 or not tap(self._pieces[0]):
+            return False
+        self._pieces.clear()
+        self._held_bytes = 0
+        self._silence.waiting_since = self._loop.time()
+        return not self._complete and self._error is None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

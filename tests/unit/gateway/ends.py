@@ -1,7 +1,7 @@
 """Both ends of an exchange, without a network: what a worker sends, what a client gets."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gateway.types import Headers
 
@@ -41,6 +41,14 @@ class RecordingSink:
         assert self.started
         assert not self.ended
 
+    def write_now(self, data: bytes) -> bool:
+        if len(self.writes) == self._stuck_after:
+            return False
+        self.writes.append(data)
+        assert self.started
+        assert not self.ended
+        return True
+
     async def end(self, data: bytes = b"") -> None:
         assert self.started
         assert not self.ended
@@ -50,20 +58,27 @@ class RecordingSink:
 
 
 class ScriptedSource:
-    """A worker that sends pieces, waits (seconds) between them, or fails."""
+    """A worker that sends pieces, waits (seconds) between them, or fails.
+
+    Attributes:
+        taken: Steps done.
+        tapped: Pieces that a tap took.
+    """
 
     def __init__(self, steps: Sequence[bytes | float | Exception]) -> None:
         self._steps = steps
-        self.taken = 0
+        self.taken = self.tapped = 0
 
-    async def read_some(self) -> bytes:
+    async def read_some(self, tap: Callable[[bytes], bool] | None = None) -> bytes:
         while self.taken < len(self._steps):
             step = self._steps[self.taken]
             self.taken += 1
             if isinstance(step, Exception):
                 raise step
             if isinstance(step, bytes):
-                if step:
+                if tap is not None and tap(step):
+                    self.tapped += 1
+                elif step:
                     return step
             else:
                 await asyncio.sleep(step)

@@ -69,9 +69,12 @@ async def test_a_sink_writes_directly_what_the_server_takes() -> None:
     sink = AsgiSink(send, take)
     await sink.write(b"taken")
     await sink.write(b"refused")
+    assert sink.write_now(b"now")
+    assert not sink.write_now(b"refused")
     await sink.end(b"last")
 
-    assert direct == [b"taken", b"refused"]
+    assert not AsgiSink(send).write_now(b"now")
+    assert direct == [b"taken", b"refused", b"now", b"refused"]
     assert [message["body"] for message in sent] == [b"refused", b"last"]
 
 

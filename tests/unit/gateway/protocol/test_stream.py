@@ -1,7 +1,10 @@
 import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.errors import ContextTooLongError, GatewayError, UpstreamError
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
@@ -62,6 +65,76 @@ def test_usage_that_only_we_asked_for_is_taken_out_again() -> None:
     ]
     assert reader.usage == Usage(5, 3)
     assert reader.acceptance == Acceptance(4, 2.5, {"native": SourceCount(10, 6)})
+
+
+def finished_chunk(tokens: int) -> bytes:
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
+    return frame({"id": "x", "choices": [choice], **usage(tokens)})
+
+
+def read_in_short(reader: StreamReader, piece: bytes) -> Relayed:
+    """As the relay does it: the short way where there is one."""
+    usual = reader.read_usual(piece)
+    if usual is None:
+        return reader.read(piece)
+    return Relayed(usual[0], FrameKind.TOKENS, reader.count(usual[1]))
+
+
+PIECES = st.one_of(
+    st.integers(0, 9).map(lambda tokens: chunk("a", **usage(tokens))),
+    st.integers(0, 9).map(lambda tokens: chunk('"choices":[] ,"usage":{', **usage(tokens))),
+    st.integers(1, 9).map(finished_chunk),
+    st.integers(1, 9).map(usage_chunk),
+    st.sampled_from(
+        [
+            chunk("a"),
+            chunk("a", usage=None),
+            chunk("a", usage={"completion_tokens": "many"}),
+            chunk("a", **usage(2), more=[1]),
+            frame(usage(1)),
+            frame({"usage": usage(1)["usage"], "choices": []}),
+            b"data:" + chunk("a", **usage(3))[6:],
+            b"event: x\n" + chunk("a", **usage(3)),
+            b"data: {\ndata: " + chunk("a", **usage(3))[7:],
+            b": comment\n\n",
+            DONE,
+            frame({"error": {"message": "boom"}, **usage(1)}),
+            frame({"object": "error", "message": "boom", **usage(1)}),
+            b"data: {broken\n\n",
+        ]
+    ),
+)
+ASKED = [
+    {},
+    {"stream_options": {"include_usage": True}},
+    {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+    {"n": 2},
+]
+
+
+@given(st.sampled_from(ASKED), st.lists(PIECES, max_size=8))
+def test_the_short_way_reads_what_the_long_way_reads(
+    asked: dict[str, Any], pieces: list[bytes]
+) -> None:
+    short, long = chat_reader(**asked), chat_reader(**asked)
+    for piece in pieces:
+        try:
+            expected = long.read(piece)
+        except GatewayError as error:
+            with pytest.raises(type(error), match=re.escape(error.message)):
+                read_in_short(short, piece)
+        else:
+            assert read_in_short(short, piece) == expected
+
+    assert (short.usage, short.frames_read) == (long.usage, long.frames_read)
+    assert short.take_held() == long.take_held()
+
+
+def test_most_chunks_have_the_short_way() -> None:
+    reader = chat_reader()
+
+    assert reader.read_usual(chunk("a", **usage(3))) == (chunk("a"), 3)
+    assert reader.read_usual(finished_chunk(3)) is None
 
 
 def test_usage_that_the_client_asked_for_stays() -> None:

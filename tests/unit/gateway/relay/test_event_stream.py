@@ -65,6 +65,23 @@ def test_a_stream_that_flows_has_no_comments() -> None:
     run_in_virtual_time(scenario())
 
 
+def test_frames_that_need_no_waiting_may_leave_at_once_but_not_the_first() -> None:
+    async def scenario() -> None:
+        sink = RecordingSink(stuck_after=3)
+        async with EventStream(sink, POLICY, []) as out:
+            assert not out.write_now(b"0")
+            await out.write(b"1")
+            assert out.write_now(b"2")
+            await asyncio.sleep(14)
+            assert out.write_now(b"3")
+            await asyncio.sleep(14)
+            assert not out.write_now(b"the client takes no more")
+
+        assert sink.writes == [b"1", b"2", b"3"]
+
+    run_in_virtual_time(scenario())
+
+
 def test_a_pause_is_measured_from_the_last_frame() -> None:
     async def scenario() -> None:
         sink = RecordingSink()

@@ -205,3 +205,38 @@ def test_a_chunk_that_was_not_counted_makes_its_whole_read_uncounted() -> None:
     relay.run(chunk("a", 1), chunk("b", 2) + chunk("c"), DONE)
 
     assert relay.gaps == []
+
+
+def usual(text: str, tokens: int) -> bytes:
+    """A chunk in vLLM's own words, which may go the short way."""
+    usage = {"prompt_tokens": 1, "total_tokens": 1 + tokens, "completion_tokens": tokens}
+    content = {"choices": [{"delta": {"content": text}}], "usage": usage}
+    return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"
+
+
+def test_frames_that_need_no_waiting_wake_nobody_and_are_counted_the_same() -> None:
+    relay = Relay()
+
+    source = relay.run(usual("a", 1), usual("b", 2), 0.5, usual("cd", 4), DONE)
+
+    assert relay.sink.writes == [chunk("a"), chunk("b"), chunk("cd"), DONE]
+    assert len(relay.gaps) == 3
+    assert source.tapped == 2
+
+
+def test_what_has_to_wait_goes_the_long_way_in_order() -> None:
+    relay = Relay()
+
+    half = len(usual("b", 2)) // 2
+    source = relay.run(
+        usual("a", 1),
+        usual("b", 2)[:half],
+        usual("b", 2)[half:],
+        usual("c", 3) + usual("d", 4),
+        b": comment\n\n",
+        usual("e", 5),
+        DONE,
+    )
+
+    assert relay.sink.body == b"".join(map(chunk, "abcd")) + b": comment\n\n" + chunk("e") + DONE
+    assert source.tapped == 1

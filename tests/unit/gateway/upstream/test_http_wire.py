@@ -220,6 +220,78 @@ async def test_a_body_that_nobody_takes_is_not_read_on() -> None:
     assert worker.transport.reading
 
 
+async def test_a_tap_takes_what_comes_and_nobody_wakes() -> None:
+    worker, taken = Worker(), list[bytes]()
+
+    def tap(data: bytes) -> bool:
+        if data != b"no":
+            taken.append(data)
+        return data != b"no"
+
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.wire.read_some(tap))
+    await asyncio.sleep(0)
+    for piece in (b"2\r\nab\r\n", b"2\r\ncd\r\n"):
+        worker.wire.data_received(piece)
+        await asyncio.sleep(0)
+        assert not reading.done()
+    worker.wire.data_received(b"2\r\nno\r\n")
+
+    assert await reading == b"no"
+    assert taken == [b"ab", b"cd"]
+
+
+async def test_a_tap_is_offered_nothing_while_nobody_waits() -> None:
+    worker, taken = Worker(), list[bytes]()
+
+    def tap(data: bytes) -> bool:
+        taken.append(data)
+        return True
+
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.wire.read_some(tap))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait({reading})
+    worker.wire.data_received(b"2\r\nok\r\n")
+
+    assert await worker.wire.read_some(tap) == b"ok"
+    assert taken == []
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["end", "break"])
+async def test_an_end_behind_what_a_tap_took_wakes(breaks: bool) -> None:
+    worker = Worker()
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
+    await asyncio.sleep(0)
+    worker.wire.data_received(b"2\r\nok\r\n" + (b"zz\r\n" if breaks else b"0\r\n\r\n"))
+
+    if breaks:
+        with pytest.raises(UpstreamError):
+            await reading
+    else:
+        assert await reading == b""
+
+
+def test_what_a_tap_takes_breaks_the_silence() -> None:
+    async def scenario() -> None:
+        worker = Worker(silence_seconds=10.0)
+        await worker.asked(CHUNKED)
+        began = now()
+        reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
+        for _ in range(5):
+            await asyncio.sleep(8)
+            worker.wire.data_received(b"2\r\nok\r\n")
+
+        with pytest.raises(WorkerTimeoutError):
+            await reading
+
+        assert now() - began == 50.0
+
+    run_in_virtual_time(scenario())
+
+
 def test_silence_ends_the_wait_for_a_head() -> None:
     async def scenario() -> None:
         worker, began = Worker(silence_seconds=10.0), now()
