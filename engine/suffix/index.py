@@ -5,9 +5,10 @@ raises leaves the index as it was.
 """
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from os import PathLike, fspath
+from os import PathLike, fsencode
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,18 +46,16 @@ class SuffixIndex:
     drafts, whatever the salt (but for a collision of hashes, which displaces a rare match).
 
     Args:
-        capacity_bytes: Bound on the memory of texts, tables and calibrations; at least 1 MiB.
-        salt: Secret of the hash. Random if not given; give it only to repeat a run bit by bit.
+        capacity_bytes: Bound on the memory of texts, tables and calibrations; 1 MiB to 64 GiB.
+        salt: Secret of the hash, 64 bits. Random if not given; give it only to repeat a run bit
+            by bit.
 
     Raises:
-        SuffixInputError: `capacity_bytes` is too small.
+        SuffixInputError: `capacity_bytes` or `salt` is out of range.
     """
 
     def __init__(self, capacity_bytes: int, *, salt: int | None = None) -> None:
-        self._core = Index(
-            _count(capacity_bytes, "capacity_bytes"),
-            secrets.randbits(64) if salt is None else salt,
-        )
+        self._core = Index(capacity_bytes, secrets.randbits(64) if salt is None else salt)
 
     def start(self, request: str, tenant: str, prompt_tokens: Tokens) -> None:
         """Begin a request. Its prompt is seen by it alone, and gone when it ends.
@@ -75,7 +74,7 @@ class SuffixIndex:
 
         Cost: about 25 ns a token.
         """
-        self._core.start(_name(request), _name(tenant), _array(prompt_tokens, "prompt_tokens"))
+        self._core.start(request, tenant, prompt_tokens)
 
     def extend(self, request: str, tokens: Tokens) -> None:
         """Tell what was generated: accepted draft tokens and the one that follows them.
@@ -93,7 +92,7 @@ class SuffixIndex:
 
         Cost: about 0.1 us a token; no search.
         """
-        self._core.extend(_name(request), _tokens(tokens, "tokens"))
+        self._core.extend(request, tokens)
 
     def predict(self, request: str, tokens: Tokens) -> None:
         """Give text that the answer is likely to repeat; only this request drafts from it.
@@ -108,7 +107,7 @@ class SuffixIndex:
             UnknownRequestError: The request was never started, or has ended.
             SuffixInputError: `tokens` is not as described.
         """
-        self._core.predict(_name(request), _array(tokens, "tokens"))
+        self._core.predict(request, tokens)
 
     def propose(
         self, request: str, max_tokens: int, *, min_survival: float = DEFAULT_MIN_SURVIVAL
@@ -131,7 +130,7 @@ class SuffixIndex:
         Source: in the spirit of arXiv:2411.04975 (SuffixDecoding); matcher and calibration are
         our own, see adr/0011 and adr/0012.
         """
-        return self._core.propose(_name(request), _count(max_tokens, "max_tokens"), min_survival)
+        return self._core.propose(request, max_tokens, min_survival)
 
     def propose_many(
         self,
@@ -151,15 +150,15 @@ class SuffixIndex:
             UnknownRequestError: One of them was never started, or has ended; none is drafted for.
             SuffixInputError: An argument is not as described.
         """
-        most = _array(max_tokens, "max_tokens", least=0)
-        rows = len(requests)
+        names = _names(requests)
+        most = _column(max_tokens)
         width = int(most.max(initial=0))
         if width > LONGEST_DRAFT:
-            raise SuffixInputError(f"max_tokens: over the limit of {LONGEST_DRAFT}")
-        tokens = np.zeros((rows, width), np.int32)
-        survival = np.zeros((rows, width), np.float32)
-        lengths = np.zeros(rows, np.int32)
-        self._core.propose_many(list(requests), most, min_survival, tokens, survival, lengths)
+            raise SuffixInputError(f"max_tokens: must be from 0 to {LONGEST_DRAFT}")
+        tokens = np.zeros((len(names), width), np.int32)
+        survival = np.zeros((len(names), width), np.float32)
+        lengths = np.zeros(len(names), np.int32)
+        self._core.propose_many(names, most, min_survival, tokens, survival, lengths)
         return DraftBatch(tokens, survival, lengths)
 
     def observe(self, request: str, accepted: int) -> None:
@@ -175,7 +174,7 @@ class SuffixIndex:
             UnknownRequestError: The request was never started, or has ended.
             SuffixInputError: `accepted` is out of range.
         """
-        self._core.observe(_name(request), _count(accepted, "accepted"))
+        self._core.observe(request, accepted)
 
     def finish(self, request: str, *, keep: bool) -> None:
         """End a request and forget its prompt and prediction.
@@ -187,7 +186,7 @@ class SuffixIndex:
         Raises:
             UnknownRequestError: The request was never started, or has ended.
         """
-        self._core.finish(_name(request), keep)
+        self._core.finish(request, keep)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the finished answers and the calibration of every tenant to a file.
@@ -197,7 +196,8 @@ class SuffixIndex:
         Raises:
             OSError: The file cannot be written.
         """
-        self._core.save(fspath(path))
+        with _naming(path) as name:
+            self._core.save(name)
 
     def load(self, path: str | PathLike[str]) -> None:
         """Replace what the index knows by a file that `save` wrote.
@@ -207,7 +207,8 @@ class SuffixIndex:
             SuffixInputError: Requests are running; nothing changed.
             OSError: The file cannot be read; the index is empty.
         """
-        self._core.load(fspath(path))
+        with _naming(path) as name:
+            self._core.load(name)
 
     def clear(self) -> None:
         """Forget everything.
@@ -222,28 +223,29 @@ class SuffixIndex:
         return self._core.stats()
 
 
-def _name(value: str) -> str:
-    if not isinstance(value, str):
-        raise SuffixInputError(f"a name must be a string, not {type(value).__name__}")
-    return value
+def _names(value: Sequence[str]) -> list[str]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise SuffixInputError(f"requests: must be a list, not {type(value).__name__}")
+    return list(value)
 
 
-def _count(value: int, what: str) -> int:
-    if type(value) is not int and not isinstance(value, np.integer):
-        raise SuffixInputError(f"{what}: must be an integer, not {type(value).__name__}")
-    return int(value)
+def _column(value: NDArray[np.int32]) -> NDArray[np.int32]:
+    if not isinstance(value, np.ndarray) or value.dtype != np.int32 or value.ndim != 1:
+        raise SuffixInputError("max_tokens: must be an int32 array of one dimension")
+    return np.ascontiguousarray(value)
 
 
-def _tokens(value: Tokens, what: str) -> Tokens:
-    return value if type(value) is list else _array(value, what)
-
-
-def _array(value: Tokens, what: str, *, least: int = 1) -> NDArray[np.int32]:
-    array = value if isinstance(value, np.ndarray) else np.array(value)
-    if array.size == 0 and least == 0:
-        return np.zeros(0, np.int32)
-    if array.dtype != np.int32 and (isinstance(value, np.ndarray) or array.dtype != np.int64):
-        raise SuffixInputError(f"{what}: must be int32, not {array.dtype}")
-    if array.ndim != 1:
-        raise SuffixInputError(f"{what}: must have one dimension, not {array.ndim}")
-    return np.ascontiguousarray(array, np.int32)
+@contextmanager
+def _naming(path: str | PathLike[str]) -> Iterator[bytes]:
+    """Give the path as the system wants it, and name it in an OSError."""
+    try:
+        name = fsencode(path)
+    except (TypeError, ValueError) as exc:
+        raise SuffixInputError(f"path: {exc}") from exc
+    if b"\0" in name:
+        raise SuffixInputError("path: holds a null character")
+    try:
+        yield name
+    except OSError as exc:
+        exc.filename = path
+        raise

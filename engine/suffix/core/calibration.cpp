@@ -11,7 +11,7 @@ namespace {
 
 constexpr float kForget = 2000.0f;      // outcomes; beyond that the older half counts half
 constexpr float kDenseStep = 0.1f;      // step sizes of AdaGrad: best of those tried, adr/0012
-constexpr float kDiscreteStep = 0.2f;
+constexpr float kDiscreteStep = 0.3f;
 constexpr float kFast = 0.3f;
 constexpr float kSlow = 0.05f;
 
@@ -44,11 +44,11 @@ float log1p_of(int count) {
 }  // namespace
 
 Reliability::Reliability() {
-  for (std::size_t origin = 0; origin < kOrigins; ++origin) {
+  for (std::size_t kind = 0; kind < entries_.size(); ++kind) {
     for (std::size_t length = 0; length <= kLongestMatch; ++length) {
-      Entry& entry = entries_[origin][length];
+      Entry& entry = entries_[kind][length];
       entry.seen = kPriorOutcomes;
-      entry.right = kPriorReliability[origin][length] * kPriorOutcomes;
+      entry.right = kPriorReliability[kind][length] * kPriorOutcomes;
       refresh(entry);
     }
   }
@@ -61,9 +61,8 @@ void Reliability::refresh(Entry& entry) {
   entry.log_odds = std::log(odds);
 }
 
-void Reliability::learn(Origin origin, int match_length, bool right) {
-  Entry& entry =
-      entries_[static_cast<std::size_t>(origin)][static_cast<std::size_t>(match_length)];
+void Reliability::learn(Kind kind, int match_length, bool right) {
+  Entry& entry = entries_[row(kind)][static_cast<std::size_t>(match_length)];
   entry.right += right ? 1.0f : 0.0f;
   entry.seen += 1.0f;
   if (entry.seen > kForget) {

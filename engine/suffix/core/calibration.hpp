@@ -1,10 +1,10 @@
 // How far a match is to be trusted: learnt from what came, one model a tenant.
 //
 // Two parts, both fed with outcomes only, so that same calls give same drafts:
-//   - Reliability: how often the token after a match of that length and origin was the next one.
+//   - Reliability: how often the token after a match of that kind and length was the next one.
 //     Its odds are the weight of a vote.
-//   - SurvivalModel: a logistic regression that turns a vote into the probability that its winner
-//     is the next token, given that all before it were. Dense features, and one weight for each
+//   - SurvivalModel: a logistic regression that turns a vote into the probability that its token
+//     is the next one, given that all before it were. Dense features, and one weight for each
 //     value of some discrete ones; step sizes by AdaGrad (Duchi, Hazan, Singer, JMLR 2011).
 // Both start from a prior that was fitted offline (adr/0012) and holds nothing about single tokens.
 #pragma once
@@ -27,18 +27,20 @@ inline constexpr int kOrigins = 4;
 inline bool is_own(Origin origin) { return origin == Origin::kOwn || origin == Origin::kOwnAligned; }
 inline bool is_aligned(Origin origin) { return origin >= Origin::kOwnAligned; }
 
+// A match's origin, and whether it was the latest place of its context.
+struct Kind {
+  Origin origin;
+  bool latest;
+};
+
 class Reliability {
  public:
   Reliability();
 
   // What a vote counts: the cube of the odds that it is right.
-  float weight(Origin origin, int match_length) const {
-    return at(origin, match_length).weight;
-  }
-  float log_odds(Origin origin, int match_length) const {
-    return at(origin, match_length).log_odds;
-  }
-  void learn(Origin origin, int match_length, bool right);
+  float weight(Kind kind, int match_length) const { return at(kind, match_length).weight; }
+  float log_odds(Kind kind, int match_length) const { return at(kind, match_length).log_odds; }
+  void learn(Kind kind, int match_length, bool right);
 
  private:
   struct Entry {
@@ -49,14 +51,17 @@ class Reliability {
   };
   static void refresh(Entry& entry);
 
-  const Entry& at(Origin origin, int match_length) const {
-    return entries_[static_cast<std::size_t>(origin)][static_cast<std::size_t>(match_length)];
+  static std::size_t row(Kind kind) {
+    return static_cast<std::size_t>(kind.origin) + (kind.latest ? kOrigins : 0);
+  }
+  const Entry& at(Kind kind, int match_length) const {
+    return entries_[row(kind)][static_cast<std::size_t>(match_length)];
   }
 
-  std::array<std::array<Entry, kLongestMatch + 1>, kOrigins> entries_;
+  std::array<std::array<Entry, kLongestMatch + 1>, 2 * kOrigins> entries_;
 };
 
-// What is known about the winner of one vote.
+// What is known about one token that was voted for.
 struct Vote {
   float share;            // of the weight, 0 to 1
   int voters;             // matches that vote for it
@@ -97,7 +102,7 @@ class SurvivalModel {
 
   static Features features(const Vote& vote, const Fortune& fortune);
 
-  // Log odds that the winner is the next token.
+  // Log odds that its token is the next one.
   float score(const Features& features) const;
   void learn(const Features& features, bool right);
 

@@ -2,78 +2,90 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace specgate::suffix {
 
 namespace {
 
+// A second token is looked at closely from this part of the first one's weight: adr/0012.
+constexpr float kRivalWeight = 0.05f;
+
 struct Ballot {
-  Token token;
-  float weight;
+  Token token = kGap;
+  float weight = 0.0f;
+};
+
+// The two tokens with most votes; kGap where there are not so many.
+struct Count {
+  Ballot first;
+  Ballot second;
+  float total = 0.0f;
 };
 
 // The matches that still agree with what was drafted.
 class Voters {
  public:
-  Voters(const Matcher& matcher, const Store* own, std::span<const Token> drafted)
-      : own_(own), drafted_(drafted.data()) {
+  Voters(const Matcher& matcher, const Store* own, const Token* drafted)
+      : own_(own), drafted_(drafted) {
     for (const Match& match : matcher) live_[static_cast<std::size_t>(size_++)] = match;
   }
 
   int size() const { return size_; }
 
-  // Count the votes; the winner's token is kGap when nobody has one.
-  Ballot count(const Model& model, float& total) {
-    int ballots = 0;
-    total = 0.0f;
-    for (int i = 0; i < size_; ++i) {
-      const Match& match = live_[static_cast<std::size_t>(i)];
-      const Token token = votes_[static_cast<std::size_t>(i)] = next_of(match);
+  Count count(const Reliability& reliability) {
+    std::array<Ballot, Matcher::kMost> ballots;
+    std::size_t tokens = 0;
+    Count count;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(size_); ++i) {
+      const Token token = votes_[i] = next_of(live_[i]);
       if (token == kGap) continue;
-      const float weight = model.reliability.weight(match.origin, match.length);
-      total += weight;
-      int at = 0;
-      while (at < ballots && ballots_[static_cast<std::size_t>(at)].token != token) ++at;
-      if (at == ballots) ballots_[static_cast<std::size_t>(ballots++)] = {token, 0.0f};
-      ballots_[static_cast<std::size_t>(at)].weight += weight;
+      const float weight = reliability.weight(live_[i].kind, live_[i].length);
+      count.total += weight;
+      std::size_t at = 0;
+      while (at < tokens && ballots[at].token != token) ++at;
+      if (at == tokens) ballots[tokens++] = {token, 0.0f};
+      ballots[at].weight += weight;
     }
-    Ballot best{kGap, -1.0f};
-    for (int i = 0; i < ballots; ++i) {
-      const Ballot& ballot = ballots_[static_cast<std::size_t>(i)];
-      if (ballot.weight > best.weight) best = ballot;
+    for (std::size_t i = 0; i < tokens; ++i) {
+      if (ballots[i].weight > count.first.weight) {
+        count.second = std::exchange(count.first, ballots[i]);
+      } else if (ballots[i].weight > count.second.weight) {
+        count.second = ballots[i];
+      }
     }
-    return best;
+    return count;
   }
 
-  // What the vote for `token` looked like.
-  void describe(Token token, const Reliability& reliability, Vote& vote) const {
+  // Fill in who voted for `vote.token`, and against it.
+  void describe(const Reliability& reliability, Vote& vote) const {
     vote.matches = size_;
-    for (int i = 0; i < size_; ++i) {
-      const Match& match = live_[static_cast<std::size_t>(i)];
-      if (votes_[static_cast<std::size_t>(i)] != token) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(size_); ++i) {
+      const Match& match = live_[i];
+      if (votes_[i] != vote.token) {
         vote.rival_length = std::max<int>(vote.rival_length, match.length);
         continue;
       }
-      const float log_odds = reliability.log_odds(match.origin, match.length);
+      const float log_odds = reliability.log_odds(match.kind, match.length);
       vote.log_odds = vote.voters == 0 ? log_odds : std::max(vote.log_odds, log_odds);
       ++vote.voters;
       vote.match_length = std::max<int>(vote.match_length, match.length);
-      vote.own |= is_own(match.origin);
-      vote.aligned |= is_aligned(match.origin);
+      vote.own |= is_own(match.kind.origin);
+      vote.aligned |= is_aligned(match.kind.origin);
     }
   }
 
   // Those that voted for `token` go on.
   void follow(Token token) {
-    int kept = 0;
-    for (int i = 0; i < size_; ++i) {
-      if (votes_[static_cast<std::size_t>(i)] != token) continue;
-      Match match = live_[static_cast<std::size_t>(i)];
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(size_); ++i) {
+      if (votes_[i] != token) continue;
+      Match match = live_[i];
       ++match.next;
       match.length = static_cast<std::uint8_t>(std::min(match.length + 1, kLongestMatch));
-      live_[static_cast<std::size_t>(kept++)] = match;
+      live_[kept++] = match;
     }
-    size_ = kept;
+    size_ = static_cast<int>(kept);
   }
 
  private:
@@ -88,55 +100,74 @@ class Voters {
   const Token* drafted_;
   std::array<Match, Matcher::kMost> live_;
   std::array<Token, Matcher::kMost> votes_;
-  std::array<Ballot, Matcher::kMost> ballots_;
   int size_ = 0;
 };
+
+// What was drafted so far.
+struct Path {
+  Token last;
+  int length = 0;
+  int first_length = 0;  // of the longest match behind its first token
+  float log_survival = 0.0f;
+  float survival = 1.0f;
+  float share = 1.0f;
+};
+
+struct Candidate {
+  Guess guess;
+  float share = 0.0f;
+  float score = 0.0f;
+  int match_length = 0;
+};
+
+Candidate look_at(const Ballot& ballot, float total, const Voters& voters, const Path& path,
+                  const Model& model, const Fortune& fortune) {
+  Vote vote{};
+  vote.token = ballot.token;
+  vote.share = ballot.weight / total;
+  vote.depth = path.length;
+  vote.log_survival = path.log_survival;
+  vote.previous = path.last;
+  voters.describe(model.reliability, vote);
+  vote.first_length = path.length == 0 ? vote.match_length : path.first_length;
+  const Features features = SurvivalModel::features(vote, fortune);
+  return {{vote.token, features}, vote.share, model.survival.score(features), vote.match_length};
+}
 
 }  // namespace
 
 void vote(const Matcher& matcher, const Store* own, Token newest, const Model& model,
           const Fortune& fortune, float least_survival, Draft& draft, Pending& pending) {
-  Voters voters(matcher, own, draft.tokens);
+  Voters voters(matcher, own, draft.tokens.data());
   const int most = static_cast<int>(draft.tokens.size());
-  float survival = 1.0f;
-  float share = 1.0f;
-  Vote ballot{};
-  ballot.previous = newest;
+  Path path{.last = newest};
   pending.scored = 0;
-  draft.length = 0;
-  while (draft.length < most && voters.size() > 0) {
-    float total = 0.0f;
-    const Ballot best = voters.count(model, total);
-    if (best.token == kGap) break;
-    Vote vote{};
-    vote.share = best.weight / total;
-    vote.depth = draft.length;
-    vote.log_survival = ballot.log_survival;
-    vote.token = best.token;
-    vote.previous = ballot.previous;
-    voters.describe(best.token, model.reliability, vote);
-    vote.first_length = draft.length == 0 ? vote.match_length : ballot.first_length;
-
-    const Features features = SurvivalModel::features(vote, fortune);
-    if (pending.scored < kScored) {
-      pending.features[static_cast<std::size_t>(pending.scored)] = features;
-      pending.tokens[static_cast<std::size_t>(pending.scored)] = best.token;
-      ++pending.scored;
+  while (path.length < most && voters.size() > 0) {
+    const Count count = voters.count(model.reliability);
+    if (count.first.token == kGap) break;
+    Candidate taken = look_at(count.first, count.total, voters, path, model, fortune);
+    Candidate rival;
+    if (count.second.weight > kRivalWeight * count.first.weight) {
+      rival = look_at(count.second, count.total, voters, path, model, fortune);
+      if (rival.score > taken.score) std::swap(taken, rival);
     }
-    const float probability = 1.0f / (1.0f + std::exp(-model.survival.score(features)));
-    survival *= probability;
+    if (pending.scored < kScored) {
+      pending.choices[static_cast<std::size_t>(pending.scored++)] = {taken.guess, rival.guess};
+    }
+    const float survival = path.survival / (1.0f + std::exp(-taken.score));
     if (survival < least_survival) break;
-    share *= vote.share;
-    const auto at = static_cast<std::size_t>(draft.length++);
-    draft.tokens[at] = best.token;
-    draft.survival[at] = survival;
-    draft.share[at] = share;
-    ballot.first_length = vote.first_length;
-    ballot.log_survival = std::log(survival);
-    ballot.previous = best.token;
-    voters.follow(best.token);
+    path.survival = survival;
+    path.log_survival = std::log(survival);
+    path.share *= taken.share;
+    path.last = taken.guess.token;
+    if (path.length == 0) path.first_length = taken.match_length;
+    const auto at = static_cast<std::size_t>(path.length++);
+    draft.tokens[at] = path.last;
+    draft.survival[at] = path.survival;
+    draft.share[at] = path.share;
+    voters.follow(path.last);
   }
-  pending.drafted = draft.length;
+  draft.length = pending.drafted = path.length;
 }
 
 }  // namespace specgate::suffix

@@ -20,13 +20,24 @@ struct Draft {
   int length = 0;
 };
 
-// A draft that waits for its outcome. One token more than was drafted is kept: the one that was
+// A token that was voted for, as the calibration saw it; kGap if there was none.
+struct Guess {
+  Token token = kGap;
+  Features features;
+};
+
+// What stood to choice at one place of a draft.
+struct Choice {
+  Guess taken;
+  Guess rival;
+};
+
+// A draft that waits for its outcome. One choice more than was drafted is kept: the one that was
 // not sure enough. Its outcome is as good to learn from, and keeps a low guess from staying low.
 struct Pending {
-  std::array<Features, kScored> features;
-  std::array<Token, kScored> tokens;
+  std::array<Choice, kScored> choices;
   int drafted = 0;  // all, also those beyond kScored
-  int scored = 0;   // at most drafted + 1
+  int scored = 0;   // choices that are set: at most drafted + 1
 };
 
 // Fill `draft` (spans of equal size: the most tokens wanted) and `pending`.

@@ -11,12 +11,18 @@ namespace specgate::suffix {
 namespace {
 
 constexpr std::size_t kRequestBlocks = 1;  // what a request needs beside its texts, rounded up
+constexpr std::size_t kLongestName = 1024;  // bytes; names are not in the pool
 
 void check_tokens(std::span<const Token> tokens) {
   if (tokens.empty()) throw BadInput("tokens: there are none");
   if (std::any_of(tokens.begin(), tokens.end(), [](Token token) { return token < 0; })) {
     throw BadInput("tokens: a token id is negative");
   }
+}
+
+void check_name(std::string_view name) {
+  if (name.empty()) throw BadInput("a name must not be empty");
+  if (name.size() > kLongestName) throw BadInput("a name must have at most 1024 bytes");
 }
 
 void check_draft(float least_survival, std::size_t tokens) {
@@ -33,6 +39,9 @@ Index::Index(std::size_t capacity_bytes, std::uint64_t salt)
   if (pool_.capacity_blocks() < kLeastBlocks) {
     throw BadInput("capacity_bytes: must be at least 1 MiB");
   }
+  if (pool_.capacity_blocks() > kMostBlocks) {
+    throw BadInput("capacity_bytes: must be at most 64 GiB");
+  }
 }
 
 Index::~Index() = default;
@@ -40,9 +49,11 @@ Index::~Index() = default;
 void Index::start(std::string_view name, std::string_view tenant_name,
                   std::span<const Token> prompt) {
   check_tokens(prompt);
-  if (name.empty()) throw BadInput("request: has no name");
+  check_name(name);
+  check_name(tenant_name);
   std::scoped_lock lock(mutex_);
   if (requests_.contains(name)) throw DuplicateRequest("the request is running already");
+  const bool is_new = !tenants_.contains(tenant_name);
   Tenant& tenant = tenant_of(tenant_name);
   auto request = std::make_unique<Request>(tenant, pool_, hash_);
   request->recent.push(prompt);
@@ -50,7 +61,9 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   tenant.last_used = ++clock_;
   const std::size_t least = kRequestBlocks + request->own.blocks_for(1);
   if (!make_room(tenant, least) || !pool_.charge(kRequestBlocks)) {
+    request.reset();
     --tenant.requests;
+    if (is_new) drop(tenant);
     throw OutOfRoom("running requests use all of the index's memory");
   }
   // Of a prompt that does not fit the latest part counts most.
@@ -68,26 +81,32 @@ void Index::extend(std::string_view name, std::span<const Token> tokens) {
   check_tokens(tokens);
   std::scoped_lock lock(mutex_);
   Request& request = find(name);
-  Pending& pending = request.pending;
   Model& model = request.tenant->model;
-  if (pending.scored > 0) {
-    int accepted = 0;
-    const int most = std::min<int>(pending.scored, static_cast<int>(tokens.size()));
-    bool right = true;
-    for (int i = 0; i < most && right; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      right = pending.tokens[at] == tokens[at];
-      model.survival.learn(pending.features[at], right);
-      if (right && i < pending.drafted) ++accepted;
-    }
-    if (pending.drafted > 0) request.fortune.learn(accepted, pending.drafted);
-    pending = {};
+  if (request.pending.scored > 0) {
+    score(request, tokens);
   }
   for (const Token token : tokens) {
     request.matcher.advance(token, model.reliability);
     request.recent.push(token);
   }
   append_own(request, tokens);
+}
+
+void Index::score(Request& request, std::span<const Token> tokens) {
+  Pending& pending = request.pending;
+  SurvivalModel& survival = request.tenant->model.survival;
+  const auto most = std::min(static_cast<std::size_t>(pending.scored), tokens.size());
+  int accepted = 0;
+  for (std::size_t i = 0; i < most; ++i) {
+    const auto& [taken, rival] = pending.choices[i];
+    const bool right = taken.token == tokens[i];
+    survival.learn(taken.features, right);
+    if (rival.token != kGap) survival.learn(rival.features, rival.token == tokens[i]);
+    if (!right) break;
+    if (accepted < pending.drafted) ++accepted;
+  }
+  if (pending.drafted > 0) request.fortune.learn(accepted, pending.drafted);
+  pending.drafted = pending.scored = 0;
 }
 
 void Index::append_own(Request& request, std::span<const Token> tokens) {
@@ -113,11 +132,15 @@ void Index::predict(std::string_view name, std::span<const Token> tokens) {
   const std::size_t before = request.blocks();
   if (request.prediction) {
     request.matcher.drop(&*request.prediction);
-    request.pending = {};
   }
   request.prediction.emplace(pool_, hash_);
   while (!make_room(tenant, request.prediction->blocks_for(tokens.size()))) {
     tokens = tokens.first(tokens.size() / 2);
+    if (tokens.empty()) {
+      request.prediction.reset();
+      tenant.request_blocks += request.blocks() - before;
+      return;
+    }
   }
   request.prediction->presize(tokens.size());
   request.prediction->append(tokens);
@@ -161,11 +184,11 @@ void Index::observe(std::string_view name, int accepted) {
   if (pending.drafted == 0) return;
   const int known = std::min({accepted + 1, pending.drafted, kScored});
   for (int i = 0; i < known; ++i) {
-    request.tenant->model.survival.learn(pending.features[static_cast<std::size_t>(i)],
-                                         i < accepted);
+    const Choice& choice = pending.choices[static_cast<std::size_t>(i)];
+    request.tenant->model.survival.learn(choice.taken.features, i < accepted);
   }
   request.fortune.learn(accepted, pending.drafted);
-  pending = {};
+  pending.drafted = pending.scored = 0;
 }
 
 void Index::finish(std::string_view name, bool keep) {
@@ -189,13 +212,15 @@ void Index::finish(std::string_view name, bool keep) {
 }
 
 void Index::keep(Tenant& tenant, std::span<const Token> tokens) {
+  bool has_any = false;
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min<std::size_t>(tokens.size(), kTokensPerBlock));
-    if (!make_room(tenant, tenant.store.blocks_for(part.size() + 1))) return;
+    if (!make_room(tenant, tenant.store.blocks_for(part.size() + 1))) break;
     tenant.store.append(part);
     tokens = tokens.subspan(part.size());
+    has_any = true;
   }
-  tenant.store.append_gap();
+  if (has_any) tenant.store.append_gap();  // its room was made with the last part's
 }
 
 Index::Request& Index::find(std::string_view name) {
@@ -260,6 +285,10 @@ void Index::require_idle() const {
 
 void Index::clear() {
   std::scoped_lock lock(mutex_);
+  drop_all();
+}
+
+void Index::drop_all() {
   require_idle();
   while (!tenants_.empty()) drop(*tenants_.begin()->second);
 }

@@ -35,7 +35,7 @@ struct Stats {
 
 class Index {
  public:
-  // `capacity_bytes` must hold at least kLeastBlocks blocks.
+  // `capacity_bytes` must hold kLeastBlocks to kMostBlocks blocks.
   Index(std::size_t capacity_bytes, std::uint64_t salt);
   ~Index();
 
@@ -58,6 +58,8 @@ class Index {
   std::optional<Model> model_of(std::string_view tenant);
 
   static constexpr std::size_t kLeastBlocks = 64;
+  // 64 GiB: with its tables no text in it outgrows the numbers that positions are made of.
+  static constexpr std::size_t kMostBlocks = std::size_t{1} << 22;
 
  private:
   struct Tenant;
@@ -74,6 +76,8 @@ class Index {
   Request& find(std::string_view request);
   Tenant& tenant_of(std::string_view name);
   void propose_for(Request& request, float least_survival, Draft& draft);
+  // The last draft against what came: learn from it.
+  static void score(Request& request, std::span<const Token> tokens);
   void append_own(Request& request, std::span<const Token> tokens);
   void keep_answer(Request& request);
   void keep(Tenant& tenant, std::span<const Token> tokens);
@@ -81,6 +85,7 @@ class Index {
   bool make_room(const Tenant& wanting, std::size_t blocks);
   Tenant* victim(const Tenant& wanting);
   void drop(Tenant& tenant);
+  void drop_all();
   void require_idle() const;
 
   std::mutex mutex_;

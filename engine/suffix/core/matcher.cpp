@@ -23,18 +23,17 @@ bool Matcher::has(const Store* store, Position position) const {
   });
 }
 
-void Matcher::add(const Recent& recent, Store* store, Position position, Origin origin,
-                  int least) {
+void Matcher::add(const Recent& recent, Store* store, Position position, Kind kind, int least) {
   if (!store->text().contains(position) || has(store, position)) return;
   const int length = recent.match_length(store->text(), position);
   if (length < least) return;  // another context of the same slot, or a text that was forgotten
   matches_[static_cast<std::size_t>(size_++)] = {store, position,
-                                                 static_cast<std::uint8_t>(length), origin};
+                                                 static_cast<std::uint8_t>(length), kind};
 }
 
 void Matcher::search(const Recent& recent, const Sources& sources) {
   const bool expecting = size_ == 1 && matches_[0].store == sources.prediction &&
-                         matches_[0].origin == Origin::kOwnAligned &&
+                         matches_[0].kind.origin == Origin::kOwnAligned &&
                          matches_[0].next == sources.prediction->text().begin();
   if (expecting) return;
   size_ = 0;
@@ -59,7 +58,7 @@ void Matcher::add_aligned(const Recent& recent, const Sources& sources) {
   int found = 0;
   for (Position position = from; position != to && found < kAlignedQuota; ++position) {
     if (text[position - 1] == newest) {
-      add(recent, anchor_store_, position, origin, 1);
+      add(recent, anchor_store_, position, {origin, false}, 1);
       ++found;
     }
   }
@@ -84,7 +83,8 @@ void Matcher::add_found(const Recent& recent, Store* store, Origin origin, int q
     if (slot == nullptr) continue;
     for (const Position position : slot->recent) {
       if (size_ == limit) return;
-      add(recent, store, position, origin, kOrderLength[order]);
+      const bool latest = position == slot->recent.front();
+      add(recent, store, position, {origin, latest}, kOrderLength[order]);
     }
   }
 }
@@ -104,7 +104,7 @@ void Matcher::advance(Token token, Reliability& reliability) {
   for (int i = 0; i < size_; ++i) {
     Match match = matches_[static_cast<std::size_t>(i)];
     const bool right = match.has_next() && match.vote() == token;
-    reliability.learn(match.origin, match.length, right);
+    reliability.learn(match.kind, match.length, right);
     if (!right) continue;
     ++match.next;
     match.length = static_cast<std::uint8_t>(std::min(match.length + 1, kLongestMatch));
@@ -114,7 +114,7 @@ void Matcher::advance(Token token, Reliability& reliability) {
 }
 
 void Matcher::expect(Store* prediction, Position begin) {
-  matches_[0] = {prediction, begin, kPredictedLength, Origin::kOwnAligned};
+  matches_[0] = {prediction, begin, kPredictedLength, {Origin::kOwnAligned, false}};
   size_ = 1;
   anchor_store_ = prediction;
   anchor_ = begin;

@@ -20,7 +20,7 @@ struct Match {
   Store* store;
   Position next;  // of the token that it votes for
   std::uint8_t length;
-  Origin origin;
+  Kind kind;
 
   bool has_next() const { return store->text().contains(next); }
   Token vote() const { return store->text()[next]; }
@@ -53,7 +53,7 @@ class Matcher {
   const Match* end() const { return matches_.data() + size_; }
 
  private:
-  void add(const Recent& recent, Store* store, Position position, Origin origin, int least);
+  void add(const Recent& recent, Store* store, Position position, Kind kind, int least);
   void add_aligned(const Recent& recent, const Sources& sources);
   void add_found(const Recent& recent, Store* store, Origin origin, int quota);
   bool has(const Store* store, Position position) const;

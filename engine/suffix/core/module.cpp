@@ -1,32 +1,29 @@
-// The Python module engine.suffix._core: arguments checked and converted, the lock released.
+// The Python module engine.suffix._core: calls passed on, the interpreter's lock released for the
+// long ones, errors translated.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "arguments.hpp"
 #include "errors.hpp"
 #include "index.hpp"
-
-namespace nb = nanobind;
-using namespace nb::literals;
+#include "prior.hpp"
 
 namespace specgate::suffix {
 namespace {
 
-using Tokens = nb::ndarray<const Token, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Rows = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 template <class T>
 using Column = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-std::span<const Token> span_of(const Tokens& tokens) { return {tokens.data(), tokens.size()}; }
 
 // A draft that owns its arrays: what `propose` returns.
 struct OwnedDraft {
@@ -35,23 +32,43 @@ struct OwnedDraft {
   std::vector<float> share;
 };
 
-OwnedDraft propose(Index& index, std::string_view request, int max_tokens, float min_survival) {
-  if (max_tokens < 0) throw BadInput("max_tokens: must not be negative");
-  if (max_tokens > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
+void start(Index& index, nb::handle request, nb::handle tenant, nb::handle prompt) {
+  const auto request_name = name_of(request);
+  const auto tenant_name = name_of(tenant);
+  const TokenIds tokens(prompt, "prompt_tokens");
+  const nb::gil_scoped_release released;
+  index.start(request_name, tenant_name, tokens.span());
+}
+
+void extend(Index& index, nb::handle request, nb::handle generated) {
+  const TokenIds tokens(generated, "tokens");
+  index.extend(name_of(request), tokens.span());
+}
+
+void predict(Index& index, nb::handle request, nb::handle prediction) {
+  const auto name = name_of(request);
+  const TokenIds tokens(prediction, "tokens");
+  const nb::gil_scoped_release released;
+  index.predict(name, tokens.span());
+}
+
+OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
+                   nb::handle min_survival) {
+  const std::size_t most = count_of(max_tokens, "max_tokens", kLongestDraft);
   Token tokens[kLongestDraft];
   float survival[kLongestDraft];
   float share[kLongestDraft];
-  const auto most = static_cast<std::size_t>(max_tokens);
   Draft draft{{tokens, most}, {survival, most}, {share, most}};
-  index.propose(request, min_survival, draft);
+  index.propose(name_of(request), probability_of(min_survival, "min_survival"), draft);
   return {{tokens, tokens + draft.length},
           {survival, survival + draft.length},
           {share, share + draft.length}};
 }
 
 void propose_many(Index& index, const nb::list& requests, const Column<const Token>& max_tokens,
-                  float min_survival, const Rows<Token>& tokens, const Rows<float>& survival,
-                  const Column<Token>& lengths) {
+                  nb::handle min_survival, const Rows<Token>& tokens,
+                  const Rows<float>& survival, const Column<Token>& lengths) {
+  const float least_survival = probability_of(min_survival, "min_survival");
   const std::size_t rows = requests.size();
   const std::size_t width = tokens.shape(1);
   if (max_tokens.size() != rows || lengths.size() != rows || tokens.shape(0) != rows ||
@@ -62,13 +79,7 @@ void propose_many(Index& index, const nb::list& requests, const Column<const Tok
   std::vector<std::string_view> names;
   names.reserve(rows);
   for (const nb::handle name : requests) {
-    Py_ssize_t bytes = 0;
-    const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), &bytes);
-    if (text == nullptr) {
-      PyErr_Clear();
-      throw BadInput("requests: each must be a string");
-    }
-    names.emplace_back(text, static_cast<std::size_t>(bytes));
+    names.push_back(name_of(name));
   }
   std::vector<float> share(rows * width);
   std::vector<Draft> drafts(rows);
@@ -84,7 +95,7 @@ void propose_many(Index& index, const nb::list& requests, const Column<const Tok
   }
   {
     const nb::gil_scoped_release released;
-    index.propose_many(names, min_survival, drafts);
+    index.propose_many(names, least_survival, drafts);
   }
   for (std::size_t row = 0; row < rows; ++row) lengths.data()[row] = drafts[row].length;
 }
@@ -112,18 +123,55 @@ void translate(const std::exception_ptr& error, void* /* payload */) {
   }
 }
 
-nb::object reliability_prior(const Model& model) {
-  nb::list origins;
-  for (int origin = 0; origin < kOrigins; ++origin) {
-    nb::list lengths;
-    for (int length = 0; length <= kLongestMatch; ++length) {
-      lengths.append(1.0f / (1.0f + std::exp(-model.reliability.log_odds(
-                                        static_cast<Origin>(origin), length))));
+// A row for each kind of match: the origins, then the origins of latest places.
+nb::list reliability_of(const Model& model) {
+  nb::list kinds;
+  for (const bool latest : {false, true}) {
+    for (int origin = 0; origin < kOrigins; ++origin) {
+      nb::list lengths;
+      for (int length = 0; length <= kLongestMatch; ++length) {
+        const Kind kind{static_cast<Origin>(origin), latest};
+        lengths.append(1.0f / (1.0f + std::exp(-model.reliability.log_odds(kind, length))));
+      }
+      kinds.append(lengths);
     }
-    origins.append(lengths);
   }
-  return origins;
+  return kinds;
 }
+
+template <class Numbers>
+std::vector<float> list_of(const Numbers& numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
+// What a tenant's calibration has learnt, in the prior's own form; None for an unknown tenant.
+nb::object calibration(Index& index, nb::handle tenant) {
+  const auto model = index.model_of(name_of(tenant));
+  if (!model) return nb::none();
+  nb::dict parts;
+  parts["reliability"] = reliability_of(*model);
+  parts["dense"] = list_of(model->survival.dense());
+  parts["dense_squares"] = list_of(model->survival.dense_squares());
+  parts["weights"] = list_of(model->survival.structured());
+  parts["squares"] = list_of(model->survival.structured_squares());
+  return parts;
+}
+
+// What every calibration starts from.
+nb::dict prior() {
+  nb::list reliability;
+  for (const auto& lengths : kPriorReliability) reliability.append(list_of(lengths));
+  nb::dict parts;
+  parts["outcomes"] = kPriorOutcomes;
+  parts["reliability"] = reliability;
+  parts["dense"] = list_of(kPriorDense);
+  parts["dense_squares"] = list_of(kPriorDenseSquares);
+  parts["weights"] = list_of(kPriorWeights);
+  parts["squares"] = list_of(kPriorSquares);
+  return parts;
+}
+
+std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()}; }
 
 }  // namespace
 
@@ -145,47 +193,41 @@ NB_MODULE(_core, module) {
       .def_ro("evicted_tokens", &Stats::evicted_tokens);
 
   nb::class_<Index>(module, "Index")
-      .def(nb::init<std::size_t, std::uint64_t>(), "capacity_bytes"_a, "salt"_a)
-      .def("start",
-           [](Index& index, std::string_view request, std::string_view tenant,
-              const Tokens& prompt) {
-             const auto tokens = span_of(prompt);
-             const nb::gil_scoped_release released;
-             index.start(request, tenant, tokens);
+      .def("__init__",
+           [](Index* index, nb::handle capacity_bytes, nb::handle salt) {
+             constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+             new (index) Index(count_of(capacity_bytes, "capacity_bytes", most),
+                               count_of(salt, "salt", most));
            })
-      .def("extend", [](Index& index, std::string_view request,
-                        const Tokens& tokens) { index.extend(request, span_of(tokens)); })
-      .def("extend", [](Index& index, std::string_view request,
-                        const std::vector<Token>& tokens) { index.extend(request, tokens); })
-      .def("predict",
-           [](Index& index, std::string_view request, const Tokens& prediction) {
-             const auto tokens = span_of(prediction);
-             const nb::gil_scoped_release released;
-             index.predict(request, tokens);
-           })
+      .def("start", &start)
+      .def("extend", &extend)
+      .def("predict", &predict)
       .def("propose", &propose)
       .def("propose_many", &propose_many)
-      .def("observe", &Index::observe)
-      .def("finish", &Index::finish)
-      .def("save", &Index::save, nb::call_guard<nb::gil_scoped_release>())
-      .def("load", &Index::load, nb::call_guard<nb::gil_scoped_release>())
+      .def("observe",
+           [](Index& index, nb::handle request, nb::handle accepted) {
+             index.observe(name_of(request), int_of(accepted, "accepted"));
+           })
+      .def("finish",
+           [](Index& index, nb::handle request, nb::handle keep) {
+             index.finish(name_of(request), bool_of(keep, "keep"));
+           })
+      .def("save",
+           [](Index& index, const nb::bytes& path) {
+             const std::string name = path_of(path);
+             const nb::gil_scoped_release released;
+             index.save(name);
+           })
+      .def("load",
+           [](Index& index, const nb::bytes& path) {
+             const std::string name = path_of(path);
+             const nb::gil_scoped_release released;
+             index.load(name);
+           })
       .def("clear", &Index::clear)
       .def("stats", &Index::stats)
-      .def("calibration", [](Index& index, std::string_view tenant) -> nb::object {
-        const auto model = index.model_of(tenant);
-        if (!model) return nb::none();
-        nb::dict parts;
-        parts["reliability"] = reliability_prior(*model);
-        parts["dense"] = std::vector<float>(model->survival.dense().begin(),
-                                            model->survival.dense().end());
-        parts["dense_squares"] = std::vector<float>(model->survival.dense_squares().begin(),
-                                                    model->survival.dense_squares().end());
-        parts["weights"] = std::vector<float>(model->survival.structured().begin(),
-                                              model->survival.structured().end());
-        parts["squares"] = std::vector<float>(model->survival.structured_squares().begin(),
-                                              model->survival.structured_squares().end());
-        return parts;
-      });
+      .def("calibration", &calibration);
+  module.def("prior", &prior);
   module.attr("LONGEST_DRAFT") = kLongestDraft;
 }
 

@@ -6,10 +6,10 @@ namespace specgate::suffix {
 
 namespace {
 
-// Slots a token, as 1/n, and the most that a table ever has: most contexts of five tokens are
-// seen once and share a slot with two others; there are no more contexts of one token than words
-// in a vocabulary. adr/0011 has the figures.
-constexpr std::array<std::uint32_t, kOrders> kTokensPerSlot = {2, 4, 4};
+// Tokens for each slot, and the most slots that a table ever has: most of the longer contexts are
+// seen once, so two may share the four ways of a slot; there are no more contexts of one token
+// than words in a vocabulary. adr/0011 has the figures.
+constexpr std::array<std::uint32_t, kOrders> kTokensPerSlot = {2, 2, 4};
 constexpr std::array<std::uint32_t, kOrders> kMostSlots = {1u << 31, 1u << 31, 1u << 17};
 
 constexpr std::size_t kBatch = 16;  // as many tokens as are looked up before the first is inserted

@@ -1,6 +1,6 @@
 // A text and the tables that find contexts in it: what a request or a tenant remembers.
 //
-// Appending inserts three contexts a token (of 1, 2 and 5 tokens; adr/0011 has the figures) and
+// Appending inserts three contexts a token (of 1, 2 and 4 tokens; adr/0011 has the figures) and
 // never searches. Room is reserved before, so that an append cannot fail halfway.
 #pragma once
 
@@ -15,8 +15,8 @@
 namespace specgate::suffix {
 
 inline constexpr int kOrders = 3;
-inline constexpr std::array<int, kOrders> kOrderLength = {5, 2, 1};  // tokens of context
-inline constexpr int kLongestOrder = 5;
+inline constexpr std::array<int, kOrders> kOrderLength = {4, 2, 1};  // tokens of context
+inline constexpr int kLongestOrder = 4;
 
 // The latest tokens, newest first; kGap where there are none.
 using Tail = std::array<Token, kLongestOrder>;
