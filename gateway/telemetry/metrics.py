@@ -4,12 +4,12 @@ With several processes prometheus-client keeps the values in files of PROMETHEUS
 and `exposition` adds them up; exemplars exist with one process only, a limit of that library.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from gateway.telemetry.tally import BulkHistogram, Tally
+from gateway.telemetry.tally import Histogram, Tally
 from gateway.types import RequestRecord, WorkerId
 
 # fmt: off
@@ -61,7 +61,7 @@ class GatewayMetrics:
             buckets=_LATENCY_BUCKETS,
             registry=registry,
         )
-        inter_token = BulkHistogram(
+        inter_token = Histogram(
             "gateway_inter_token_seconds",
             "Gap between generated tokens, one observation a token: as they came from the worker, "
             "and as they were handed to the client.",

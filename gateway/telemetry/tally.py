@@ -4,13 +4,13 @@ import asyncio
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from prometheus_client import Histogram
+import prometheus_client
 
 _HOLD_SECONDS = 0.5
 """A scraper sees a live stream's tokens so late at most; twice a second costs nothing."""
 
 
-class BulkHistogram(Histogram):
+class Histogram(prometheus_client.Histogram):
     """A histogram that also takes many observations at once.
 
     prometheus-client has no public way to do that, and its `observe` takes two locks and searches
@@ -38,7 +38,7 @@ class Tally:
 
     __slots__ = ("_bounds", "_counts", "_histogram", "_pending", "_total")
 
-    def __init__(self, histogram: BulkHistogram, buckets: Sequence[float]) -> None:
+    def __init__(self, histogram: Histogram, buckets: Sequence[float]) -> None:
         self._histogram = histogram
         self._bounds = tuple(buckets)
         self._pending = False

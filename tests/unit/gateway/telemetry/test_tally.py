@@ -1,12 +1,13 @@
 import asyncio
 from collections.abc import Sequence
 
+import prometheus_client
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
-from gateway.telemetry.tally import BulkHistogram, Tally
+from gateway.telemetry.tally import Histogram, Tally
 from tests.unit.gateway.virtual_time import run_in_virtual_time
 
 BUCKETS = (0.01, 0.1, 1.0)
@@ -18,9 +19,11 @@ class Tallied:
 
     def __init__(self) -> None:
         self.registry, self.twin_registry = CollectorRegistry(), CollectorRegistry()
-        histogram = BulkHistogram("gap", "", ["side"], buckets=BUCKETS, registry=self.registry)
+        histogram = Histogram("gap", "", ["side"], buckets=BUCKETS, registry=self.registry)
         self.tally = Tally(histogram.labels("a"), BUCKETS)
-        self.twin = Histogram("gap", "", ["side"], buckets=BUCKETS, registry=self.twin_registry)
+        self.twin = prometheus_client.Histogram(
+            "gap", "", ["side"], buckets=BUCKETS, registry=self.twin_registry
+        )
 
     def observe(self, observations: Sequence[tuple[float, int]]) -> None:
         for value, times in observations:
