@@ -1,0 +1,202 @@
+"""Recorded conversations: read from JSON lines, rendered as a chat template does, as token ids."""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Tokens = NDArray[np.int32]
+Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
+Record = Mapping[str, object]
+
+END = "<|im_end|>"
+
+
+class DataError(Exception):
+    """A file is not in the format of the shared data; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request as text: everything before the answer, and the recorded answer.
+
+    Attributes:
+        is_last: No later request of the same conversation repeats this one in its prompt.
+    """
+
+    prompt: str
+    answer: str
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The same as token ids; int32, contiguous, writable, both at least one token."""
+
+    prompt: Tokens
+    answer: Tokens
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DataSet:
+    """One file.
+
+    Attributes:
+        is_edit: Agent sessions and code edits, where most of an answer was seen before.
+        left_out: Requests beyond the bound on tokens.
+    """
+
+    name: str
+    is_edit: bool
+    requests: Sequence[Request]
+    left_out: int
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(len(request.prompt) for request in self.requests)
+
+    @property
+    def answer_tokens(self) -> int:
+        return sum(len(request.answer) for request in self.requests)
+
+    @property
+    def documents(self) -> list[Tokens]:
+        """Every conversation once, prompts included."""
+        last = [request for request in self.requests if request.is_last]
+        return [np.concatenate([request.prompt, request.answer]) for request in last]
+
+
+def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | None:
+    """Read one file; None when it has no recorded answers.
+
+    Args:
+        path: JSON lines with `messages` and `reference`, or with `turns`.
+        encode: Token ids of each of several texts.
+        most_tokens: Bound on prompts and answers together; the first request is always taken.
+
+    Raises:
+        DataError: A line is not such an object.
+    """
+    records = list(_read(path))
+    exchanges = [exchange for record in records for exchange in exchanges_of(record, path)]
+    if not exchanges:
+        return None
+    prompts = encode([exchange.prompt for exchange in exchanges])
+    answers = encode([exchange.answer for exchange in exchanges])
+    requests: list[Request] = []
+    total = 0
+    for exchange, prompt, answer in zip(exchanges, prompts, answers, strict=True):
+        total += len(prompt) + len(answer)
+        if requests and total > most_tokens:
+            break
+        ids = np.array(prompt, np.int32), np.array(answer, np.int32)
+        requests.append(Request(*ids, exchange.is_last))
+    return DataSet(
+        name=path.stem,
+        is_edit=is_edit_set(path.stem, [str(record.get("category", "")) for record in records]),
+        requests=requests,
+        left_out=len(exchanges) - len(requests),
+    )
+
+
+def exchanges_of(record: Record, path: Path = Path()) -> list[Exchange]:
+    """The requests that a record stands for; none when it has no recorded answer."""
+    try:
+        if "turns" in record:
+            return _turns(record)
+        if not record.get("reference"):
+            return []
+        messages = record["messages"]
+        assert isinstance(messages, list)
+        return [Exchange(render(messages), _text(record["reference"]) + END, is_last=True)]
+    except (KeyError, TypeError, AssertionError) as error:
+        raise DataError(f"{path.name}: record {record.get('id')}: {error!r}") from error
+
+
+def render(messages: Sequence[Record]) -> str:
+    """What the model is given before it answers."""
+    parts = [
+        f"<|im_start|>{message['role']}\n{_text(message['content'])}{END}\n" for message in messages
+    ]
+    return "".join(parts) + "<|im_start|>assistant\n"
+
+
+def is_edit_set(name: str, categories: Sequence[str]) -> bool:
+    """Tell agent sessions and code edits, by the file's name or by what most records are."""
+    if name.startswith(("trace_", "edit_")):
+        return True
+    hits = sum(category.startswith("agent") or category == "code_edit" for category in categories)
+    return hits * 2 > len(categories)
+
+
+def save_datasets(path: Path, datasets: Sequence[DataSet]) -> None:
+    """Write tokens for the processes that replay them; `load_saved` is the other half."""
+    arrays: dict[str, NDArray[np.int32]] = {}
+    for dataset in datasets:
+        pieces = [piece for r in dataset.requests for piece in (r.prompt, r.answer)]
+        shape = [(len(r.prompt), len(r.answer), int(r.is_last)) for r in dataset.requests]
+        arrays[f"{dataset.name}/tokens"] = np.concatenate(pieces)
+        arrays[f"{dataset.name}/shape"] = np.array(shape, np.int32)
+        arrays[f"{dataset.name}/facts"] = np.array([dataset.is_edit, dataset.left_out], np.int32)
+    np.savez(path, allow_pickle=False, **arrays)
+
+
+def load_saved(path: Path) -> dict[str, DataSet]:
+    """Read what `save_datasets` wrote, by name."""
+    found = {}
+    with np.load(path) as arrays:
+        for name in sorted({key.rpartition("/")[0] for key in arrays.files}):
+            is_edit, left_out = (int(fact) for fact in arrays[f"{name}/facts"])
+            cut = _cut(arrays[f"{name}/tokens"], arrays[f"{name}/shape"])
+            found[name] = DataSet(name, bool(is_edit), list(cut), left_out)
+    return found
+
+
+def seed_of(name: str) -> int:
+    """A seed that differs by name and is the same in every run."""
+    return zlib.crc32(name.encode())
+
+
+def _cut(tokens: Tokens, shape: NDArray[np.int32]) -> Iterator[Request]:
+    at = 0
+    for prompt, answer, is_last in shape.tolist():
+        middle, end = at + prompt, at + prompt + answer
+        yield Request(tokens[at:middle].copy(), tokens[middle:end].copy(), bool(is_last))
+        at = end
+
+
+def _read(path: Path) -> Iterator[Record]:
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise DataError(f"{path.name}:{number}: {error}") from error
+            if not isinstance(record, dict):
+                raise DataError(f"{path.name}:{number}: not an object")
+            yield record
+
+
+def _turns(record: Record) -> list[Exchange]:
+    turns = record["turns"]
+    assert isinstance(turns, list)
+    history: list[Record] = []
+    exchanges = []
+    for number, turn in enumerate(turns, 1):
+        history += turn["messages"]
+        answer = _text(turn["response"])
+        is_last = number == len(turns)
+        exchanges.append(Exchange(render(history), answer + END, is_last=is_last))
+        history.append({"role": "assistant", "content": answer})
+    return exchanges
+
+
+def _text(content: object) -> str:
+    return content if isinstance(content, str) else json.dumps(content)
