@@ -32,7 +32,7 @@ class ModelError(EngineError):
 
 
 class SuffixError(EngineError):
-    """Root of the suffix index's errors; after one of them the index is as it was before."""
+    """Root of the suffix index's errors; after one of them no request has changed."""
 
 
 class SuffixInputError(SuffixError, ValueError):
@@ -48,7 +48,10 @@ class DuplicateRequestError(SuffixError, ValueError):
 
 
 class SuffixCapacityError(SuffixError):
-    """Running requests use all of the index's memory; this one can have no drafts."""
+    """Running requests use all of the memory; this one can have no drafts, other calls go on.
+
+    The search for room may have evicted finished answers of tenants over their share.
+    """
 
 
 class SnapshotError(SuffixError):

@@ -259,11 +259,10 @@ void Index::save(const std::string& path) {
 }
 
 void Index::load(const std::string& path) {
-  clear();
+  std::scoped_lock lock(mutex_);
+  drop_all();
   const Mapped file(path);
   const std::vector<SavedTenant> saved = parse(file.bytes());
-  std::scoped_lock lock(mutex_);
-  require_idle();
   for (const SavedTenant& from : saved) {
     Tenant& tenant = tenant_of(from.name);
     tenant.last_used = ++clock_;

@@ -1,0 +1,126 @@
+// What Python callers pass, checked and converted; whatever is wrong becomes BadInput.
+//
+// nanobind's own conversions answer a wrong argument with TypeError, and some turn a float, a bool
+// or an int64 array into what they take it for.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "errors.hpp"
+#include "text.hpp"
+
+namespace specgate::suffix {
+
+namespace nb = nanobind;
+
+// A name; valid as long as the Python string is.
+inline std::string_view name_of(nb::handle value) {
+  Py_ssize_t bytes = 0;
+  const char* text = nullptr;
+  if (PyUnicode_Check(value.ptr())) text = PyUnicode_AsUTF8AndSize(value.ptr(), &bytes);
+  if (text == nullptr) {
+    PyErr_Clear();
+    throw BadInput("a name must be a string of valid Unicode");
+  }
+  return {text, static_cast<std::size_t>(bytes)};
+}
+
+// An integer from 0 to `most`: int or a scalar of numpy, but no bool.
+inline std::uint64_t count_of(nb::handle value, const char* what, std::uint64_t most) {
+  if (!PyIndex_Check(value.ptr()) || PyBool_Check(value.ptr())) {
+    throw BadInput(std::string(what) + ": must be an integer");
+  }
+  const nb::object whole = nb::steal(PyNumber_Index(value.ptr()));
+  if (!whole.is_valid()) throw nb::python_error();
+  const std::uint64_t count = PyLong_AsUnsignedLongLong(whole.ptr());
+  if (PyErr_Occurred() != nullptr || count > most) {
+    PyErr_Clear();
+    throw BadInput(std::string(what) + ": must be from 0 to " + std::to_string(most));
+  }
+  return count;
+}
+
+inline int int_of(nb::handle value, const char* what) {
+  return static_cast<int>(count_of(value, what, std::numeric_limits<int>::max()));
+}
+
+inline float probability_of(nb::handle value, const char* what) {
+  const double number = PyBool_Check(value.ptr()) ? NAN : PyFloat_AsDouble(value.ptr());
+  PyErr_Clear();
+  if (!(number >= 0.0 && number <= 1.0)) {
+    throw BadInput(std::string(what) + ": must be a number from 0 to 1");
+  }
+  return static_cast<float>(number);
+}
+
+inline bool bool_of(nb::handle value, const char* what) {
+  if (!PyBool_Check(value.ptr())) throw BadInput(std::string(what) + ": must be true or false");
+  return value.ptr() == Py_True;
+}
+
+// Token ids: an int32 array in one piece is read where it lies; a strided one, a list or another
+// sequence is copied. Needs the interpreter's lock to be made, not to be read.
+class TokenIds {
+ public:
+  TokenIds(nb::handle value, const char* what) : what_(what) {
+    const bool is_list = PyList_CheckExact(value.ptr()) || PyTuple_CheckExact(value.ptr());
+    if (!is_list && nb::try_cast(value, array_)) {
+      view_array();
+    } else {
+      copy_sequence(value);
+    }
+  }
+  TokenIds(const TokenIds&) = delete;
+  TokenIds& operator=(const TokenIds&) = delete;
+
+  std::span<const Token> span() const { return span_; }
+
+ private:
+  [[noreturn]] void fail(const char* why) const { throw BadInput(std::string(what_) + ": " + why); }
+
+  void view_array() {
+    if (array_.dtype() != nb::dtype<Token>()) fail("an array must be of int32");
+    if (array_.ndim() != 1) fail("an array must have one dimension");
+    const auto* data = static_cast<const Token*>(array_.data());
+    const std::size_t size = array_.shape(0);
+    if (size < 2 || array_.stride(0) == 1) {
+      span_ = {data, size};
+      return;
+    }
+    copy_.reserve(size);
+    for (std::size_t i = 0; i < size; ++i) {
+      copy_.push_back(data[static_cast<std::int64_t>(i) * array_.stride(0)]);
+    }
+    span_ = copy_;
+  }
+
+  void copy_sequence(nb::handle value) {
+    if (!PySequence_Check(value.ptr())) fail("must be an int32 array or a list");
+    const nb::object items = nb::steal(PySequence_Fast(value.ptr(), "tokens: cannot be read"));
+    if (!items.is_valid()) throw nb::python_error();
+    copy_.reserve(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr())));
+    // An item's own code may change the list meanwhile, so its size is asked for each time.
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
+      const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i));
+      copy_.push_back(static_cast<Token>(
+          count_of(item, what_, std::numeric_limits<Token>::max())));
+    }
+    span_ = copy_;
+  }
+
+  const char* what_;
+  nb::ndarray<nb::ro, nb::device::cpu> array_;
+  std::vector<Token> copy_;
+  std::span<const Token> span_;
+};
+
+}  // namespace specgate::suffix
