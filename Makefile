@@ -32,6 +32,10 @@ check: install-dev ## format, lint, types, architecture and unit tests; under tw
 bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m loadtest.gateway_bench $(BENCH_FLAGS)
 
+.PHONY: bench-suffix
+bench-suffix: install-dev ## measure the suffix index against arctic-inference (TRACES=dir, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m tests.bench.suffix $(BENCH_FLAGS) $(addprefix --data ,$(or $(TRACES),$(DATA)))
+
 .PHONY: docs
 docs: install-dev ## write docs/metrics.md and docs/settings.md again
 	$(VENV)/bin/python scripts/write_docs.py

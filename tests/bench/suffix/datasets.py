@@ -65,10 +65,24 @@ class DataSet:
         return sum(len(request.answer) for request in self.requests)
 
     @property
+    def conversations(self) -> list[list[Request]]:
+        """Requests by the conversation that they belong to."""
+        found: list[list[Request]] = [[]]
+        for request in self.requests:
+            found[-1].append(request)
+            if request.is_last:
+                found.append([])
+        return [conversation for conversation in found if conversation]
+
+    @property
     def documents(self) -> list[Tokens]:
         """Every conversation once, prompts included."""
-        last = [request for request in self.requests if request.is_last]
-        return [np.concatenate([request.prompt, request.answer]) for request in last]
+        return [document_of(conversation) for conversation in self.conversations]
+
+
+def document_of(conversation: Sequence[Request]) -> Tokens:
+    """All that was said, once: the last request holds the earlier ones."""
+    return np.concatenate([conversation[-1].prompt, conversation[-1].answer])
 
 
 def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | None:

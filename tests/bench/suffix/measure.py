@@ -4,6 +4,7 @@ What is only counted (thresholds, the peer's grid) runs on both sides at once; w
 alone, ours and the peer's in turn.
 """
 
+import statistics
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,7 +12,7 @@ from dataclasses import replace
 from loadtest.progress import say
 from tests.bench.suffix.child import Child, Sides
 from tests.bench.suffix.datasets import DataSet
-from tests.bench.suffix.figures import Figures, figures_of, pooled, ratio
+from tests.bench.suffix.figures import Figures, figures_of, pooled
 from tests.bench.suffix.plan import (
     OUR_DEFAULT,
     OUR_DEFAULT_LONG,
@@ -52,7 +53,7 @@ def measure(plan: Plan, datasets: Sequence[DataSet], sides: Sides) -> Json:
         found = _compared(plan, datasets, ours, arctic)
         found |= _prompts(ours, arctic)
         found |= _rows(ours, arctic)
-    found |= _memory(sides)
+    found |= _memory(plan, sides)
     found |= _scale(plan, sides)
     found |= _hostile(plan, sides)
     return found | {"rounds": plan.rounds, "seeds": {"salt": SALT}, "definitions": DEFINITIONS}
@@ -81,9 +82,7 @@ def _compared(plan: Plan, datasets: Sequence[DataSet], ours: Child, arctic: Chil
         "best": Pairing(sides["ours_long"], sides["arctic_best"], curves[64]),
     }
     found = headline(*(compare(pairing, datasets) for pairing in pairings.values()))
-    total = pooled(sides["ours_default"].rounds[0], names)
     return found | {
-        "ratio_log_loss": ratio(total.stated_log_loss, total.raw_log_loss),
         "datasets": {dataset.name: describe_set(dataset, pairings) for dataset in datasets},
         "totals": {key: describe_total(side, names) for key, side in sides.items()},
         "ours_default_with_drafts_of_64": _quality(
@@ -202,21 +201,25 @@ def _rows(ours: Child, arctic: Child) -> Json:
     return {"propose_many_row_ns": mine["row_ns"], "rows_64": {"ours": mine, "arctic": other}}
 
 
-def _memory(sides: Sides) -> Json:
-    found: dict[str, dict[str, Json]] = {}
-    for label, repeated in (("conversations", False), ("requests", True)):
-        say(f"memory: every text of {label}, kept as an answer")
-        with sides.start_ours() as ours:
-            mine = ours.ask("memory", setting=OUR_DEFAULT.as_json(), repeated=repeated)
-        with sides.start_arctic() as arctic:
-            other = arctic.ask("memory", setting=VLLM_DEFAULT.as_json(), repeated=repeated)
-        found[label] = {"ours": _a_token(mine), "arctic": _a_token(other)}
-    once, again = found["conversations"], found["requests"]
-    return {
-        "ratio_bytes_per_token": _resident_ratio(once),
-        "ratio_bytes_per_token_repeated": _resident_ratio(again),
-        "memory": found,
-    }
+def _memory(plan: Plan, sides: Sides) -> Json:
+    found: Json = {}
+    last: Json = {}
+    for corpus in ("answers", "conversations", "requests"):
+        ratios = []
+        for number in range(plan.memory_rounds):
+            say(f"memory: {corpus}, kept as answers, {number + 1}/{plan.memory_rounds}")
+            with sides.start_ours() as ours:
+                mine = _a_token(ours.ask("memory", setting=OUR_DEFAULT.as_json(), corpus=corpus))
+            with sides.start_arctic() as arctic:
+                setting = VLLM_DEFAULT.as_json()
+                other = _a_token(arctic.ask("memory", setting=setting, corpus=corpus))
+            key = "resident_bytes_per_token"
+            ratios.append(_number(mine[key]) / _number(other[key]))
+        last[corpus] = {"ours": mine, "arctic": other}
+        key = "ratio_bytes_per_token" + ("" if corpus == "conversations" else f"_{corpus}")
+        found[key] = statistics.median(ratios)
+        found[f"{key}_spread"] = [min(ratios), max(ratios)]
+    return found | {"memory": last}
 
 
 def _a_token(answer: Json) -> Json:
@@ -226,11 +229,6 @@ def _a_token(answer: Json) -> Json:
         for key in ("resident_bytes", "claimed_bytes")
     }
     return answer | per_token
-
-
-def _resident_ratio(pair: Mapping[str, Json]) -> float | None:
-    key = "resident_bytes_per_token"
-    return ratio(_number(pair["ours"][key]), _number(pair["arctic"][key]))
 
 
 def _scale(plan: Plan, sides: Sides) -> Json:
@@ -270,13 +268,11 @@ def _hostile(plan: Plan, sides: Sides) -> Json:
         )
     worst = found["worst"]
     assert isinstance(worst, dict)
-    propose = ("propose_p999_us", "propose_default_p999_us")
-    return {
-        "hostile_propose_p999_us": max(worst[key] for key in propose),
-        "hostile_extend_p999_us_per_token": worst["extend_p999_us_per_token"],
-        "hostile_extend_of_8_p999_us_per_token": worst["extend_of_8_p999_us_per_token"],
-        "hostile": found,
-    }
+    flat = {f"hostile_{key}": value for key, value in worst.items()}
+    for key in ("p999_us", "p999_wall_us"):  # whatever the threshold
+        each = (f"hostile_propose_{key}", f"hostile_propose_default_{key}")
+        flat[each[0]] = max(flat[name] for name in each)
+    return flat | {"hostile": found}
 
 
 def _p50(distribution: object) -> float:

@@ -65,6 +65,7 @@ class Plan:
     """
 
     rounds: int
+    memory_rounds: int
     set_tokens: int
     grid: Sequence[ArcticSetting]
     survivals: dict[int, Sequence[float]]
@@ -82,7 +83,8 @@ OUR_LONG = OurSetting(64, 0.06)
 OUR_DEFAULT_LONG = OurSetting(64, DEFAULT_MIN_SURVIVAL)
 
 FULL = Plan(
-    rounds=5,
+    rounds=7,
+    memory_rounds=3,
     set_tokens=2_000_000,
     grid=(
         ArcticSetting(64, 64, 1.0, 0.1),
@@ -98,20 +100,21 @@ FULL = Plan(
     scale_sizes=(1_000_000, 10_000_000, 100_000_000),
     scale_rounds=5,
     hostile_tokens=100_000,
-    hostile_repeats=3,
+    hostile_repeats=5,
     hostile_every=4,
 )
 QUICK = Plan(
     rounds=2,
+    memory_rounds=1,
     set_tokens=1_200_000,
     grid=(
         ArcticSetting(64, 64, 1.0, 0.1),
         ArcticSetting(64, 64, 4.0, 0.1),
     ),
-    survivals={24: (0.1, 0.15, 0.2, 0.3), 64: (0.01, 0.03, 0.06, 0.1)},
+    survivals={24: (0.1, 0.15, 0.2, 0.3, 0.4, 0.5), 64: (0.01, 0.03, 0.06, 0.1)},
     scale_sizes=(1_000_000, 10_000_000),
     scale_rounds=3,
     hostile_tokens=100_000,
-    hostile_repeats=1,
-    hostile_every=16,
+    hostile_repeats=3,
+    hostile_every=8,
 )

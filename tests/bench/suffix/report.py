@@ -29,15 +29,18 @@ DEFINITIONS = {
     "ratio_append_time": "time a token written, every call with its Python: ours extend and "
     "finish(keep=True), the peer's add_active_response alone; the pairing that flatters less",
     "ratio_propose_time": "mean time of a call that returns a list of tokens; the same",
-    "ratio_bytes_per_token": "growth of the resident set while every conversation, its prompt "
-    "included, is kept as an answer; ours includes its fixed minimum",
+    "ratio_bytes_per_token": "growth of the resident set while every conversation, its prompts "
+    "included, is kept once as an answer; ours includes its fixed minimum. `*_answers`: only the "
+    "recorded answers; `*_requests`: every request with all of its history, so the same text many "
+    "times over, which a tree stores once",
     "ratio_log_loss": "mean over drafted tokens of -log(stated probability of what happened): "
     "the stated survival's over the raw vote share's",
     "prompt_32k_ms": "start() with 32,768 tokens of real text, median",
     "propose_growth_1m_to_100m": "p50 of propose() on real continuing requests in an index of "
     "100 M tokens over that of 1 M, both alive, in turn; null in a quick run",
-    "hostile_*_us": "99.9th percentile of single calls, the worst text of all; each the median of "
-    "the repeats, on a machine that also schedules others",
+    "hostile_*_p999_us": "the worst text's 99.9th percentile over calls, where a call's time is "
+    "the median over repeats of exactly that call: what is slow is slow each time, what another "
+    "process interrupts is not. `*_wall_*`: the median over repeats of the plain percentile",
 }
 
 Replays = Sequence[Mapping[str, Figures]]
@@ -83,7 +86,15 @@ def compare(pairing: Pairing, datasets: Sequence[DataSet]) -> Json:
     for label, group in (("", edits or names), ("_all_sets", names)):
         ours, theirs = (pooled(s.rounds[0], group) for s in (pairing.ours, pairing.theirs))
         for key in ("accepted_per_step", "drafted_per_step"):
-            found[f"ratio_{key}{label}"] = ratio(getattr(ours, key), getattr(theirs, key))
+            value = ratio(getattr(ours, key), getattr(theirs, key))
+            found[f"ratio_{key}{label}"] = value
+            found[f"ratio_{key}{label}_spread"] = [
+                value,
+                value,
+            ]  # a salt is given: no round differs
+        value = ratio(ours.stated_log_loss, ours.raw_log_loss)
+        found[f"ratio_log_loss{label}"] = value
+        found[f"ratio_log_loss{label}_spread"] = [value, value]
         found[f"accepted_at_085_drafted{label}"] = _traded(pairing, group)
     by_set = {name: _set_ratio(pairing, name) for name in names}
     known = {name: value for name, value in by_set.items() if value is not None}
@@ -127,7 +138,11 @@ def headline(default: Json, best: Json) -> Json:
     """The flat keys: the default pairing's, the times of the pairing that flatters us less."""
     found: Json = dict(default)
     for key, value in best.items():
-        found[f"{key}_vs_best"] = value
+        name = key.removesuffix("_spread")
+        found[f"{name}_vs_best{key[len(name) :]}"] = value
+    for key in ("ratio_log_loss", "ratio_log_loss_spread"):
+        found[f"{key}_edit_sets"] = default[key]
+        found[key] = default[key.replace("loss", "loss_all_sets")]
     for key in ("ratio_append_time", "ratio_prompt_time", "ratio_propose_time"):
         less = max((default, best), key=lambda pairing: _number(pairing[key]))
         found[key] = less[key]

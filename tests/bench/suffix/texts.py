@@ -18,6 +18,7 @@ _SUBSTITUTED = 0.04
 _DELETED = 0.01
 _INSERTED = 0.01
 _LOW_BITS = 16
+_HASHED_TOKENS = 4  # kLongestOrder in engine/suffix/core/store.hpp
 _MASK_64 = (1 << 64) - 1
 
 
@@ -72,7 +73,7 @@ def hostile_texts(tokens: int, *, salt: int, seed: int) -> dict[str, Tokens]:
     texts["equal_low_bits"] = random.choice(strided, tokens).astype(np.int32)
     texts["equal_low_bits_few"] = random.choice(strided[:64], tokens).astype(np.int32)
     texts["known_salt_pairs"] = _colliding(tokens, salt=salt, width=2, random=random)
-    texts["known_salt_fives"] = _colliding(tokens, salt=salt, width=5, random=random)
+    texts["known_salt_longest"] = _colliding(tokens, salt=salt, width=_HASHED_TOKENS, random=random)
     return texts
 
 
@@ -82,7 +83,7 @@ def _colliding(tokens: int, *, salt: int, width: int, random: np.random.Generato
     Source: `ContextHash` in engine/suffix/core/store.cpp; should it change, this becomes an
     ordinary random text, and only the attack is weaker.
     """
-    factors = _factors(salt, 6)
+    factors = _factors(salt, _HASHED_TOKENS + 1)
     contexts = random.integers(0, _VOCABULARY, size=(2_000_000, width)).astype(np.uint64)
     total = np.full(len(contexts), factors[-1], np.uint64)
     for place in range(width):  # the newest token comes last in the text, first in the hash

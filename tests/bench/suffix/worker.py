@@ -1,5 +1,6 @@
 """What either side does when asked: one JSON object a line in, one out, until the input ends."""
 
+import gc
 import json
 import os
 import resource
@@ -13,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from tests.bench.suffix.datasets import DataSet, Request, Tokens, load_saved
+from tests.bench.suffix.datasets import DataSet, Request, Tokens, document_of, load_saved
 from tests.bench.suffix.replay import Json, Subject, accepted_of, distribution, replay
 
 Setting = Mapping[str, float]
@@ -34,6 +35,12 @@ class BatchSubject(Subject, Protocol):
         """Memory in use by its own account."""
 
 
+_CORPORA: Mapping[str, Callable[[DataSet], list[Tokens]]] = {
+    "answers": lambda dataset: [request.answer for request in dataset.requests],
+    "conversations": lambda dataset: dataset.documents,
+    "requests": lambda dataset: [document_of([request]) for request in dataset.requests],
+}
+
 Factory = Callable[[Setting], BatchSubject]
 DataSets = Mapping[str, DataSet]
 Command = Callable[[Factory, DataSets, Mapping[str, object]], Json]
@@ -53,10 +60,10 @@ def replay_sets(factory: Factory, datasets: DataSets, arguments: Mapping[str, ob
 
 
 def measure_memory(factory: Factory, datasets: DataSets, arguments: Mapping[str, object]) -> Json:
-    """Keep every conversation as an answer; `repeated` keeps every request with its history."""
-    texts = [text for dataset in datasets.values() for text in _texts(dataset, arguments)]
-    for text in texts:
-        text += 0  # touch its pages, so that they are not taken for the index's
+    """Keep texts as answers; which ones, says `corpus`."""
+    corpus = _CORPORA[str(arguments["corpus"])]
+    texts = [text for dataset in datasets.values() for text in corpus(dataset)]
+    texts = [text.copy() for text in texts]  # here now, so not taken for the index's memory
     subject = factory(_setting(arguments))
     keep(subject, "warm", texts[0][:_ANSWER_PART])
     before = resident_bytes()
@@ -150,7 +157,9 @@ def serve(tokens: str, factory: Factory, commands: Mapping[str, Command]) -> int
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a library prints must not be taken for an answer
     datasets = load_saved(Path(tokens))
+    gc.disable()  # a collection would be taken for a slow call
     for line in sys.stdin:
+        gc.collect()
         arguments = json.loads(line)
         found: Json = {}
         try:
@@ -192,12 +201,6 @@ def _interleaved(datasets: DataSets) -> list[Request]:
         for place, request in enumerate(dataset.requests)
     ]
     return [request for _, request in sorted(placed, key=lambda pair: pair[0])]
-
-
-def _texts(dataset: DataSet, arguments: Mapping[str, object]) -> list[Tokens]:
-    if not arguments.get("repeated"):
-        return dataset.documents
-    return [np.concatenate([request.prompt, request.answer]) for request in dataset.requests]
 
 
 def _setting(arguments: Mapping[str, object]) -> Setting:
