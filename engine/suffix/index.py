@@ -229,7 +229,7 @@ def _names(value: Sequence[str]) -> list[str]:
     return list(value)
 
 
-def _column(value: NDArray[np.int32]) -> NDArray[np.int32]:
+def _column(value: object) -> NDArray[np.int32]:
     if not isinstance(value, np.ndarray) or value.dtype != np.int32 or value.ndim != 1:
         raise SuffixInputError("max_tokens: must be an int32 array of one dimension")
     return np.ascontiguousarray(value)

@@ -273,7 +273,8 @@ def test_every_unit_test_mirrors_a_source_file() -> None:
         folder = path.parent.relative_to(unit)
         place = ROOT / "tests" / folder if folder.parts[0] == "fakes" else ROOT / folder
         name = path.stem.removeprefix("test_")
-        if not any((place / f"{stem}.py").is_file() for stem in (name, f"__{name}__")):
+        mirrored = (f"{name}.py", f"__{name}__.py", f"{name}.cpp")
+        if not any((place / source).is_file() for source in mirrored):
             strays.append(str(path.relative_to(ROOT)))
 
     assert strays == []

@@ -55,6 +55,7 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   if (requests_.contains(name)) throw DuplicateRequest("the request is running already");
   const bool is_new = !tenants_.contains(tenant_name);
   Tenant& tenant = tenant_of(tenant_name);
+  static_assert(sizeof(Request) <= kRequestBlocks * kBlockBytes);
   auto request = std::make_unique<Request>(tenant, pool_, hash_);
   request->recent.push(prompt);
   ++tenant.requests;

@@ -171,6 +171,9 @@ nb::dict prior() {
   return parts;
 }
 
+// An argument of ours to check: without this nanobind answers None with TypeError.
+auto any() { return nb::arg().none(); }
+
 std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()}; }
 
 }  // namespace
@@ -198,20 +201,20 @@ NB_MODULE(_core, module) {
              constexpr auto most = std::numeric_limits<std::uint64_t>::max();
              new (index) Index(count_of(capacity_bytes, "capacity_bytes", most),
                                count_of(salt, "salt", most));
-           })
-      .def("start", &start)
-      .def("extend", &extend)
-      .def("predict", &predict)
-      .def("propose", &propose)
-      .def("propose_many", &propose_many)
+           }, any(), any())
+      .def("start", &start, any(), any(), any())
+      .def("extend", &extend, any(), any())
+      .def("predict", &predict, any(), any())
+      .def("propose", &propose, any(), any(), any())
+      .def("propose_many", &propose_many, any(), any(), any(), any(), any(), any())
       .def("observe",
            [](Index& index, nb::handle request, nb::handle accepted) {
              index.observe(name_of(request), int_of(accepted, "accepted"));
-           })
+           }, any(), any())
       .def("finish",
            [](Index& index, nb::handle request, nb::handle keep) {
              index.finish(name_of(request), bool_of(keep, "keep"));
-           })
+           }, any(), any())
       .def("save",
            [](Index& index, const nb::bytes& path) {
              const std::string name = path_of(path);
