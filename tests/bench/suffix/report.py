@@ -140,9 +140,9 @@ def headline(default: Json, best: Json) -> Json:
     for key, value in best.items():
         name = key.removesuffix("_spread")
         found[f"{name}_vs_best{key[len(name) :]}"] = value
-    for key in ("ratio_log_loss", "ratio_log_loss_spread"):
-        found[f"{key}_edit_sets"] = default[key]
-        found[key] = default[key.replace("loss", "loss_all_sets")]
+    for end in ("", "_spread"):  # of every drafted token, not only of those in edits
+        found[f"ratio_log_loss_edit_sets{end}"] = default[f"ratio_log_loss{end}"]
+        found[f"ratio_log_loss{end}"] = found.pop(f"ratio_log_loss_all_sets{end}")
     for key in ("ratio_append_time", "ratio_prompt_time", "ratio_propose_time"):
         less = max((default, best), key=lambda pairing: _number(pairing[key]))
         found[key] = less[key]

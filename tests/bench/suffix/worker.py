@@ -105,7 +105,8 @@ def time_rows(factory: Factory, datasets: DataSets, arguments: Mapping[str, obje
     rows = arguments["rows"]
     assert isinstance(rows, int)
     subject = factory(_setting(arguments))
-    waiting = deque(_interleaved(datasets))
+    requests = _interleaved(datasets)
+    waiting = deque(requests * (1 + 4 * rows // len(requests)))  # again and again if they are few
     live: list[_Row] = []
     spent = []
     for _ in range(_ROWS_STEPS):
