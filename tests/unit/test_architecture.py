@@ -51,7 +51,7 @@ SETTINGS_READERS = frozenset({"__main__", "cli", "server", "app"})
 CONFINED: Mapping[str, frozenset[str]] = {
     "fastapi": frozenset({"gateway.server", "gateway.app", "gateway.api", "gateway.middleware"}),
     "starlette": frozenset({"gateway.server", "gateway.app", "gateway.api", "gateway.middleware"}),
-    "aiohttp": frozenset({"gateway.upstream"}),
+    "aiohttp": frozenset(),
     "httpx": frozenset(),
     "vllm": frozenset({"engine.worker"}),
     "torch": frozenset({"engine.worker", "engine.heads", "engine.training", "engine.models"}),
