@@ -1,0 +1,476 @@
+"""The suffix index once more, slow and obvious: what the core has to agree with.
+
+Texts are lists, tables are dicts, and there is no bound on memory: nothing is evicted. Numbers are
+float32 as in the core, so that votes that are even there are even here. Two short cuts of the core
+are part of what it promises and are modelled: a context is known by its slot, with room for four
+places, and a table has `SLOTS` slots as long as its text is short.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from engine.suffix._core import prior
+
+# What core/ may change, by the file it stands in.
+CONTEXTS = (4, 2, 1)  # store.hpp
+SLOTS = 1024  # context_table.hpp
+WAYS = 4
+LONGEST_TEXT = 2000  # store.cpp: up to here no table grows
+LONGEST_MATCH = 64  # calibration.hpp
+QUOTA, ALIGNED_QUOTA, MOST_MATCHES = 8, 2, 26  # matcher.cpp
+LONG_MATCH, ANCHOR_LIFE = 8, 32
+BEFORE, BEHIND = 4, 64
+PREDICTED_LENGTH = 16
+RIVAL_WEIGHT = 0.05  # draft.cpp
+SCORED = 64
+FORGET = 2000.0  # calibration.cpp
+DENSE_STEP, DISCRETE_STEP = 0.1, 0.3
+FAST, SLOW = 0.3, 0.05
+TABLES = (52, 169, 936, 1024, 512, 2048, 1024)
+LENGTH_CLASSES = 13
+
+GAP = -1
+OLDER, OWN, OWN_ALIGNED, OLDER_ALIGNED = range(4)
+
+Float = np.float32
+HALF = Float(0.5)
+PRIOR = cast(dict[str, Any], prior())
+
+
+def sigmoid(x: Any) -> Any:
+    return Float(1) / (Float(1) + np.exp(-x, dtype=Float))
+
+
+def log1p(count: int) -> Any:
+    return np.log(Float(1 + min(count, 256)), dtype=Float)
+
+
+def length_class(length: int) -> int:
+    bounds = (1, 2, 3, 4, 5, 7, 9, 12, 16, 24, 32, 64)
+    return sum(length >= bound for bound in bounds)
+
+
+class Hash:
+    """Multilinear hashing with factors drawn from the salt by splitmix64."""
+
+    def __init__(self, salt: int) -> None:
+        self._factors = [self._mix(salt + i * 0x9E3779B97F4A7C15) | 1 for i in range(1, 6)]
+
+    def slot(self, context: Sequence[int]) -> int:
+        *factors, constant = self._factors
+        newest_first = zip(factors, reversed(context), strict=False)
+        total = constant + sum(factor * (token + 1) for factor, token in newest_first)
+        return (total >> 32) % (1 << 32) % SLOTS
+
+    @staticmethod
+    def _mix(z: int) -> int:
+        mask = (1 << 64) - 1
+        z &= mask
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
+        return z ^ (z >> 31)
+
+
+class Store:
+    """A text, and for each slot the latest places that follow its contexts, newest first."""
+
+    def __init__(self, hashed: Hash) -> None:
+        self.text: list[int] = []
+        self._hash = hashed
+        self._places: dict[tuple[int, int], list[int]] = {}
+
+    def append(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            for size in CONTEXTS:
+                context = self.text[-size:]
+                if len(context) == size and GAP not in context:
+                    key = size, self._hash.slot(context)
+                    here = len(self.text)
+                    self._places[key] = [here, *self._places.get(key, [])][:WAYS]
+            self.text.append(token)
+        assert len(self.text) <= LONGEST_TEXT
+
+    def places(self, recent: Sequence[int], size: int) -> list[int]:
+        if len(recent) < size:
+            return []
+        return self._places.get((size, self._hash.slot(recent[-size:])), [])
+
+
+@dataclass(slots=True)
+class Match:
+    """A place in a text that the request's latest tokens agree with."""
+
+    store: Store
+    next: int
+    length: int
+    origin: int
+    latest: bool
+
+    def vote(self) -> int:
+        return self.store.text[self.next] if self.next < len(self.store.text) else GAP
+
+    def follow(self) -> "Match":
+        longer = min(self.length + 1, LONGEST_MATCH)
+        return Match(self.store, self.next + 1, longer, self.origin, self.latest)
+
+
+class Reliability:
+    """How often matches of a kind and length were right."""
+
+    def __init__(self) -> None:
+        outcomes = Float(PRIOR["outcomes"])
+        self._seen = np.full((8, LONGEST_MATCH + 1), outcomes)
+        self._right = np.array(PRIOR["reliability"], Float) * outcomes
+
+    def odds(self, match: Match) -> Any:
+        at = self._at(match)
+        ratio = min(max(self._right[at] / self._seen[at], Float(0.02)), Float(0.98))
+        return ratio / (Float(1) - ratio)
+
+    def learn(self, match: Match, right: bool) -> None:
+        at = self._at(match)
+        self._right[at] += Float(right)
+        self._seen[at] += Float(1)
+        if self._seen[at] > FORGET:
+            self._right[at] /= 2
+            self._seen[at] /= 2
+
+    def _at(self, match: Match) -> tuple[int, int]:
+        return match.origin + 4 * match.latest, match.length
+
+
+@dataclass(slots=True)
+class Fortune:
+    """How a request's latest drafts fared."""
+
+    fast: Any = HALF
+    slow: Any = HALF
+    accepted: int = 0
+    drafted: int = 0
+
+    def learn(self, accepted: int, drafted: int) -> None:
+        self.accepted, self.drafted = accepted, drafted
+        for i in range(min(drafted, accepted + 1)):
+            outcome = Float(i < accepted)
+            self.fast += Float(FAST) * (outcome - self.fast)
+            self.slow += Float(SLOW) * (outcome - self.slow)
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A token that was voted for, as the regression sees it."""
+
+    token: int
+    share: Any
+    length: int
+    dense: Any
+    discrete: list[int]
+
+
+class Regression:
+    """Logistic regression with AdaGrad steps."""
+
+    def __init__(self) -> None:
+        self._dense = np.array(PRIOR["dense"], Float)
+        self._dense_squares = np.array(PRIOR["dense_squares"], Float)
+        hashed = sum(TABLES) - len(PRIOR["weights"])
+        self._weights = np.concatenate([PRIOR["weights"], np.zeros(hashed)], dtype=Float)
+        self._squares = np.concatenate([PRIOR["squares"], np.ones(hashed)], dtype=Float)
+
+    def score(self, guess: Guess) -> Any:
+        total = Float(0)
+        for weight, feature in zip(self._dense, guess.dense, strict=True):
+            total += weight * feature
+        for index in guess.discrete:
+            total += self._weights[index]
+        return total
+
+    def learn(self, guess: Guess, right: bool) -> None:
+        error = Float(right) - sigmoid(self.score(guess))
+        gradient = error * guess.dense
+        self._dense_squares += gradient * gradient
+        self._dense += Float(DENSE_STEP) * gradient / np.sqrt(self._dense_squares)
+        for index in guess.discrete:
+            self._squares[index] += error * error
+            self._weights[index] += Float(DISCRETE_STEP) * error / np.sqrt(self._squares[index])
+
+
+@dataclass(slots=True)
+class Tenant:
+    """What is kept for a tenant."""
+
+    store: Store
+    reliability: Reliability = field(default_factory=Reliability)
+    regression: Regression = field(default_factory=Regression)
+
+
+@dataclass(slots=True)
+class Drafted:
+    """A draft, and the choices that its outcome will be learnt from."""
+
+    tokens: list[int] = field(default_factory=list)
+    survival: list[Any] = field(default_factory=list)
+    share: list[Any] = field(default_factory=list)
+    choices: list[tuple[Guess, Guess | None]] = field(default_factory=list)
+
+
+class Request:
+    """One running request: its texts, its matches, its last draft."""
+
+    def __init__(self, tenant: Tenant, hashed: Hash, prompt: Sequence[int]) -> None:
+        self.tenant = tenant
+        self.own = Store(hashed)
+        self.own.append(prompt)
+        self.answer = len(prompt)
+        self.prediction: Store | None = None
+        self.recent = list(prompt)
+        self.matches: list[Match] = []
+        self.anchor: tuple[Store, int] | None = None
+        self.anchor_age = 0
+        self.fortune = Fortune()
+        self.pending = Drafted()
+
+    def advance(self, token: int) -> None:
+        """One more token was generated: learn which matches were right, and keep those."""
+        self.anchor_age += 1
+        if self.matches:
+            longest = max(self.matches, key=lambda match: match.length)
+            if longest.length >= LONG_MATCH:
+                self.anchor, self.anchor_age = (longest.store, longest.next + 1), 0
+        for match in self.matches:
+            self.tenant.reliability.learn(match, match.vote() == token)
+        self.matches = [match.follow() for match in self.matches if match.vote() == token]
+        self.recent.append(token)
+
+    def expect(self, prediction: Store) -> None:
+        self.prediction = prediction
+        self.matches = [Match(prediction, 0, PREDICTED_LENGTH, OWN_ALIGNED, False)]
+        self.anchor, self.anchor_age = (prediction, 0), 0
+
+    def search(self) -> None:
+        """Find the places where the latest tokens were seen."""
+        if [match.next for match in self.matches if match.store is self.prediction] == [0]:
+            return
+        self.matches = []
+        if self.anchor is not None and self.anchor_age < ANCHOR_LIFE:
+            self._search_around(*self.anchor)
+        self._search_contexts(self.own, OWN)
+        if self.prediction is not None:
+            self._search_contexts(self.prediction, OWN)
+        if self.tenant.store.text:
+            self._search_contexts(self.tenant.store, OLDER)
+
+    def _search_around(self, store: Store, anchor: int) -> None:
+        origin = OLDER_ALIGNED if store is self.tenant.store else OWN_ALIGNED
+        start = anchor - min(BEFORE, anchor - 1)
+        places = range(start, min(start + BEFORE + BEHIND, len(store.text)))
+        if anchor == 0 or start >= len(store.text):
+            return
+        fitting = [place for place in places if store.text[place - 1] == self.recent[-1]]
+        for place in fitting[:ALIGNED_QUOTA]:
+            self._add(store, place, origin, False, least=1)
+
+    def _search_contexts(self, store: Store, origin: int) -> None:
+        limit = min(len(self.matches) + QUOTA, MOST_MATCHES)
+        for size in CONTEXTS:
+            places = store.places(self.recent, size)
+            for place in places:
+                if len(self.matches) < limit:
+                    self._add(store, place, origin, place == places[0], least=size)
+
+    def _add(self, store: Store, place: int, origin: int, latest: bool, *, least: int) -> None:
+        if any(match.store is store and match.next == place for match in self.matches):
+            return
+        length = 0
+        most = min(LONGEST_MATCH, len(self.recent), place)
+        while length < most and store.text[place - 1 - length] == self.recent[-1 - length]:
+            length += 1
+        if length >= least:
+            self.matches.append(Match(store, place, length, origin, latest))
+
+    def draft(self, most: int, least_survival: float) -> Drafted:
+        """Vote, token by token; each winner's matches go on."""
+        out = Drafted()
+        live = list(self.matches)
+        first_length = 0
+        while len(out.tokens) < most and live:
+            votes = [self._vote(match, out.tokens) for match in live]
+            ballots = self._count(live, votes)
+            if not ballots:
+                break
+            first, second = (*ballots, (GAP, Float(0)))[:2]
+            total = self._total(live, votes)
+            taken = self._look_at(first, total, live, votes, out, first_length)
+            rival = None
+            if second[1] > Float(RIVAL_WEIGHT) * first[1]:
+                rival = self._look_at(second, total, live, votes, out, first_length)
+                if self._score(rival) > self._score(taken):
+                    taken, rival = rival, taken
+            if len(out.choices) < SCORED:
+                out.choices.append((taken, rival))
+            before = out.survival[-1] if out.survival else Float(1)
+            survival = before / (Float(1) + np.exp(-self._score(taken), dtype=Float))
+            if survival < Float(least_survival):
+                break
+            if not out.tokens:
+                first_length = taken.length
+            out.share.append((out.share[-1] if out.share else Float(1)) * taken.share)
+            out.tokens.append(taken.token)
+            out.survival.append(survival)
+            agreeing = zip(live, votes, strict=True)
+            live = [match.follow() for match, vote in agreeing if vote == taken.token]
+        self.pending = out
+        return out
+
+    def _vote(self, match: Match, drafted: list[int]) -> int:
+        """Its own text goes on with what is drafted."""
+        if match.store is self.own and match.next >= len(self.own.text):
+            return drafted[match.next - len(self.own.text)]
+        return match.vote()
+
+    def _weight(self, match: Match) -> Any:
+        odds = self.tenant.reliability.odds(match)
+        return odds * odds * odds
+
+    def _total(self, live: list[Match], votes: list[int]) -> Any:
+        total = Float(0)
+        for match, vote in zip(live, votes, strict=True):
+            if vote != GAP:
+                total += self._weight(match)
+        return total
+
+    def _count(self, live: list[Match], votes: list[int]) -> list[tuple[int, Any]]:
+        """Tokens and their weights, heaviest first; of equals the one voted for first."""
+        ballots: dict[int, Any] = {}
+        for match, vote in zip(live, votes, strict=True):
+            if vote != GAP:
+                ballots[vote] = ballots.get(vote, Float(0)) + self._weight(match)
+        return sorted(ballots.items(), key=lambda ballot: -ballot[1])
+
+    def _score(self, guess: Guess) -> Any:
+        return self.tenant.regression.score(guess)
+
+    def _look_at(
+        self,
+        ballot: tuple[int, Any],
+        total: Any,
+        live: list[Match],
+        votes: list[int],
+        out: Drafted,
+        first_length: int,
+    ) -> Guess:
+        token, weight = ballot
+        voters = [match for match, vote in zip(live, votes, strict=True) if vote == token]
+        rivals = [match for match, vote in zip(live, votes, strict=True) if vote != token]
+        longest = max(match.length for match in voters)
+        depth = len(out.tokens)
+        first = longest if depth == 0 else first_length
+        own = any(match.origin in (OWN, OWN_ALIGNED) for match in voters)
+        aligned = any(match.origin in (OWN_ALIGNED, OLDER_ALIGNED) for match in voters)
+        odds = max(self.tenant.reliability.odds(match) for match in voters)
+        share = min(max(weight / total, Float(0.01)), Float(0.99))
+        length = log1p(longest)
+        fast = self.fortune.fast - HALF
+        dense = [
+            HALF * np.log(share / (Float(1) - share)),
+            1,
+            length,
+            Float(0.3) * length * length,
+            log1p(len(voters) - 1),
+            own,
+            np.log(out.survival[-1]) if out.survival else 0,
+            len(live) == 1,
+            log1p(max((match.length for match in rivals), default=0)),
+            log1p(depth),
+            not rivals,
+            len(voters) == 1,
+            aligned,
+            fast,
+            self.fortune.slow - HALF,
+            HALF * np.log(odds),
+            fast if depth == 0 else 0,
+            Float(0.3) * fast * length,
+        ]
+        previous = out.tokens[-1] if out.tokens else self.recent[-1]
+        record = min(self.fortune.accepted, 7) * 9 + min(self.fortune.drafted, 8)
+        values = (
+            length_class(longest) * 4 + aligned * 2 + own,
+            length_class(first) * LENGTH_CLASSES + length_class(depth),
+            record * LENGTH_CLASSES + length_class(first),
+            scramble(token, 1024),
+            scramble(previous, 512),
+            scramble(previous * 31337 + token, 2048),
+            scramble(min(longest, 6) * 7919 + token, 1024),
+        )
+        discrete = [sum(TABLES[:table]) + value for table, value in enumerate(values)]
+        return Guess(token, weight / total, longest, np.array(dense, Float), discrete)
+
+
+def scramble(value: int, values: int) -> int:
+    return (value * 2654435761) % (1 << 32) * values >> 32
+
+
+class Twin:
+    """The same calls as `SuffixIndex`; wrong ones are not asked of it."""
+
+    def __init__(self, salt: int) -> None:
+        self._hash = Hash(salt)
+        self._tenants: dict[str, Tenant] = {}
+        self._requests: dict[str, Request] = {}
+
+    def start(self, request: str, tenant: str, prompt_tokens: Sequence[int]) -> None:
+        kept = self._tenants.setdefault(tenant, Tenant(Store(self._hash)))
+        self._requests[request] = Request(kept, self._hash, prompt_tokens)
+
+    def extend(self, request: str, tokens: Sequence[int]) -> None:
+        it = self._requests[request]
+        if it.pending.choices:
+            self._score(it, tokens)
+        for token in tokens:
+            it.advance(token)
+        it.own.append(tokens)
+
+    def predict(self, request: str, tokens: Sequence[int]) -> None:
+        prediction = Store(self._hash)
+        prediction.append(tokens)
+        self._requests[request].expect(prediction)
+
+    def propose(self, request: str, max_tokens: int, *, min_survival: float) -> Drafted:
+        it = self._requests[request]
+        it.search()
+        return it.draft(max_tokens, min_survival)
+
+    def observe(self, request: str, accepted: int) -> None:
+        it = self._requests[request]
+        drafted = len(it.pending.tokens)
+        if drafted == 0:
+            return
+        for i, (taken, _) in enumerate(it.pending.choices[: min(accepted + 1, drafted)]):
+            it.tenant.regression.learn(taken, i < accepted)
+        it.fortune.learn(accepted, drafted)
+        it.pending = Drafted()
+
+    def finish(self, request: str, *, keep: bool) -> None:
+        it = self._requests.pop(request)
+        answer = it.own.text[it.answer :]
+        if keep and answer:
+            it.tenant.store.append([*answer, GAP])
+
+    @staticmethod
+    def _score(it: Request, tokens: Sequence[int]) -> None:
+        """The draft's outcome is read from what was generated."""
+        drafted = len(it.pending.tokens)
+        accepted = 0
+        for (taken, rival), token in zip(it.pending.choices, tokens, strict=False):
+            it.tenant.regression.learn(taken, taken.token == token)
+            if rival is not None:
+                it.tenant.regression.learn(rival, rival.token == token)
+            if taken.token != token:
+                break
+            accepted = min(accepted + 1, drafted)
+        if drafted > 0:
+            it.fortune.learn(accepted, drafted)
+        it.pending = Drafted()
