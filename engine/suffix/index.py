@@ -20,8 +20,8 @@ __all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Stats", "SuffixIndex"]
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
-DEFAULT_MIN_SURVIVAL = 0.2
-"""Drafts fewer tokens than the reference and gets more accepted; adr/0012 has the curve."""
+DEFAULT_MIN_SURVIVAL = 0.33
+"""Accepts more tokens a step than the reference does, of fewer drafted ones; see adr/0012."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ class SuffixIndex:
             UnknownRequestError: The request was never started, or has ended.
             SuffixInputError: `max_tokens` or `min_survival` is out of range.
 
-        Source: in the spirit of arXiv:2411.04975 (SuffixDecoding); matcher and calibration are
-        our own, see adr/0011 and adr/0012.
+        Source: arXiv:2411.04975 (SuffixDecoding) for the idea; matcher and calibration are our
+        own, see adr/0011 and adr/0012.
         """
         return self._core.propose(request, max_tokens, min_survival)
 
