@@ -114,9 +114,7 @@ void Index::append_own(Request& request, std::span<const Token> tokens) {
   if (!request.has_room) return;
   Tenant& tenant = *request.tenant;
   while (!make_room(tenant, request.own.blocks_for(tokens.size()))) {
-    const std::size_t before = request.own.blocks();
-    request.has_room = request.own.forget();
-    tenant.request_blocks -= before - request.own.blocks();
+    request.has_room = shorten(request);
     if (!request.has_room) return;
   }
   const std::size_t before = request.own.blocks();
@@ -251,6 +249,8 @@ bool Index::make_room(const Tenant& wanting, std::size_t blocks) {
     const std::size_t tokens = gives->store.text().size();
     if (gives->store.forget()) {
       evicted_tokens_ += tokens - gives->store.text().size();
+    } else if (Request* longest = longest_of(*gives)) {
+      shorten(*longest);
     } else {
       evicted_tokens_ += tokens;
       drop(*gives);
@@ -263,16 +263,41 @@ Index::Tenant* Index::victim(const Tenant& wanting) {
   const std::size_t share = pool_.capacity_blocks() / std::max<std::size_t>(tenants_.size(), 1);
   Tenant* most = nullptr;
   for (const auto& [name, tenant] : tenants_) {
+    const bool is_other = tenant.get() != &wanting;
+    if (is_other && tenant->used_blocks() <= share) continue;
+    const bool is_more =
+        most == nullptr || tenant->used_blocks() > most->used_blocks() ||
+        (tenant->used_blocks() == most->used_blocks() && tenant->last_used < most->last_used);
+    if (!is_more) continue;
+    // What the one that wants has in running requests is for its own calls to shorten.
     const bool has_text = tenant->store.text().blocks() > 1;
-    const bool may_go = tenant->requests == 0 && tenant.get() != &wanting;
-    if (!has_text && !may_go) continue;
-    if (tenant.get() != &wanting && tenant->used_blocks() <= share) continue;
-    if (most == nullptr || tenant->used_blocks() > most->used_blocks() ||
-        (tenant->used_blocks() == most->used_blocks() && tenant->last_used < most->last_used)) {
+    if (has_text || (is_other && (tenant->requests == 0 || longest_of(*tenant) != nullptr))) {
       most = tenant.get();
     }
   }
   return most;
+}
+
+Index::Request* Index::longest_of(const Tenant& tenant) {
+  Request* longest = nullptr;
+  for (const auto& [name, request] : requests_) {
+    if (request->tenant != &tenant) continue;
+    if (!request->prediction && request->own.text().blocks() < 2) continue;
+    if (longest == nullptr || request->blocks() > longest->blocks()) longest = request.get();
+  }
+  return longest;
+}
+
+bool Index::shorten(Request& request) {
+  const std::size_t before = request.blocks();
+  if (request.prediction) {
+    request.matcher.drop(&*request.prediction);
+    request.prediction.reset();
+  } else if (!request.own.forget()) {
+    return false;
+  }
+  request.tenant->request_blocks -= before - request.blocks();
+  return true;
 }
 
 void Index::drop(Tenant& tenant) {

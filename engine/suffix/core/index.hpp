@@ -1,7 +1,8 @@
 // The index: requests, tenants, and who may use how much memory.
 //
 // Memory is blocks of one pool. When none is left, the tenant that uses most gives up its oldest
-// text; as it uses at least the average, nobody falls below an equal share for another's sake.
+// answers, then text of its running requests; as it uses at least the average, nobody falls below
+// an equal share for another's sake.
 // A request's own text (prompt, prediction, answer so far) goes when the request ends; its answer
 // may stay, for its tenant alone. One lock guards all of it: a call takes microseconds.
 #pragma once
@@ -84,6 +85,10 @@ class Index {
   // Evict until so many blocks are free; false when that cannot be done fairly.
   bool make_room(const Tenant& wanting, std::size_t blocks);
   Tenant* victim(const Tenant& wanting);
+  // The tenant's running request with most text to give up, or null.
+  Request* longest_of(const Tenant& tenant);
+  // Forget its prediction or, without one, its oldest tokens; false when there is nothing left.
+  bool shorten(Request& request);
   void drop(Tenant& tenant);
   void drop_all();
   void require_idle() const;

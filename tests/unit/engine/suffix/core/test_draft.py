@@ -154,7 +154,7 @@ def test_they_stay_together_while_the_calibration_learns() -> None:
 
 
 def wandering(rounds: int) -> list[tuple[Any, ...]]:
-    """Pieces of one text of many words, edited here and there, in all three places to draft from."""
+    """Pieces of one text of many words, edited here and there; all places hold them."""
     rng = Random(3)
     source = [rng.randrange(300) for _ in range(900)]
     steps: list[tuple[Any, ...]] = [(Pair.restart, "one", TENANTS[0], True, source)]
