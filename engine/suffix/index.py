@@ -20,7 +20,7 @@ __all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Stats", "SuffixIndex"]
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
-DEFAULT_MIN_SURVIVAL = 0.33
+DEFAULT_MIN_SURVIVAL = 0.31
 """Accepts more tokens a step than the reference does, of fewer drafted ones; see adr/0012."""
 
 

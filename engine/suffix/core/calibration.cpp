@@ -58,7 +58,6 @@ void Reliability::refresh(Entry& entry) {
   const float probability = std::clamp(entry.right / entry.seen, 0.02f, 0.98f);
   const float odds = probability / (1.0f - probability);
   entry.weight = odds * odds * odds;
-  entry.log_odds = std::log(odds);
 }
 
 void Reliability::learn(Kind kind, int match_length, bool right) {
@@ -112,7 +111,7 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
       vote.aligned ? 1.0f : 0.0f,
       fast,
       fortune.slow - 0.5f,
-      0.5f * vote.log_odds,
+      0.5f * std::log(vote.weight) / 3.0f,  // half of its log odds
       vote.depth == 0 ? fast : 0.0f,
       0.3f * fast * length,
   };
@@ -140,8 +139,10 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
 }
 
 float SurvivalModel::score(const Features& features) const {
-  float sum = 0.0f;
-  for (std::size_t i = 0; i < kDense; ++i) sum += dense_[i] * features.dense[i];
+  // Four sums side by side: one after the other each addition would wait for the last.
+  std::array<float, 4> sums{};
+  for (std::size_t i = 0; i < kDense; ++i) sums[i % 4] += dense_[i] * features.dense[i];
+  float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   for (const std::uint16_t index : features.discrete) sum += weights_[index];
   return sum;
 }

@@ -38,8 +38,9 @@ class Reliability {
   Reliability();
 
   // What a vote counts: the cube of the odds that it is right.
-  float weight(Kind kind, int match_length) const { return at(kind, match_length).weight; }
-  float log_odds(Kind kind, int match_length) const { return at(kind, match_length).log_odds; }
+  float weight(Kind kind, int match_length) const {
+    return entries_[row(kind)][static_cast<std::size_t>(match_length)].weight;
+  }
   void learn(Kind kind, int match_length, bool right);
 
  private:
@@ -47,15 +48,11 @@ class Reliability {
     float right;
     float seen;
     float weight;
-    float log_odds;
   };
   static void refresh(Entry& entry);
 
   static std::size_t row(Kind kind) {
     return static_cast<std::size_t>(kind.origin) + (kind.latest ? kOrigins : 0);
-  }
-  const Entry& at(Kind kind, int match_length) const {
-    return entries_[row(kind)][static_cast<std::size_t>(match_length)];
   }
 
   std::array<std::array<Entry, kLongestMatch + 1>, 2 * kOrigins> entries_;
@@ -70,7 +67,7 @@ struct Vote {
   int rival_length;       // of the longest that votes for another, 0 if none does
   int first_length;       // of the longest voter for the draft's first token
   int depth;              // tokens drafted before it
-  float log_odds;         // of its most reliable voter
+  float weight;           // of its most reliable voter
   float log_survival;     // of the draft before it
   bool own;               // a voter is in the request's own text
   bool aligned;           // a voter continues an edited copy

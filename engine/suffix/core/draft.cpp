@@ -8,19 +8,29 @@ namespace specgate::suffix {
 
 namespace {
 
-// A second token is looked at closely from this part of the first one's weight: adr/0012.
-constexpr float kRivalWeight = 0.05f;
+// Tokens that are looked at closely at each place, and from which part of the first one's weight:
+// adr/0012.
+constexpr std::size_t kCandidates = 4;
+constexpr float kRivalWeight = 0.02f;
 
 struct Ballot {
   Token token = kGap;
   float weight = 0.0f;
 };
 
-// The two tokens with most votes; kGap where there are not so many.
+// The tokens with most votes, in that order; kGap where there are not so many.
 struct Count {
-  Ballot first;
-  Ballot second;
+  std::array<Ballot, kCandidates> ballots;
   float total = 0.0f;
+
+  void add(const Ballot& ballot) {
+    std::size_t at = kCandidates;
+    while (at > 0 && ballot.weight > ballots[at - 1].weight) --at;
+    if (at == kCandidates) return;
+    std::move_backward(ballots.begin() + static_cast<std::ptrdiff_t>(at), ballots.end() - 1,
+                       ballots.end());
+    ballots[at] = ballot;
+  }
 };
 
 // The matches that still agree with what was drafted.
@@ -47,13 +57,7 @@ class Voters {
       if (at == tokens) ballots[tokens++] = {token, 0.0f};
       ballots[at].weight += weight;
     }
-    for (std::size_t i = 0; i < tokens; ++i) {
-      if (ballots[i].weight > count.first.weight) {
-        count.second = std::exchange(count.first, ballots[i]);
-      } else if (ballots[i].weight > count.second.weight) {
-        count.second = ballots[i];
-      }
-    }
+    for (std::size_t i = 0; i < tokens; ++i) count.add(ballots[i]);
     return count;
   }
 
@@ -66,8 +70,7 @@ class Voters {
         vote.rival_length = std::max<int>(vote.rival_length, match.length);
         continue;
       }
-      const float log_odds = reliability.log_odds(match.kind, match.length);
-      vote.log_odds = vote.voters == 0 ? log_odds : std::max(vote.log_odds, log_odds);
+      vote.weight = std::max(vote.weight, reliability.weight(match.kind, match.length));
       ++vote.voters;
       vote.match_length = std::max<int>(vote.match_length, match.length);
       vote.own |= is_own(match.kind.origin);
@@ -144,12 +147,18 @@ void vote(const Matcher& matcher, const Store* own, Token newest, const Model& m
   pending.scored = 0;
   while (path.length < most && voters.size() > 0) {
     const Count count = voters.count(model.reliability);
-    if (count.first.token == kGap) break;
-    Candidate taken = look_at(count.first, count.total, voters, path, model, fortune);
+    if (count.ballots[0].token == kGap) break;
+    Candidate taken = look_at(count.ballots[0], count.total, voters, path, model, fortune);
     Candidate rival;
-    if (count.second.weight > kRivalWeight * count.first.weight) {
-      rival = look_at(count.second, count.total, voters, path, model, fortune);
-      if (rival.score > taken.score) std::swap(taken, rival);
+    for (std::size_t i = 1; i < kCandidates; ++i) {
+      const Ballot& ballot = count.ballots[i];
+      if (ballot.weight <= kRivalWeight * count.ballots[0].weight) break;
+      const Candidate other = look_at(ballot, count.total, voters, path, model, fortune);
+      if (other.score > taken.score) {
+        rival = std::exchange(taken, other);
+      } else if (rival.guess.token == kGap || other.score > rival.score) {
+        rival = other;
+      }
     }
     if (pending.scored < kScored) {
       pending.choices[static_cast<std::size_t>(pending.scored++)] = {taken.guess, rival.guess};

@@ -131,7 +131,8 @@ nb::list reliability_of(const Model& model) {
       nb::list lengths;
       for (int length = 0; length <= kLongestMatch; ++length) {
         const Kind kind{static_cast<Origin>(origin), latest};
-        lengths.append(1.0f / (1.0f + std::exp(-model.reliability.log_odds(kind, length))));
+        const float odds = std::cbrt(model.reliability.weight(kind, length));
+        lengths.append(odds / (1.0f + odds));
       }
       kinds.append(lengths);
     }

@@ -24,7 +24,8 @@ QUOTA, ALIGNED_QUOTA, MOST_MATCHES = 8, 2, 26  # matcher.cpp
 LONG_MATCH, ANCHOR_LIFE = 8, 32
 BEFORE, BEHIND = 4, 64
 PREDICTED_LENGTH = 16
-RIVAL_WEIGHT = 0.05  # draft.cpp
+CANDIDATES = 4  # draft.cpp
+RIVAL_WEIGHT = 0.02
 SCORED = 64
 FORGET = 2000.0  # calibration.cpp
 DENSE_STEP, DISCRETE_STEP = 0.1, 0.3
@@ -301,14 +302,16 @@ class Request:
             ballots = self._count(live, votes)
             if not ballots:
                 break
-            first, second = (*ballots, (GAP, Float(0)))[:2]
             total = self._total(live, votes)
-            taken = self._look_at(first, total, live, votes, out, first_length)
-            rival = None
-            if second[1] > Float(RIVAL_WEIGHT) * first[1]:
-                rival = self._look_at(second, total, live, votes, out, first_length)
-                if self._score(rival) > self._score(taken):
-                    taken, rival = rival, taken
+            least = Float(RIVAL_WEIGHT) * ballots[0][1]
+            guesses = [
+                self._look_at(ballot, total, live, votes, out, first_length)
+                for place, ballot in enumerate(ballots[:CANDIDATES])
+                if place == 0 or ballot[1] > least
+            ]
+            guesses.sort(key=self._score, reverse=True)  # stable: of equals the heavier one
+            taken, rival = (*guesses, None)[:2]
+            assert taken is not None
             if len(out.choices) < SCORED:
                 out.choices.append((taken, rival))
             before = out.survival[-1] if out.survival else Float(1)
