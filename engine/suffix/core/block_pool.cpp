@@ -6,6 +6,14 @@
 #include <cstring>
 #include <new>
 
+// Under AddressSanitizer a block that was given back is as forbidden as freed memory.
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, bytes) static_cast<void>(address)
+#define ASAN_UNPOISON_MEMORY_REGION(address, bytes) static_cast<void>(address)
+#endif
+
 namespace specgate::suffix {
 
 namespace {
@@ -14,7 +22,10 @@ constexpr std::size_t kBlocksPerSlab = kSlabBytes / kBlockBytes;
 
 BlockPool::BlockPool(std::size_t capacity_bytes) : capacity_(capacity_bytes / kBlockBytes) {}
 
-void BlockPool::Free::operator()(void* slab) const { std::free(slab); }
+void BlockPool::Free::operator()(void* slab) const {
+  ASAN_UNPOISON_MEMORY_REGION(slab, kSlabBytes);
+  std::free(slab);
+}
 
 void* BlockPool::take() {
   if (used_ == capacity_) return nullptr;
@@ -26,10 +37,12 @@ void* BlockPool::take() {
     returned_.pop_back();
   }
   ++used_;
+  ASAN_UNPOISON_MEMORY_REGION(block, kBlockBytes);
   return std::memset(block, 0, kBlockBytes);
 }
 
 void BlockPool::give_back(void* block) {
+  ASAN_POISON_MEMORY_REGION(block, kBlockBytes);
   returned_.push_back(block);
   --used_;
 }
@@ -46,6 +59,7 @@ void* BlockPool::cut() {
     void* slab = std::aligned_alloc(kSlabBytes, kSlabBytes);
     if (slab == nullptr) throw std::bad_alloc();
     slabs_.emplace_back(slab);
+    ASAN_POISON_MEMORY_REGION(slab, kSlabBytes);
     // Advice only: where the kernel has no huge pages to give, small ones do.
     ::madvise(slab, kSlabBytes, MADV_HUGEPAGE);
   }

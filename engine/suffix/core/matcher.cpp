@@ -74,7 +74,7 @@ void Matcher::add_found(const Recent& recent, Store* store, Origin origin, int q
   for (const Slot* slot : slots) {
     if (slot == nullptr) continue;
     for (const Position position : slot->recent) {
-      if (text.contains(position)) __builtin_prefetch(text.address(position - 1));
+      if (text.contains(position - 1)) __builtin_prefetch(text.address(position - 1));
     }
   }
   const int limit = std::min(size_ + quota, kMost);
