@@ -21,6 +21,11 @@ test: install-dev install-node ## run every test, the real worker and the SDKs i
 	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
 	$(VENV)/bin/pytest
 
+.PHONY: test-sanitize
+test-sanitize: export SANITIZE_SECONDS ?= 120
+test-sanitize: install-dev ## run the suffix core under ASan, UBSan and TSan, SANITIZE_SECONDS (120) each
+	$(VENV)/bin/pytest tests/sanitize -rP
+
 .PHONY: check
 check: install-dev ## format, lint, types, architecture and unit tests; under two minutes
 	$(VENV)/bin/ruff format --check .

@@ -1,0 +1,261 @@
+// Random calls on small indexes: fuzz SECONDS SEED FOLDER
+//
+// Every call, right or wrong, goes to two indexes with the same salt, which must answer the same:
+// so a value that was never set shows too.
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "errors.hpp"
+#include "hostile.hpp"
+
+namespace sanitize {
+namespace {
+
+using namespace specgate::suffix;
+
+struct Totals {
+  std::size_t calls = 0;
+  std::size_t drafted = 0;
+  std::size_t evicted = 0;
+  std::size_t refused = 0;
+  std::size_t loaded = 0;
+};
+
+class Episode {
+ public:
+  Episode(Dice& dice, const std::string& folder, Totals& totals)
+      : dice_(dice), path_(folder + "/snapshot"), totals_(totals) {
+    const std::size_t blocks = Index::kLeastBlocks + dice_.below(dice_.one_in(4) ? 1000 : 60);
+    const std::size_t salt = dice_.below(std::numeric_limits<std::size_t>::max());
+    for (auto& index : indexes_) index = std::make_unique<Index>(blocks * kBlockBytes, salt);
+    most_tokens_ = blocks * kTokensPerBlock / (1 + dice_.below(20));
+  }
+  ~Episode() { totals_.evicted += indexes_[0]->stats().evicted_tokens; }
+
+  void step() {
+    ++totals_.calls;
+    const std::string name = "request-" + std::to_string(dice_.below(12));
+    switch (dice_.below(16)) {
+      case 0:
+      case 1: start(name); break;
+      case 2:
+      case 3:
+      case 4: extend(name); break;
+      case 5: predict(name); break;
+      case 6: observe(name); break;
+      case 7: finish(name); break;
+      case 8: propose_many(); break;
+      case 9: wrong(name); break;
+      case 10:
+        if (dice_.one_in(40)) save_and_load();
+        break;
+      default: propose(name);
+    }
+    const Stats stats = indexes_[0]->stats();
+    require(stats.bytes <= stats.capacity_bytes, "the bound on memory holds");
+    require(stats.requests == drafted_.size(), "requests are those that were started");
+    if (dice_.one_in(2000)) clear();
+  }
+
+ private:
+  // Make the call on both; true when both did it, false when both refused it as `Error`.
+  template <class Error, class Call>
+  bool both(Call call) {
+    int done = 0;
+    for (auto& index : indexes_) {
+      try {
+        call(*index);
+        ++done;
+      } catch (const Error&) {
+      }
+    }
+    require(done != 1, "both indexes answer the same");
+    totals_.refused += done == 0;
+    return done == 2;
+  }
+
+  bool runs(const std::string& name) const { return drafted_.contains(name); }
+
+  void start(const std::string& name) {
+    const auto prompt = dice_.text(most_tokens_);
+    const std::string tenant = "tenant-" + std::to_string(dice_.below(1 + dice_.below(30)));
+    if (runs(name)) {
+      require(!both<DuplicateRequest>([&](Index& index) { index.start(name, tenant, prompt); }),
+              "a name is taken once");
+    } else if (both<OutOfRoom>([&](Index& index) { index.start(name, tenant, prompt); })) {
+      drafted_[name] = {};
+    }
+  }
+
+  void extend(const std::string& name) {
+    std::vector<Token> tokens = dice_.text(most_tokens_);
+    if (runs(name) && dice_.one_in(2)) {  // accept a part of the draft
+      tokens = drafted_[name];
+      tokens.resize(dice_.below(tokens.size() + 1));
+      tokens.push_back(static_cast<Token>(dice_.below(5)));
+    }
+    const bool done = both<UnknownRequest>([&](Index& index) { index.extend(name, tokens); });
+    require(done == runs(name), "running requests alone can be extended");
+    if (done) drafted_[name].clear();
+  }
+
+  void predict(const std::string& name) {
+    const auto tokens = dice_.text(most_tokens_);
+    require(both<UnknownRequest>([&](Index& index) { index.predict(name, tokens); }) == runs(name),
+            "running requests alone have predictions");
+  }
+
+  void observe(const std::string& name) {
+    if (!runs(name)) return;
+    const int accepted = static_cast<int>(dice_.below(drafted_[name].size() + 1));
+    require(both<BadInput>([&](Index& index) { index.observe(name, accepted); }),
+            "what was drafted can be accepted");
+    drafted_[name].clear();
+  }
+
+  void finish(const std::string& name) {
+    const bool keep = !dice_.one_in(5);
+    require(both<UnknownRequest>([&](Index& index) { index.finish(name, keep); }) == runs(name),
+            "running requests alone can end");
+    drafted_.erase(name);
+  }
+
+  float survival() { return dice_.one_in(3) ? 0.0f : static_cast<float>(dice_.below(100)) / 99; }
+
+  void propose(const std::string& name) {
+    if (!runs(name)) return;
+    const std::size_t most = dice_.one_in(10) ? dice_.below(kLongestDraft + 1) : dice_.below(17);
+    const float least = survival();
+    Room first(most);
+    Room second(most);
+    indexes_[0]->propose(name, least, first.draft);
+    indexes_[1]->propose(name, least, second.draft);
+    compare(name, first, second);
+  }
+
+  void propose_many() {
+    std::vector<std::string_view> names;
+    std::vector<std::unique_ptr<Room>> rooms[2];
+    for (const auto& [name, tokens] : drafted_) {
+      if (dice_.one_in(3)) continue;
+      names.push_back(name);
+      const std::size_t most = dice_.below(20);
+      for (auto& room : rooms) room.push_back(std::make_unique<Room>(most));
+    }
+    const float least = survival();
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<Draft> drafts;
+      for (const auto& room : rooms[i]) drafts.push_back(room->draft);
+      indexes_[i]->propose_many(names, least, drafts);
+      for (std::size_t row = 0; row < drafts.size(); ++row) {
+        rooms[i][row]->draft.length = drafts[row].length;
+      }
+    }
+    for (std::size_t row = 0; row < names.size(); ++row) {
+      compare(std::string(names[row]), *rooms[0][row], *rooms[1][row]);
+    }
+  }
+
+  void compare(const std::string& name, const Room& first, const Room& second) {
+    first.check();
+    const auto size = static_cast<std::size_t>(first.draft.length);
+    require(first.draft.length == second.draft.length, "both draft as many tokens");
+    for (std::size_t i = 0; i < size; ++i) {
+      require(first.tokens[i] == second.tokens[i], "both draft the same tokens");
+      require(first.survival[i] == second.survival[i], "both are as sure of them");
+    }
+    drafted_[name].assign(first.tokens.begin(), first.tokens.begin() + first.draft.length);
+    totals_.drafted += size;
+  }
+
+  // Calls that change nothing.
+  void wrong(const std::string& name) {
+    const auto refuse = [&](auto call) {
+      require(!both<BadInput>(call), "wrong input is refused");
+    };
+    const std::vector<Token> bad = {1, 2, -1};
+    refuse([&](Index& index) { index.start("new", "tenant", bad); });
+    refuse([&](Index& index) { index.start("new", "tenant", {}); });
+    refuse([&](Index& index) { index.start("", "tenant", std::vector<Token>{1}); });
+    refuse([&](Index& index) { index.extend(name, bad); });
+    refuse([&](Index& index) { index.predict(name, {}); });
+    Room room(kLongestDraft + 1);
+    refuse([&](Index& index) { index.propose(name, 0.5f, room.draft); });
+    Room small(4);
+    refuse([&](Index& index) { index.propose(name, std::nanf(""), small.draft); });
+    refuse([&](Index& index) { index.propose(name, 1.5f, small.draft); });
+    if (!runs(name)) return;
+    const int drafted = static_cast<int>(drafted_[name].size());
+    refuse([&](Index& index) { index.observe(name, drafted + 1); });
+    refuse([&](Index& index) { index.observe(name, -1); });
+    refuse([&](Index& index) { index.load(path_); });
+    refuse([&](Index& index) { index.clear(); });
+  }
+
+  void clear() {
+    while (!drafted_.empty()) finish(drafted_.begin()->first);
+    require(both<BadInput>([](Index& index) { index.clear(); }), "an idle index can be cleared");
+    require(indexes_[0]->stats().bytes == 0, "an empty index uses nothing");
+  }
+
+  void save_and_load() {
+    indexes_[0]->save(path_);
+    while (!drafted_.empty()) finish(drafted_.begin()->first);
+    if (dice_.one_in(3)) {
+      damage();
+      const bool done = both<BadSnapshot>([&](Index& index) { index.load(path_); });
+      require(!done, "a damaged file is refused");
+      require(indexes_[0]->stats().bytes == 0, "and the index is empty then");
+    } else {
+      require(both<BadSnapshot>([&](Index& index) { index.load(path_); }), "a saved file loads");
+      ++totals_.loaded;
+    }
+  }
+
+  // Flip a bit, cut, or add.
+  void damage() {
+    std::ifstream in(path_, std::ios::binary);
+    std::string bytes{std::istreambuf_iterator<char>(in), {}};
+    in.close();
+    switch (dice_.below(3)) {
+      case 0: bytes.resize(dice_.below(bytes.size())); break;
+      case 1: bytes.append(1 + dice_.below(100), 'x'); break;
+      default: {
+        char& byte = bytes[dice_.below(dice_.one_in(2) ? bytes.size() : 100)];
+        byte = static_cast<char>(byte ^ (1 << dice_.below(8)));
+      }
+    }
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  Dice& dice_;
+  std::string path_;
+  Totals& totals_;
+  std::size_t most_tokens_;
+  std::unique_ptr<Index> indexes_[2];
+  std::map<std::string, std::vector<Token>> drafted_;  // running requests, and their last draft
+};
+
+}  // namespace
+}  // namespace sanitize
+
+int main(int count, char** arguments) {
+  sanitize::require(count == 4, "fuzz SECONDS SEED FOLDER");
+  const sanitize::Clock clock(std::atof(arguments[1]));
+  std::uint64_t seed = std::strtoull(arguments[2], nullptr, 10);
+  sanitize::Totals totals;
+  std::size_t episodes = 0;
+  for (; !clock.is_over(); ++episodes) {
+    sanitize::Dice dice(seed++);
+    sanitize::Episode episode(dice, arguments[3], totals);
+    for (int i = 0; i < 3000 && !clock.is_over(); ++i) episode.step();
+  }
+  std::printf("%zu episodes, %zu calls, %zu refused, %zu drafted, %zu evicted, %zu loaded\n",
+              episodes, totals.calls, totals.refused, totals.drafted, totals.evicted,
+              totals.loaded);
+}

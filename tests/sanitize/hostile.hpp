@@ -1,0 +1,109 @@
+// What the programs here have in common: random texts that are hard on an index, and a check that
+// stays on in every build.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "index.hpp"
+
+namespace sanitize {
+
+using specgate::suffix::Token;
+
+inline void require(bool holds, const char* claim) {
+  if (holds) return;
+  std::fprintf(stderr, "broken: %s\n", claim);
+  std::abort();
+}
+
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : engine_(seed) {}
+
+  // From 0 to `values` - 1.
+  std::size_t below(std::size_t values) { return engine_() % values; }
+  bool one_in(std::size_t chances) { return below(chances) == 0; }
+  // Mostly small, now and then as large as `most`; at least 1.
+  std::size_t length(std::size_t most) { return 1 + below(1 + below(one_in(8) ? most : 40)); }
+
+  std::vector<Token> text(std::size_t most) {
+    std::vector<Token> tokens(length(most));
+    switch (below(5)) {
+      case 0:  // one token for ever
+        std::fill(tokens.begin(), tokens.end(), token(4));
+        break;
+      case 1: {  // a short period
+        const std::vector<Token> piece = letters(1 + below(9), 5);
+        for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = piece[i % piece.size()];
+        break;
+      }
+      case 2:  // a copy of what every request writes, edited
+        for (std::size_t i = 0; i < tokens.size(); ++i) {
+          tokens[i] = one_in(30) ? token(50) : static_cast<Token>(1000 + i % 700);
+        }
+        break;
+      case 3:  // few different contexts
+        tokens = letters(tokens.size(), 3);
+        break;
+      default:  // no repetition, the largest tokens among them
+        tokens = letters(tokens.size(), std::size_t{1} << 31);
+    }
+    return tokens;
+  }
+
+ private:
+  Token token(std::size_t values) { return static_cast<Token>(below(values)); }
+  std::vector<Token> letters(std::size_t size, std::size_t values) {
+    std::vector<Token> tokens(size);
+    for (Token& each : tokens) each = token(values);
+    return tokens;
+  }
+
+  std::mt19937_64 engine_;
+};
+
+// A draft with room for its arrays.
+struct Room {
+  std::vector<Token> tokens;
+  std::vector<float> survival;
+  std::vector<float> share;
+  specgate::suffix::Draft draft;
+
+  explicit Room(std::size_t most)
+      : tokens(most), survival(most), share(most), draft{tokens, survival, share} {}
+  Room(const Room&) = delete;
+  Room& operator=(const Room&) = delete;
+
+  void check() const {
+    require(draft.length >= 0 && draft.length <= static_cast<int>(tokens.size()),
+            "a draft has at most as many tokens as were asked for");
+    float before = 1.0f;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(draft.length); ++i) {
+      require(tokens[i] >= 0, "a draft holds tokens");
+      require(survival[i] >= 0.0f && survival[i] <= before, "survival never rises");
+      require(share[i] > 0.0f && share[i] <= 1.0f, "a share is a part");
+      before = survival[i];
+    }
+  }
+};
+
+class Clock {
+ public:
+  explicit Clock(double seconds) : end_(now() + std::chrono::duration<double>(seconds)) {}
+  bool is_over() const { return now() >= end_; }
+
+ private:
+  static std::chrono::time_point<std::chrono::steady_clock, std::chrono::duration<double>> now() {
+    return std::chrono::steady_clock::now();
+  }
+  std::chrono::time_point<std::chrono::steady_clock, std::chrono::duration<double>> end_;
+};
+
+}  // namespace sanitize
