@@ -30,7 +30,7 @@ def continued(index: SuffixIndex, tenant: str, tokens: list[int], most: int = 8)
 
 
 def test_a_request_is_offered_what_it_wrote_before() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [1])
 
     index.extend("one", [*SONG, *SONG[:4]])
@@ -39,7 +39,7 @@ def test_a_request_is_offered_what_it_wrote_before() -> None:
 
 
 def test_a_request_is_offered_what_its_prompt_says() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [*SONG, 7])
 
     index.extend("one", SONG[:4])
@@ -48,7 +48,7 @@ def test_a_request_is_offered_what_its_prompt_says() -> None:
 
 
 def test_a_draft_may_follow_the_prompt_at_once() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
 
     index.start("one", "acme", [*SONG, *SONG[:4]])
 
@@ -56,7 +56,7 @@ def test_a_draft_may_follow_the_prompt_at_once() -> None:
 
 
 def test_nothing_is_offered_where_nothing_matches() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
 
     index.start("one", "acme", SONG)
 
@@ -64,7 +64,7 @@ def test_nothing_is_offered_where_nothing_matches() -> None:
 
 
 def test_a_tenant_is_offered_what_it_got_before() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
 
     answer(index, "acme", SONG)
 
@@ -72,7 +72,7 @@ def test_a_tenant_is_offered_what_it_got_before() -> None:
 
 
 def test_a_tenant_is_never_offered_what_another_got() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
 
     answer(index, "acme", SONG)
 
@@ -80,7 +80,7 @@ def test_a_tenant_is_never_offered_what_another_got() -> None:
 
 
 def test_a_prompt_is_seen_by_its_own_request_alone() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", SONG)
 
     assert continued(index, "acme", SONG[:4]) == []
@@ -90,7 +90,7 @@ def test_a_prompt_is_seen_by_its_own_request_alone() -> None:
 
 
 def test_an_answer_is_seen_by_others_when_it_is_finished() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [1])
     index.extend("one", SONG)
 
@@ -101,7 +101,7 @@ def test_an_answer_is_seen_by_others_when_it_is_finished() -> None:
 
 
 def test_an_answer_does_not_run_into_the_next() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
 
     answer(index, "acme", SONG[:20])
     answer(index, "acme", SONG[20:])
@@ -110,7 +110,7 @@ def test_an_answer_does_not_run_into_the_next() -> None:
 
 
 def test_a_prediction_is_offered_from_its_first_token() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [1])
 
     index.predict("one", SONG)
@@ -119,7 +119,7 @@ def test_a_prediction_is_offered_from_its_first_token() -> None:
 
 
 def test_a_prediction_is_seen_by_its_own_request_alone() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [1])
     index.predict("one", SONG)
 
@@ -130,7 +130,7 @@ def test_a_prediction_is_seen_by_its_own_request_alone() -> None:
 
 
 def test_a_later_prediction_replaces_an_earlier_one() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [1])
     index.predict("one", SONG)
 
@@ -142,7 +142,7 @@ def test_a_later_prediction_replaces_an_earlier_one() -> None:
 
 
 def test_a_prediction_is_followed_again_after_an_edit() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [1])
     index.predict("one", SONG)
 
@@ -152,7 +152,7 @@ def test_a_prediction_is_followed_again_after_an_edit() -> None:
 
 
 def test_an_answer_that_is_not_kept_leaves_nothing() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     answer(index, "acme", [1, 2])
     before = index.stats().tokens, index.stats().bytes
 
@@ -163,7 +163,7 @@ def test_an_answer_that_is_not_kept_leaves_nothing() -> None:
 
 
 def test_a_request_without_an_answer_leaves_nothing() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", SONG)
 
     index.finish("one", keep=True)
@@ -172,7 +172,7 @@ def test_a_request_without_an_answer_leaves_nothing() -> None:
 
 
 def test_clear_forgets_everything_and_gives_all_memory_back() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     answer(index, "acme", SONG * 10)
     answer(index, "umbrella", SONG)
 
@@ -202,7 +202,7 @@ def quiet_offers(index: SuffixIndex) -> list[list[int]]:
 
 
 def test_a_flood_of_answers_never_takes_another_tenants_fair_share() -> None:
-    index = SuffixIndex(4 * MIB)
+    index = SuffixIndex(4 * MIB, salt=1)
     keep_quietly(index)
     before = quiet_offers(index)
 
@@ -214,7 +214,7 @@ def test_a_flood_of_answers_never_takes_another_tenants_fair_share() -> None:
 
 
 def test_a_flood_of_running_requests_never_takes_another_tenants_fair_share() -> None:
-    index = SuffixIndex(4 * MIB)
+    index = SuffixIndex(4 * MIB, salt=1)
     keep_quietly(index)
     before = quiet_offers(index)
 
@@ -229,7 +229,7 @@ def test_a_flood_of_running_requests_never_takes_another_tenants_fair_share() ->
 
 
 def test_a_request_whose_text_was_shortened_for_others_goes_on() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "flood", own_words(1, 30_000))
     index.extend("one", own_words(2, 4000))
     index.predict("one", own_words(3, 1000))
@@ -244,7 +244,7 @@ def test_a_request_whose_text_was_shortened_for_others_goes_on() -> None:
 
 
 def test_new_tenants_take_their_share_from_who_has_most() -> None:
-    index = SuffixIndex(4 * MIB)
+    index = SuffixIndex(4 * MIB, salt=1)
     for part in range(60):
         answer(index, "first", own_words(part, 4000))
 
@@ -259,7 +259,7 @@ def test_new_tenants_take_their_share_from_who_has_most() -> None:
 
 
 def test_the_oldest_answers_go_first_and_are_counted() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
 
     for part in range(40):
         answer(index, "acme", own_words(part, 4000))
@@ -272,7 +272,7 @@ def test_the_oldest_answers_go_first_and_are_counted() -> None:
 
 
 def test_a_prompt_beyond_all_memory_keeps_its_latest_part() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     prompt = own_words(1, 200_000)
 
     index.start("one", "acme", prompt)
@@ -283,7 +283,7 @@ def test_a_prompt_beyond_all_memory_keeps_its_latest_part() -> None:
 
 
 def test_an_answer_beyond_all_memory_is_survived() -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
     index.start("one", "acme", [1])
 
     index.extend("one", own_words(1, 400_000))
@@ -317,7 +317,7 @@ def roam(index: SuffixIndex, *, steps: int, seed: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bound_on_memory_holds_after_every_call(seed: int) -> None:
-    index = SuffixIndex(MIB)
+    index = SuffixIndex(MIB, salt=1)
 
     used = roam(index, steps=150, seed=seed)
 
@@ -327,7 +327,7 @@ def test_the_bound_on_memory_holds_after_every_call(seed: int) -> None:
 
 def test_the_process_grows_by_no_more_than_the_bound_says() -> None:
     before = psutil.Process().memory_info().rss
-    index = SuffixIndex(32 * MIB)
+    index = SuffixIndex(32 * MIB, salt=1)
 
     words = own_words(1, 20_000)
     for _ in range(400):
@@ -385,7 +385,7 @@ def test_threads_with_tenants_of_their_own_get_what_they_get_alone() -> None:
 
 
 def test_threads_on_a_full_index_keep_to_the_bound() -> None:
-    index = SuffixIndex(2 * MIB)
+    index = SuffixIndex(2 * MIB, salt=1)
 
     with ThreadPoolExecutor(4) as pool:
         every = list(pool.map(lambda seed: len(drafts(index, "acme", seed)), range(40)))

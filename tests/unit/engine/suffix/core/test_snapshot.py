@@ -62,7 +62,7 @@ def test_a_loaded_index_drafts_as_the_saved_one_did(path: Path, salt: int) -> No
 
 def test_a_loaded_index_saves_the_same_file(path: Path, tmp_path: Path) -> None:
     build().save(path)
-    loaded = SuffixIndex(4 * MIB)
+    loaded = SuffixIndex(4 * MIB, salt=1)
     loaded.load(path)
 
     loaded.save(tmp_path / "again")
@@ -76,7 +76,7 @@ def test_what_a_running_request_wrote_is_not_saved(path: Path) -> None:
     index.extend("running", [7] * 100)
 
     index.save(path)
-    loaded = SuffixIndex(4 * MIB)
+    loaded = SuffixIndex(4 * MIB, salt=1)
     loaded.load(path)
 
     assert loaded.stats().tokens == build().stats().tokens
@@ -84,7 +84,7 @@ def test_what_a_running_request_wrote_is_not_saved(path: Path) -> None:
 
 
 def test_an_empty_index_comes_back_empty(path: Path) -> None:
-    SuffixIndex(MIB).save(path)
+    SuffixIndex(MIB, salt=1).save(path)
     index = build()
 
     index.load(path)
@@ -106,13 +106,13 @@ def test_load_replaces_what_was_there(path: Path) -> None:
 
 
 def test_a_smaller_index_keeps_what_fits_and_what_was_used_last(path: Path) -> None:
-    large = SuffixIndex(16 * MIB)
+    large = SuffixIndex(16 * MIB, salt=1)
     for number in range(20):
         large.start("one", f"tenant-{number}", [1])
         large.extend("one", [number * 10_000 + i for i in range(9_000)])
         large.finish("one", keep=True)
     large.save(path)
-    small = SuffixIndex(MIB)
+    small = SuffixIndex(MIB, salt=1)
 
     small.load(path)
 
@@ -130,7 +130,7 @@ def test_a_smaller_index_keeps_what_fits_and_what_was_used_last(path: Path) -> N
 
 
 def test_a_file_cut_anywhere_is_refused_and_the_index_is_empty(path: Path) -> None:
-    index = SuffixIndex(4 * MIB)
+    index = SuffixIndex(4 * MIB, salt=1)
     build().save(path)
 
     whole = path.stat().st_size
@@ -147,7 +147,7 @@ def test_a_longer_file_is_refused(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\0")
 
     with pytest.raises(SnapshotError, match="length"):
-        SuffixIndex(4 * MIB).load(path)
+        SuffixIndex(4 * MIB, salt=1).load(path)
 
 
 def test_a_flipped_bit_is_found_and_the_index_is_empty(path: Path) -> None:
@@ -197,7 +197,7 @@ def test_a_file_of_another_version_is_named_so(path: Path, place: int) -> None:
     path.write_bytes(content)
 
     with pytest.raises(SnapshotError, match="another version"):
-        SuffixIndex(4 * MIB).load(path)
+        SuffixIndex(4 * MIB, salt=1).load(path)
 
 
 def test_a_missing_file_leaves_the_index_empty(path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_missing_file_leaves_the_index_empty(path: Path) -> None:
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=tmp_path.name):
-        SuffixIndex(MIB).load(tmp_path)
+        SuffixIndex(MIB, salt=1).load(tmp_path)
 
 
 def test_a_failed_save_leaves_the_old_file_and_nothing_beside_it(path: Path) -> None:
@@ -221,7 +221,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_beside_it(path: Path) -> 
     blocker.mkdir()
 
     with pytest.raises(IsADirectoryError):
-        SuffixIndex(MIB).save(path)
+        SuffixIndex(MIB, salt=1).save(path)
 
     assert path.read_bytes() == before
     blocker.rmdir()
@@ -234,4 +234,4 @@ def test_a_save_replaces_the_old_file_and_is_for_its_owner_alone(path: Path) -> 
 
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["snapshot"]
-    SuffixIndex(4 * MIB).load(path)
+    SuffixIndex(4 * MIB, salt=1).load(path)
