@@ -13,6 +13,10 @@ namespace {
 constexpr std::size_t kCandidates = 4;
 constexpr float kRivalWeight = 0.02f;
 
+// What the calibration is told of a smaller one: the logarithm of one that is rounded to zero would
+// spoil every weight that learns from it.
+constexpr float kLeastSurvival = 1e-6f;
+
 struct Ballot {
   Token token = kGap;
   float weight = 0.0f;
@@ -166,7 +170,7 @@ void vote(const Matcher& matcher, const Store* own, Token newest, const Model& m
     const float survival = path.survival / (1.0f + std::exp(-taken.score));
     if (survival < least_survival) break;
     path.survival = survival;
-    path.log_survival = std::log(survival);
+    path.log_survival = std::log(std::max(survival, kLeastSurvival));
     path.share *= taken.share;
     path.last = taken.guess.token;
     if (path.length == 0) path.first_length = taken.match_length;

@@ -27,6 +27,7 @@ PREDICTED_LENGTH = 16
 CANDIDATES = 4  # draft.cpp
 RIVAL_WEIGHT = 0.02
 SCORED = 64
+LEAST_SURVIVAL = 1e-6
 FORGET = 2000.0  # calibration.cpp
 DENSE_STEP, DISCRETE_STEP = 0.1, 0.3
 FAST, SLOW = 0.3, 0.05
@@ -384,7 +385,7 @@ class Request:
             Float(0.3) * length * length,
             log1p(len(voters) - 1),
             own,
-            np.log(out.survival[-1]) if out.survival else 0,
+            np.log(max(out.survival[-1], Float(LEAST_SURVIVAL))) if out.survival else 0,
             len(live) == 1,
             log1p(max((match.length for match in rivals), default=0)),
             log1p(depth),

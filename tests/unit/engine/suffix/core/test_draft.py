@@ -1,5 +1,6 @@
 """The core drafts what its slow twin drafts, call by call."""
 
+import math
 from collections.abc import Sequence
 from random import Random
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.suffix import SuffixIndex
+from engine.suffix import LONGEST_DRAFT, SuffixIndex
 from tests.unit.engine.suffix.twin import Twin
 
 REQUESTS = ("one", "two", "three")
@@ -151,6 +152,27 @@ def conversations(rounds: int) -> list[tuple[Any, ...]]:
 
 def test_they_stay_together_while_the_calibration_learns() -> None:
     play(7, [0, 1, 2, 3, 4] * 6, conversations(100))
+
+
+def test_a_draft_that_can_hardly_survive_leaves_the_calibration_sound() -> None:
+    """Beyond a hundred unlikely tokens survival is zero in float32; its logarithm is not used."""
+    rng = Random(0)
+    index = SuffixIndex(4 << 20, salt=1)
+    index.start("one", "acme", [1] * 10)
+    early = 0
+
+    for step in range(150):
+        draft = index.propose("one", LONGEST_DRAFT, min_survival=0.0)
+        assert not any(math.isnan(survival) for survival in draft.survival)
+        if 0.0 in draft.survival[:63]:
+            early += 1
+            index.extend("one", draft.tokens[:64])
+        elif step % 2:
+            index.extend("one", [*draft.tokens[: step % 3], 1000 + step])
+        else:
+            index.extend("one", [rng.randrange(3) for _ in range(rng.randrange(1, 20))])
+
+    assert early > 0
 
 
 def wandering(rounds: int) -> list[tuple[Any, ...]]:
