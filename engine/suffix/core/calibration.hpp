@@ -9,6 +9,7 @@
 // Both start from a prior that was fitted offline (adr/0012) and holds nothing about single tokens.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -122,9 +123,26 @@ class SurvivalModel {
   std::array<float, kWeights> squares_;
 };
 
+// Tokens a step, the one that the target adds included: what a step of this tenant is worth.
+class AcceptanceLength {
+ public:
+  void learn(int accepted) { mean_ += kStep * (static_cast<float>(accepted + 1) - mean_); }
+
+  // The survival from which a draft token pays, if to verify it costs kTokenCost of a step:
+  // goodput times marginal time, as the gate will have it for a whole batch.
+  float price() const { return std::min(kTokenCost * mean_, kHighestPrice); }
+
+ private:
+  static constexpr float kStep = 0.002f;
+  static constexpr float kTokenCost = 0.114f;  // adr/0012
+  static constexpr float kHighestPrice = 0.5f;
+  float mean_ = 2.0f;
+};
+
 struct Model {
   Reliability reliability;
   SurvivalModel survival;
+  AcceptanceLength acceptance_length;
 };
 
 }  // namespace specgate::suffix

@@ -38,6 +38,12 @@ struct Pending {
   std::array<Choice, kScored> choices;
   int drafted = 0;  // all, also those beyond kScored
   int scored = 0;   // choices that are set: at most drafted + 1
+  bool asked = false;
+
+  void clear() {
+    drafted = scored = 0;
+    asked = false;
+  }
 };
 
 // Fill `draft` (spans of equal size: the most tokens wanted) and `pending`.

@@ -25,8 +25,8 @@ void check_name(std::string_view name) {
   if (name.size() > kLongestName) throw BadInput("a name must have at most 1024 bytes");
 }
 
-void check_draft(float least_survival, std::size_t tokens) {
-  if (!(least_survival >= 0.0f && least_survival <= 1.0f)) {
+void check_draft(std::optional<float> least_survival, std::size_t tokens) {
+  if (least_survival && !(*least_survival >= 0.0f && *least_survival <= 1.0f)) {
     throw BadInput("min_survival: must be from 0 to 1");
   }
   if (tokens > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
@@ -83,9 +83,7 @@ void Index::extend(std::string_view name, std::span<const Token> tokens) {
   std::scoped_lock lock(mutex_);
   Request& request = find(name);
   Model& model = request.tenant->model;
-  if (request.pending.scored > 0) {
-    score(request, tokens);
-  }
+  if (request.pending.asked) score(request, tokens);
   for (const Token token : tokens) {
     request.matcher.advance(token, model.reliability);
     request.recent.push(token);
@@ -107,7 +105,8 @@ void Index::score(Request& request, std::span<const Token> tokens) {
     if (accepted < pending.drafted) ++accepted;
   }
   if (pending.drafted > 0) request.fortune.learn(accepted, pending.drafted);
-  pending.drafted = pending.scored = 0;
+  request.tenant->model.acceptance_length.learn(accepted);
+  pending.clear();
 }
 
 void Index::append_own(Request& request, std::span<const Token> tokens) {
@@ -147,14 +146,14 @@ void Index::predict(std::string_view name, std::span<const Token> tokens) {
   tenant.request_blocks += request.blocks() - before;
 }
 
-void Index::propose(std::string_view name, float least_survival, Draft& draft) {
+void Index::propose(std::string_view name, std::optional<float> least_survival, Draft& draft) {
   check_draft(least_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
   propose_for(find(name), least_survival, draft);
 }
 
-void Index::propose_many(std::span<const std::string_view> names, float least_survival,
-                         std::span<Draft> drafts) {
+void Index::propose_many(std::span<const std::string_view> names,
+                         std::optional<float> least_survival, std::span<Draft> drafts) {
   for (const Draft& draft : drafts) check_draft(least_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
   std::vector<Request*> rows;
@@ -165,12 +164,14 @@ void Index::propose_many(std::span<const std::string_view> names, float least_su
   }
 }
 
-void Index::propose_for(Request& request, float least_survival, Draft& draft) {
+void Index::propose_for(Request& request, std::optional<float> least_survival, Draft& draft) {
   draft.length = 0;
   if (!request.has_room) return;
+  const Model& model = request.tenant->model;
   request.matcher.search(request.recent, request.sources());
-  vote(request.matcher, &request.own, request.recent.newest(), request.tenant->model,
-       request.fortune, least_survival, draft, request.pending);
+  vote(request.matcher, &request.own, request.recent.newest(), model, request.fortune,
+       least_survival.value_or(model.acceptance_length.price()), draft, request.pending);
+  request.pending.asked = true;
 }
 
 void Index::observe(std::string_view name, int accepted) {
@@ -187,7 +188,8 @@ void Index::observe(std::string_view name, int accepted) {
     request.tenant->model.survival.learn(choice.taken.features, i < accepted);
   }
   request.fortune.learn(accepted, pending.drafted);
-  pending.drafted = pending.scored = 0;
+  request.tenant->model.acceptance_length.learn(accepted);
+  pending.clear();
 }
 
 void Index::finish(std::string_view name, bool keep) {

@@ -43,10 +43,11 @@ class Index {
   void start(std::string_view request, std::string_view tenant, std::span<const Token> prompt);
   void extend(std::string_view request, std::span<const Token> tokens);
   void predict(std::string_view request, std::span<const Token> tokens);
-  void propose(std::string_view request, float least_survival, Draft& draft);
+  // Without a `least_survival` a draft ends where its tokens stop to pay for this tenant.
+  void propose(std::string_view request, std::optional<float> least_survival, Draft& draft);
   // All or none: an unknown request among them changes nothing.
-  void propose_many(std::span<const std::string_view> requests, float least_survival,
-                    std::span<Draft> drafts);
+  void propose_many(std::span<const std::string_view> requests,
+                    std::optional<float> least_survival, std::span<Draft> drafts);
   void observe(std::string_view request, int accepted);
   void finish(std::string_view request, bool keep);
 
@@ -76,7 +77,7 @@ class Index {
 
   Request& find(std::string_view request);
   Tenant& tenant_of(std::string_view name);
-  void propose_for(Request& request, float least_survival, Draft& draft);
+  void propose_for(Request& request, std::optional<float> least_survival, Draft& draft);
   // The last draft against what came: learn from it.
   static void score(Request& request, std::span<const Token> tokens);
   void append_own(Request& request, std::span<const Token> tokens);

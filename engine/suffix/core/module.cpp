@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -52,6 +53,11 @@ void predict(Index& index, nb::handle request, nb::handle prediction) {
   index.predict(name, tokens.span());
 }
 
+std::optional<float> least_of(nb::handle min_survival) {
+  if (min_survival.is_none()) return std::nullopt;
+  return probability_of(min_survival, "min_survival");
+}
+
 OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
                    nb::handle min_survival) {
   const std::size_t most = count_of(max_tokens, "max_tokens", kLongestDraft);
@@ -59,7 +65,7 @@ OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
   float survival[kLongestDraft];
   float share[kLongestDraft];
   Draft draft{{tokens, most}, {survival, most}, {share, most}};
-  index.propose(name_of(request), probability_of(min_survival, "min_survival"), draft);
+  index.propose(name_of(request), least_of(min_survival), draft);
   return {{tokens, tokens + draft.length},
           {survival, survival + draft.length},
           {share, share + draft.length}};
@@ -68,7 +74,7 @@ OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
 void propose_many(Index& index, const nb::list& requests, const Column<const Token>& max_tokens,
                   nb::handle min_survival, const Rows<Token>& tokens,
                   const Rows<float>& survival, const Column<Token>& lengths) {
-  const float least_survival = probability_of(min_survival, "min_survival");
+  const auto least_survival = least_of(min_survival);
   const std::size_t rows = requests.size();
   const std::size_t width = tokens.shape(1);
   if (max_tokens.size() != rows || lengths.size() != rows || tokens.shape(0) != rows ||

@@ -21,12 +21,12 @@ class Ours:
     """Calls the index.
 
     Args:
-        setting: `max_tokens`, `min_survival`, `capacity_bytes` and `salt`.
+        setting: `max_tokens`, `capacity_bytes`, `salt`, and `min_survival` unless it is the default.
     """
 
     def __init__(self, setting: Setting) -> None:
         self._most = int(setting["max_tokens"])
-        self._least = float(setting["min_survival"])
+        self._least = setting.get("min_survival")
         self._index = SuffixIndex(int(setting["capacity_bytes"]), salt=int(setting["salt"]))
         self.append = self._index.extend
 

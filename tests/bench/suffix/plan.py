@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from engine.suffix.index import DEFAULT_MIN_SURVIVAL
 from tests.bench.suffix.replay import Json
 
 ARCTIC_REQUIREMENTS = ("--no-deps", "arctic-inference==0.3.0", "numpy")
@@ -18,16 +17,16 @@ class OurSetting:
 
     Attributes:
         max_tokens: Longest draft.
-        min_survival: Where a draft ends.
+        min_survival: Where a draft ends; None is the default, a price by acceptance length.
     """
 
     max_tokens: int
-    min_survival: float
+    min_survival: float | None
     capacity_bytes: int = 1 << 30
     salt: int = SALT
 
     def as_json(self) -> Json:
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +77,9 @@ class Plan:
 
 
 VLLM_DEFAULT = ArcticSetting(24, 24, 1.0, 0.1)
-OUR_DEFAULT = OurSetting(24, DEFAULT_MIN_SURVIVAL)
+OUR_DEFAULT = OurSetting(24, None)
 OUR_LONG = OurSetting(64, 0.06)
-OUR_DEFAULT_LONG = OurSetting(64, DEFAULT_MIN_SURVIVAL)
+OUR_DEFAULT_LONG = OurSetting(64, None)
 
 FULL = Plan(
     rounds=7,

@@ -109,7 +109,6 @@ WRONG_COUNTS = {
 }
 
 WRONG_RATIOS = {
-    "none": None,
     "text": "0.5",
     "a bool": True,
     "not a number": math.nan,
@@ -441,6 +440,19 @@ def test_a_draft_ends_before_the_first_token_that_is_too_unsure() -> None:
     some = build().propose("now", 16, min_survival=middle)
 
     assert some.survival == [one for one in every.survival if one >= middle]
+
+
+def test_a_draft_without_a_bound_ends_where_a_token_of_this_tenant_stops_to_pay() -> None:
+    index = build()
+    price = 0.114 * (2.0 + 0.002 * (4 + 1 - 2.0))  # after one step that took all four tokens
+    index.observe("now", 4)
+    index.extend("now", PHRASE[3:5])
+
+    every = index.propose("now", 64, min_survival=0.0).survival
+    paying = index.propose("now", 64).survival
+
+    assert paying == [one for one in every if one >= price]
+    assert 0 < len(paying) < len(every)
 
 
 def test_an_outcome_is_counted_once() -> None:
