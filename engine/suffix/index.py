@@ -20,6 +20,7 @@ __all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Stats", "SuffixIndex"]
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
+
 @dataclass(frozen=True, slots=True)
 class DraftBatch:
     """Drafts of several requests, a row each.
@@ -105,9 +106,7 @@ class SuffixIndex:
         """
         self._core.predict(request, tokens)
 
-    def propose(
-        self, request: str, max_tokens: int, *, min_survival: float | None = None
-    ) -> Draft:
+    def propose(self, request: str, max_tokens: int, *, min_survival: float | None = None) -> Draft:
         """Continue what the request has written with the likeliest text seen before.
 
         Args:

@@ -21,7 +21,7 @@ class Ours:
     """Calls the index.
 
     Args:
-        setting: `max_tokens`, `capacity_bytes`, `salt`, and `min_survival` unless it is the default.
+        setting: `max_tokens`, `capacity_bytes`, `salt`; `min_survival` unless the default is meant.
     """
 
     def __init__(self, setting: Setting) -> None:
