@@ -19,21 +19,23 @@ from pydantic import (
     Field,
     JsonValue,
     ValidationError,
+    field_validator,
     model_validator,
 )
 
 from engine.errors import ConfigError
+from engine.policy import StepCost
 
 ENVIRONMENT_PREFIX = "SPECGATE_ENGINE__"
 _SECTIONS = frozenset({"gateway", "engine"})
 
 # vLLM options that follow from our own settings, or that our accounting stands on.
 RESERVED_VLLM_OPTIONS = frozenset({
-    "additional_config", "api_key", "api_server_count", "config", "disable_log_stats",
-    "disable_uvicorn_access_log", "enable_per_request_metrics", "enable_prompt_tokens_details",
-    "enable_server_load_tracking", "headless", "host", "model", "model_tag",
-    "per_request_spec_decode_metrics", "port", "scheduler_cls", "served_model_name",
-    "speculative_config", "uds", "worker_cls",
+    "additional_config", "api_key", "api_server_count", "async_scheduling", "config",
+    "disable_log_stats", "disable_uvicorn_access_log", "enable_per_request_metrics",
+    "enable_prompt_tokens_details", "enable_server_load_tracking", "headless", "host", "model",
+    "model_tag", "per_request_spec_decode_metrics", "port", "scheduler_cls",
+    "served_model_name", "speculative_config", "uds", "worker_cls",
 })  # fmt: skip
 
 # Set for every worker, whatever the profile says. Our drafting lives in the V1 model runner, which
@@ -46,11 +48,6 @@ PINNED_ENVIRONMENT: Mapping[str, str] = {
 }
 _ENVIRONMENT_FAMILIES = ("CUDA_", "GOMP_", "HF_", "KMP_", "NCCL_", "OMP_", "TORCH", "VLLM_")
 _SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
-
-
-def _read_off(value: object) -> object:
-    # YAML 1.1 reads a bare `off` as false.
-    return "off" if value is False else value
 
 
 def _check_vllm_options(options: dict[str, JsonValue]) -> dict[str, JsonValue]:
@@ -74,29 +71,83 @@ def _check_environment(variables: dict[str, str]) -> dict[str, str]:
     return named
 
 
+def _read_sources(value: object) -> object:
+    # YAML 1.1 reads a bare `off` as false.
+    return () if value is False or value == "off" else value
+
+
+class SuffixSettings(BaseModel):
+    """The suffix index of a model worker."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    capacity_mb: int = Field(
+        default=256, ge=1, le=65536, description="Most memory that the index takes, in MiB."
+    )
+    warm_start: bool = Field(
+        default=True,
+        description="Keep finished answers (as token ids) in a file over a restart.",
+    )
+    save_every_s: float = Field(
+        default=300.0, gt=0, description="Seconds between two savings of that file."
+    )
+
+
+class NativeSettings(BaseModel):
+    """A drafter of vLLM itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: dict[str, JsonValue] = Field(
+        min_length=1,
+        description="vLLM's `speculative_config`, such as method, model, num_speculative_tokens.",
+    )
+
+    @model_validator(mode="after")
+    def _check_length(self) -> Self:
+        length = self.config.get("num_speculative_tokens")
+        if not isinstance(length, int) or isinstance(length, bool) or length < 1:
+            raise ValueError("config needs num_speculative_tokens, 1 or more")
+        return self
+
+
 class Speculation(BaseModel):
     """How the worker drafts tokens; the output is the same in every case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    method: Annotated[Literal["ngram", "off"], BeforeValidator(_read_off)] = Field(
-        default="ngram", description="Source of drafts: vLLM's n-gram lookup, or none."
+    sources: Annotated[tuple[Literal["suffix", "native"], ...], BeforeValidator(_read_sources)] = (
+        Field(
+            default=("suffix",),
+            description="Where drafts come from: suffix (the index), native (a drafter of vLLM).",
+        )
     )
-    num_speculative_tokens: int = Field(
-        default=8, ge=1, le=64, description="Most tokens drafted for a request in one step."
+    max_draft_tokens: int = Field(
+        default=32, ge=1, le=256, description="Most tokens drafted for a request in one step."
     )
-    prompt_lookup_min: int = Field(
-        default=2, ge=1, le=64, description="Shortest run of tokens that counts as a match."
+    step_cost: tuple[tuple[int, float], ...] = Field(
+        default=((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5)),
+        description="Time of a step by the tokens that it verifies: points of a rising curve, from "
+        "1 token on; the unit does not matter.",
     )
-    prompt_lookup_max: int = Field(
-        default=4, ge=1, le=64, description="Longest run of tokens that is looked up."
+    suffix: SuffixSettings = Field(default_factory=SuffixSettings, description="The index.")
+    native: NativeSettings | None = Field(
+        default=None, description="The drafter of vLLM, for the source native."
     )
 
     @model_validator(mode="after")
-    def _check_lookup_order(self) -> Self:
-        if self.prompt_lookup_min > self.prompt_lookup_max:
-            raise ValueError("prompt_lookup_min is larger than prompt_lookup_max")
+    def _check_sources(self) -> Self:
+        if len(set(self.sources)) != len(self.sources):
+            raise ValueError("sources names one twice")
+        if ("native" in self.sources) != (self.native is not None):
+            raise ValueError("native belongs to the source of that name: give both or none")
         return self
+
+    @field_validator("step_cost")
+    @classmethod
+    def _check_step_cost(cls, points: tuple[tuple[int, float], ...]) -> Any:
+        StepCost(points, longest=1)
+        return points
 
 
 class EngineSettings(BaseModel):
@@ -115,7 +166,7 @@ class EngineSettings(BaseModel):
     cache_dir: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
         default=Path("~/.cache/specgate"),
         validate_default=True,
-        description="Holds models/, where converted models are kept.",
+        description="Holds models/, converted models, and suffix/, what suffix indexes keep.",
     )
     host: str = Field(
         default="127.0.0.1", min_length=1, description="Address to listen on, unless `uds` is set."

@@ -2,6 +2,7 @@
 
 import signal
 import stat
+import tempfile
 from pathlib import Path
 
 from engine.config import (
@@ -22,9 +23,17 @@ def serve(settings: EngineSettings, model: ResolvedModel) -> None:
     Raises:
         ConfigError: vLLM refuses an option, or the socket's path is taken by something else.
     """
+    # Beside the socket, if there is one: who removes that folder then removes both.
+    beside = None if settings.uds is None else settings.uds.parent
+    with tempfile.TemporaryDirectory(prefix="metrics-", dir=beside) as metrics:
+        _serve(settings, model, {"PROMETHEUS_MULTIPROC_DIR": metrics})
+
+
+def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str]) -> None:
     offline = {"HF_HUB_OFFLINE": "1"} if model.is_local else {}
     openmp = preload(find_openmp(), before=process_environment().get("LD_PRELOAD"))
-    export_environment(settings.environment, forced={**PINNED_ENVIRONMENT, **offline, **openmp})
+    forced = {**PINNED_ENVIRONMENT, **offline, **openmp, **shared}
+    export_environment(settings.environment, forced=forced)
 
     # vLLM reads the environment while it is imported, so only now.
     import uvloop

@@ -1,6 +1,7 @@
 """Turns our settings into the options of vLLM's server; pure, so it needs no vllm to be read."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
@@ -30,7 +31,7 @@ def build_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, J
         options |= {"host": settings.host, "port": settings.port}
     else:
         options["uds"] = str(settings.uds)
-    return options | _speculation_options(settings.speculation)
+    return options | _speculation_options(settings, model)
 
 
 def to_arguments(options: Mapping[str, JsonValue]) -> list[str]:
@@ -62,16 +63,35 @@ def _to_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _speculation_options(speculation: Speculation) -> dict[str, JsonValue]:
-    if speculation.method == "off":
-        # vLLM refuses to count acceptance where nothing is drafted.
+def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
+    speculation = settings.speculation
+    if not speculation.sources:
+        # Plain vLLM, which refuses to count acceptance where nothing is drafted.
         return {}
+    snapshot = None
+    if "suffix" in speculation.sources and speculation.suffix.warm_start:
+        name = re.sub(r"[^\w.-]+", "-", model.served_name)
+        snapshot = str(settings.cache_dir / "suffix" / name)
+    ours: dict[str, JsonValue] = {
+        "speculation": speculation.model_dump(mode="json"),
+        "snapshot": snapshot,
+    }
     return {
+        "additional_config": {"specgate": ours},
+        # Ours are lists made after a step; vLLM's asynchronous scheduler wants tensors before it.
+        "async_scheduling": False,
         "per_request_spec_decode_metrics": "detailed",
-        "speculative_config": {
-            "method": speculation.method,
-            "num_speculative_tokens": speculation.num_speculative_tokens,
-            "prompt_lookup_min": speculation.prompt_lookup_min,
-            "prompt_lookup_max": speculation.prompt_lookup_max,
-        },
+        "scheduler_cls": "engine.worker.scheduler.HybridScheduler",
+        "speculative_config": _vllm_drafter(speculation),
+        "worker_cls": "engine.worker.worker.HybridWorker",
+    }
+
+
+def _vllm_drafter(speculation: Speculation) -> dict[str, JsonValue]:
+    if speculation.native is not None:
+        return speculation.native.config
+    return {
+        "method": "custom_class",
+        "model": "engine.worker.proposer.NoDrafts",
+        "num_speculative_tokens": speculation.max_draft_tokens,
     }

@@ -37,8 +37,10 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
         for tier in (
             "__main__",
             "worker training",
-            "models policy heads suffix",
+            "drafting",
+            "models heads suffix",
             "config",
+            "policy",
             "lifetime errors types",
         )
     ),

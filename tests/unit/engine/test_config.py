@@ -33,7 +33,7 @@ def test_without_a_profile_the_defaults_hold() -> None:
     assert settings.model == "smollm2-135m"
     assert settings.host == "127.0.0.1"
     assert settings.uds is None
-    assert settings.speculation.method == "ngram"
+    assert settings.speculation.sources == ("suffix",)
 
 
 def test_profile_wins_over_defaults_and_gateway_section_is_left_alone(profile: Path) -> None:
@@ -49,7 +49,7 @@ def test_environment_wins_over_profile_name_by_name(profile: Path) -> None:
         "SPECGATE_ENGINE__PORT": "9001",
         "SPECGATE_ENGINE__VLLM__MAX_NUM_SEQS": "8",
         "SPECGATE_ENGINE__ENVIRONMENT__VLLM_LOGGING_LEVEL": "DEBUG",
-        "SPECGATE_ENGINE__SPECULATION__METHOD": "off",
+        "SPECGATE_ENGINE__SPECULATION__SOURCES": "off",
         "SPECGATE_GATEWAY__PORT": "1",
         "PATH": "unrelated",
     }
@@ -59,7 +59,7 @@ def test_environment_wins_over_profile_name_by_name(profile: Path) -> None:
     assert settings.port == 9001
     assert settings.vllm == {"max_num_seqs": 8, "max_model_len": 1024}
     assert settings.environment == {"VLLM_LOGGING_LEVEL": "DEBUG"}
-    assert settings.speculation.method == "off"
+    assert settings.speculation.sources == ()
 
 
 def test_command_line_wins_over_environment(profile: Path) -> None:
@@ -71,9 +71,9 @@ def test_command_line_wins_over_environment(profile: Path) -> None:
 
 
 def test_bare_off_in_yaml_means_off(tmp_path: Path) -> None:
-    path = write(tmp_path, "engine: {speculation: {method: off}}\n")
+    path = write(tmp_path, "engine: {speculation: {sources: off}}\n")
 
-    assert load_settings(path, environ={}).speculation.method == "off"
+    assert load_settings(path, environ={}).speculation.sources == ()
 
 
 @pytest.mark.parametrize("section", ["engine:\n", "gateway: {port: 1}\n"], ids=["empty", "absent"])
@@ -88,10 +88,22 @@ def test_a_profile_without_engine_settings_gives_the_defaults(tmp_path: Path, se
     [
         ("engine: {modle: x}", "engine.modle: unknown setting"),
         ("engine: {port: 70000}", "engine.port: Input should be less than or equal to 65535"),
-        ("engine: {speculation: {method: magic}}", "engine.speculation.method: Input should be"),
+        ("engine: {speculation: {sources: [magic]}}", "engine.speculation.sources.0: Input should"),
         (
-            "engine: {speculation: {prompt_lookup_min: 5, prompt_lookup_max: 4}}",
-            "engine.speculation: prompt_lookup_min is larger than prompt_lookup_max",
+            "engine: {speculation: {sources: [suffix, suffix]}}",
+            "engine.speculation: sources names one twice",
+        ),
+        (
+            "engine: {speculation: {sources: [native]}}",
+            "engine.speculation: native belongs to the source of that name",
+        ),
+        (
+            "engine: {speculation: {sources: [native], native: {config: {method: ngram}}}}",
+            "engine.speculation.native: config needs num_speculative_tokens, 1 or more",
+        ),
+        (
+            "engine: {speculation: {step_cost: [[2, 1.0]]}}",
+            "engine.speculation.step_cost: must begin with the time of a step of one token",
         ),
         ("engine: {vllm: {port: 1}}", "engine.vllm: set by the engine itself, not here: port"),
         ("engine: {vllm: {served-model-name: x}}", "engine.vllm: set by the engine itself"),

@@ -1,7 +1,7 @@
 import pytest
 from pydantic import JsonValue
 
-from engine.config import EngineSettings
+from engine.config import EngineSettings, Speculation
 from engine.models import ResolvedModel
 from engine.worker.options import build_options, to_arguments
 
@@ -38,20 +38,70 @@ def test_a_socket_replaces_host_and_port() -> None:
 
 
 def test_speculation_off_asks_for_no_acceptance_either() -> None:
-    options = build_options(settings(speculation={"method": "off"}), MODEL)
+    options = build_options(settings(speculation={"sources": "off"}), MODEL)
 
     assert {"speculative_config", "per_request_spec_decode_metrics"}.isdisjoint(options)
+    assert {"worker_cls", "scheduler_cls", "additional_config"}.isdisjoint(options)
 
 
-def test_ngram_speculation_is_handed_over_whole() -> None:
-    options = build_options(settings(speculation={"num_speculative_tokens": 5}), MODEL)
+def test_our_sources_run_in_our_worker_and_scheduler() -> None:
+    options = build_options(settings(speculation={"max_draft_tokens": 5}), MODEL)
 
     assert options["speculative_config"] == {
-        "method": "ngram",
+        "method": "custom_class",
+        "model": "engine.worker.proposer.NoDrafts",
         "num_speculative_tokens": 5,
-        "prompt_lookup_min": 2,
-        "prompt_lookup_max": 4,
     }
+    assert options["worker_cls"] == "engine.worker.worker.HybridWorker"
+    assert options["scheduler_cls"] == "engine.worker.scheduler.HybridScheduler"
+    assert options["async_scheduling"] is False
+
+
+def test_a_drafter_of_vllm_keeps_its_options() -> None:
+    config = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
+    chosen = {"sources": ["native"], "native": {"config": config}, "max_draft_tokens": 4}
+
+    options = build_options(settings(speculation=chosen), MODEL)
+
+    assert options["speculative_config"] == config
+
+
+def test_settings_reach_the_model_worker_whole() -> None:
+    chosen = settings(speculation={"suffix": {"capacity_mb": 7}})
+
+    ours = build_options(chosen, MODEL)["additional_config"]
+
+    assert isinstance(ours, dict)
+    assert isinstance(ours["specgate"], dict)
+    found = Speculation.model_validate(ours["specgate"]["speculation"])
+    assert found == chosen.speculation
+
+
+@pytest.mark.parametrize(
+    ("speculation", "expected"),
+    [
+        ({}, "/cache/suffix/org-model"),
+        ({"suffix": {"warm_start": False}}, None),
+        (
+            {
+                "sources": ["native"],
+                "native": {"config": {"method": "ngram", "num_speculative_tokens": 1}},
+            },
+            None,
+        ),
+    ],
+    ids=["default", "cold", "no index"],
+)
+def test_an_index_is_kept_beside_the_models(
+    speculation: dict[str, object], expected: str | None
+) -> None:
+    model = ResolvedModel("/models/m", "org/model", is_local=True)
+
+    options = build_options(settings(cache_dir="/cache", speculation=speculation), model)
+
+    assert isinstance(ours := options["additional_config"], dict)
+    assert isinstance(found := ours["specgate"], dict)
+    assert found["snapshot"] == expected
 
 
 @pytest.mark.parametrize(

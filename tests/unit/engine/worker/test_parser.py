@@ -36,7 +36,7 @@ def test_vllm_understands_every_option_that_we_set(parse: Parse) -> None:
     assert parsed.served_model_name == ["my-model"]
     assert (parsed.host, parsed.port) == ("127.0.0.1", 8001)
     assert (parsed.max_num_seqs, parsed.enable_prefix_caching) == (4, False)
-    assert parsed.speculative_config["method"] == "ngram"
+    assert parsed.speculative_config["method"] == "custom_class"
     assert parsed.per_request_spec_decode_metrics == "detailed"
     assert parsed.enable_prompt_tokens_details is True
 

@@ -1,0 +1,26 @@
+"""What each request of a step drafts: asks the sources, lets the policy choose, keeps the accounts.
+
+Between the sources (engine/suffix, a head, a drafter of vLLM) and the room that speaks to vLLM. An
+error here makes a step plain, never a request fail. No torch, no vllm.
+"""
+
+from engine.drafting.control import Control, read_control
+from engine.drafting.counters import Counters
+from engine.drafting.drafter import Drafter
+from engine.drafting.origin import NATIVE, SOURCE_NAMES, Origin
+from engine.drafting.rows import Beginning, Row, StepDrafts
+from engine.drafting.suffix_source import SuffixSource
+
+__all__ = [
+    "NATIVE",
+    "SOURCE_NAMES",
+    "Beginning",
+    "Control",
+    "Counters",
+    "Drafter",
+    "Origin",
+    "Row",
+    "StepDrafts",
+    "SuffixSource",
+    "read_control",
+]

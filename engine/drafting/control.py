@@ -1,0 +1,59 @@
+"""What a request asks of its drafts, read from vLLM's `extra_args` (DESIGN, wire contract)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Control:
+    """A request's wishes.
+
+    Attributes:
+        tenant: Whose finished answers it may draft from; those who name none share one.
+        most: Most tokens of a draft; None for no limit of its own, 0 where `specgate_mode` is off.
+        suffix, head, native: Whether that source may draft for it.
+        prediction: Token ids that the answer is likely to repeat; may be empty.
+    """
+
+    tenant: str = "default"
+    most: int | None = None
+    suffix: bool = True
+    head: bool = True
+    native: bool = True
+    prediction: tuple[int, ...] = ()
+
+
+def read_control(extra_args: Mapping[str, Any] | None) -> Control:
+    """Read `specgate_*`; whatever is missing or makes no sense is as if it were not there.
+
+    The gateway answers 400 to a client's mistakes; here a request never fails for its drafts' sake.
+    """
+    if not extra_args:
+        return Control()
+    mode = extra_args.get("specgate_mode", "auto")
+    most = _count(extra_args.get("specgate_max_draft_tokens"))
+    tenant = extra_args.get("specgate_tenant")
+    return Control(
+        tenant=tenant if isinstance(tenant, str) and tenant else Control.tenant,
+        most=0 if mode == "off" else most,
+        suffix=mode != "head",
+        head=mode != "suffix",
+        native=mode not in ("suffix", "head"),
+        prediction=_tokens(extra_args.get("specgate_prediction")),
+    )
+
+
+def _count(value: object) -> int | None:
+    # Numbers of vllm_xargs may have become floats on their way.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        return None
+    return int(min(value, _MOST))
+
+
+def _tokens(value: object) -> tuple[int, ...]:
+    counts = [_count(item) for item in value] if isinstance(value, list) else []
+    known = tuple(count for count in counts if count is not None)
+    return known if len(known) == len(counts) else ()

@@ -1,0 +1,44 @@
+"""The suffix index as a source of drafts: begins, feeds and ends requests in it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.drafting.control import Control
+from engine.suffix import DraftBatch, SuffixIndex
+
+
+class SuffixSource:
+    """Drafts from what a request and its tenant wrote before (engine/suffix)."""
+
+    def __init__(self, index: SuffixIndex) -> None:
+        self.index = index
+
+    def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
+        """Start a request; `tokens` is all it has so far.
+
+        Raises:
+            SuffixError: As `SuffixIndex.start` and `predict`; the request is then not running.
+        """
+        self.index.start(request, control.tenant, tokens)
+        if control.prediction:
+            try:
+                self.index.predict(request, control.prediction)
+            except Exception:
+                self.index.finish(request, keep=False)
+                raise
+
+    def extend(self, request: str, tokens: Sequence[int]) -> None:
+        """Tell what was generated; scores the last draft, whether it was used or not."""
+        self.index.extend(request, tokens)
+
+    def propose(
+        self, requests: Sequence[str], most: NDArray[np.int32], *, floor: float
+    ) -> DraftBatch:
+        """Draft for several requests; no token whose survival is below `floor`."""
+        return self.index.propose_many(requests, most, min_survival=floor)
+
+    def end(self, request: str, *, keep: bool) -> None:
+        """End a request; with `keep` its answer stays for its tenant."""
+        self.index.finish(request, keep=keep)

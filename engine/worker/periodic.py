@@ -1,0 +1,41 @@
+"""A thread that does small things now and then, beside the steps."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
+
+
+class Periodic:
+    """Calls `work` every `seconds`, and once more when it is stopped.
+
+    An error of `work` is logged, once for each kind, and does not end the thread.
+    """
+
+    def __init__(self, work: Callable[[], None], *, seconds: float, name: str) -> None:
+        self._work = work
+        self._seconds = seconds
+        self._logged: set[str] = set()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after a last call of `work`; safe to repeat."""
+        if not self._stopped.is_set():
+            self._stopped.set()
+            self._thread.join()
+            self._call()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._seconds):
+            self._call()
+
+    def _call(self) -> None:
+        try:
+            self._work()
+        except Exception as exc:  # noqa: BLE001  # logged; the next call may go well
+            if type(exc).__name__ not in self._logged:
+                self._logged.add(type(exc).__name__)
+                _log.error("%s failed", self._thread.name, exc_info=exc)

@@ -1,0 +1,115 @@
+"""vLLM's model runner with our drafting: it learns from each step and proposes for the next.
+
+vLLM asks for drafts right after a step, on every rank, and uses those of one rank; so only that one
+drafts. Asked there, tokens are on the CPU whatever drafter vLLM itself runs.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from vllm.distributed.parallel_state import get_pp_group, get_tp_group
+from vllm.v1.outputs import DraftTokenIds
+from vllm.v1.worker.cpu_model_runner import CPUModelRunner
+from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+from engine.drafting import Beginning, Row, StepDrafts, read_control
+from engine.worker.sourced import SourcedDraftTokenIds
+from engine.worker.speculation import RankSpeculation
+
+_Runner: Any = object
+
+
+class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners stands behind it
+    """What both runners add to vLLM's; stands before it in the order of classes."""
+
+    def __init__(self, vllm_config: Any, device: Any) -> None:
+        super().__init__(vllm_config, device)
+        drafts = get_pp_group().is_last_rank and get_tp_group().rank_in_group == 0
+        self._speculation = RankSpeculation.start(vllm_config) if drafts else None
+        self._sampled: Sequence[list[int]] = ()
+        self._native_fits = False
+        self._step_began = 0.0
+
+    def shutdown(self) -> None:
+        if self._speculation is not None:
+            self._speculation.stop()
+        super().shutdown()
+
+    def _update_states(self, scheduler_output: Any) -> Any:
+        self._step_began = time.perf_counter()
+        self._sampled = ()
+        if self._speculation is not None:
+            drafter = self._speculation.drafter
+            drafter.end(scheduler_output.finished_req_ids, keep=True)
+            # Its place in the batch is gone; should it come back, it begins again.
+            drafter.end(scheduler_output.preempted_req_ids or (), keep=True)
+        return super()._update_states(scheduler_output)
+
+    def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
+        """Whether vLLM's own drafter may run.
+
+        vLLM 0.32 says no for all when one request is near the model's length, and then schedules
+        drafts of zeros for all. What limits each request stands in `_row`.
+        """
+        fits: bool = common_attn_metadata is not None
+        if self.speculative_config.uses_draft_kv_cache():
+            fits = super()._input_fits_in_drafter(common_attn_metadata)
+        self._native_fits = fits
+        return fits
+
+    def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
+        output = super()._bookkeeping_sync(*args, **kwargs)
+        self._sampled = output[3]
+        return output
+
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        """Return the next step's drafts and, beside them, where each is from."""
+        proposed = super().take_draft_token_ids()
+        if self._speculation is None or not self._sampled:
+            return proposed
+        began = time.perf_counter()
+        requests = list(self.input_batch.req_ids)
+        native = None
+        if self._speculation.has_native:
+            native = (
+                proposed.draft_token_ids if proposed is not None and self._native_fits else None
+            )
+        drafts: StepDrafts = self._speculation.drafter.step(
+            [self._row(at, request) for at, request in enumerate(requests)],
+            self._beginning,
+            native=native,
+        )
+        ended = time.perf_counter()
+        self._speculation.observe_step(target=began - self._step_began, draft=ended - began)
+        return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins)
+
+    def _row(self, at: int, request: str) -> Row:
+        sampled = self._sampled[at]
+        if not sampled:
+            return Row(request, sampled, 0)
+        state = self.requests[request]
+        room = self.max_model_len - int(self.input_batch.num_tokens_no_spec[at]) - 1
+        params = state.sampling_params
+        if params is not None and params.max_tokens is not None:
+            # The step brings one token more than it drafts.
+            room = min(room, params.max_tokens - len(state.output_token_ids) - 1)
+        return Row(request, sampled, room)
+
+    def _beginning(self, request: str) -> Beginning:
+        at = self.input_batch.req_id_to_index[request]
+        before = int(self.input_batch.num_tokens_no_spec[at]) - len(self._sampled[at])
+        params = self.requests[request].sampling_params
+        return Beginning(
+            np.ascontiguousarray(self.input_batch.token_ids_cpu[at, :before], np.int32),
+            read_control(None if params is None else params.extra_args),
+        )
+
+
+class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):  # type: ignore[misc]
+    """The runner for CPUs."""
+
+
+class HybridGPUModelRunner(_HybridDrafting, GPUModelRunner):  # type: ignore[misc]
+    """The runner for GPUs."""

@@ -1,0 +1,86 @@
+"""vLLM's scheduler with our accounts: what each source drafted, and what of it was accepted."""
+
+from typing import Any
+
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
+
+from engine.drafting import NATIVE, Origin
+from engine.worker.metrics import AcceptanceMetrics
+
+_UNNAMED = Origin(NATIVE)
+
+
+class _SourcedMetrics(RequestSpecDecodeMetrics):  # type: ignore[misc]  # vllm is Any to mypy
+    """vLLM's counts of a request; each step's entry also says where its draft is from."""
+
+    # Underscored: msgspec then leaves it out of what goes to the API server.
+    _origin = _UNNAMED
+
+    def expect(self, origin: Origin) -> None:
+        """Say where the draft is from that `observe` counts next."""
+        self._origin = origin
+
+    def observe(self, num_draft_tokens: int, num_accepted: int, detailed: bool = False) -> None:
+        """Count a step; see `Origin.encode` for what is put into `per_step_drafted`."""
+        super().observe(num_draft_tokens, num_accepted, detailed)
+        if detailed:
+            self.per_step_drafted[-1] = self._origin.encode(num_draft_tokens)
+
+
+class HybridScheduler(Scheduler):  # type: ignore[misc]
+    """Passes drafts on as vLLM does, and remembers the source of each until it is verified."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._origins: dict[str, Origin] = {}
+        self._acceptance = AcceptanceMetrics()
+        # Without a table vLLM 0.32 gives a request that has one token to compute (its prompt is
+        # cached) a draft of placeholders, all of which are verified and refused.
+        every = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
+        self.dynamic_sd_lookup: list[int] = vars(self)["dynamic_sd_lookup"] or every
+
+    def add_request(self, request: Any) -> None:
+        """Take a request in; its counts are ours."""
+        super().add_request(request)
+        if request.spec_decode_metrics is not None:
+            request.spec_decode_metrics = _SourcedMetrics.new(self.num_spec_tokens)
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        """Take the drafts for the next step, and where they are from."""
+        super().update_draft_token_ids(draft_token_ids)
+        origins = getattr(draft_token_ids, "origins", ())
+        for request_id, origin in zip(draft_token_ids.req_ids, origins, strict=False):
+            if origin is not None and request_id in self.requests:
+                self._origins[request_id] = origin
+
+    def make_spec_decoding_stats(
+        self,
+        spec_decoding_stats: Any,
+        num_draft_tokens: int,
+        num_accepted_tokens: int,
+        num_invalid_spec_tokens: Any,
+        request_id: str,
+    ) -> Any:
+        """Count a verified draft for its source, then as vLLM does."""
+        origin = self._origins.get(request_id, _UNNAMED)
+        request = self.requests.get(request_id)
+        if request is not None and request.spec_decode_metrics is not None:
+            request.spec_decode_metrics.expect(origin)
+        self._acceptance.observe(origin, num_draft_tokens, num_accepted_tokens)
+        return super().make_spec_decoding_stats(
+            spec_decoding_stats,
+            num_draft_tokens,
+            num_accepted_tokens,
+            num_invalid_spec_tokens,
+            request_id,
+        )
+
+    def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
+        self._origins.pop(request.request_id, None)
+        return super()._free_request(request, *args, **kwargs)
+
+    def shutdown(self) -> None:
+        """Stop our thread, then vLLM's parts."""
+        self._acceptance.stop()
+        super().shutdown()

@@ -1,0 +1,68 @@
+"""Everything of ours that lives in the model worker: built from the settings, ended with it."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from engine.config import Speculation
+from engine.drafting import Drafter, SuffixSource
+from engine.policy import Price, StepCost
+from engine.suffix import SuffixIndex
+from engine.worker.metrics import DraftingMetrics
+from engine.worker.periodic import Periodic
+from engine.worker.snapshots import Snapshots
+
+OPTION = "specgate"
+"""The key of our settings in vLLM's `additional_config`."""
+
+
+class RankSpeculation:
+    """The drafter of the rank whose drafts count, with its metrics and snapshots."""
+
+    def __init__(self, settings: Speculation, *, most_rows: int, snapshot: Path | None) -> None:
+        most = settings.max_draft_tokens
+        cost = StepCost(settings.step_cost, longest=most_rows * (1 + most))
+        self._index = None
+        if "suffix" in settings.sources:
+            self._index = SuffixIndex(settings.suffix.capacity_mb << 20)
+        self.has_native = "native" in settings.sources
+        self.drafter = Drafter(
+            None if self._index is None else SuffixSource(self._index), Price(cost), most=most
+        )
+        self._sources = settings.sources
+        self._metrics = DraftingMetrics()
+        self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
+        if self._index is not None and snapshot is not None:
+            snapshots = Snapshots(self._index, snapshot)
+            snapshots.load()
+            seconds = settings.suffix.save_every_s
+            self._threads.append(Periodic(snapshots.save, seconds=seconds, name="suffix snapshot"))
+
+    @classmethod
+    def start(cls, vllm_config: Any) -> "RankSpeculation":
+        """Build it from what `engine.worker.options` put into vLLM's `additional_config`."""
+        # What the engine's rooms log in this process goes where vLLM's lines go.
+        logging.getLogger("engine").parent = logging.getLogger("vllm")
+        ours = vllm_config.additional_config[OPTION]
+        rank = vllm_config.parallel_config.data_parallel_rank
+        snapshot = ours["snapshot"]
+        return cls(
+            Speculation.model_validate(ours["speculation"]),
+            most_rows=vllm_config.scheduler_config.max_num_seqs,
+            # Each data-parallel rank has an index of its own.
+            snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
+        )
+
+    def observe_step(self, *, target: float, draft: float) -> None:
+        """Record how long a step took, in seconds: vLLM's part, and ours."""
+        self._metrics.observe_step(target=target, draft=draft)
+
+    def stop(self) -> None:
+        """Keep what running requests wrote, save, and publish the last figures."""
+        self.drafter.end(list(self.drafter.running), keep=True)
+        for thread in self._threads:
+            thread.stop()
+
+    def _publish(self) -> None:
+        index = None if self._index is None else self._index.stats()
+        self._metrics.publish(self.drafter.counters, index, self._sources)

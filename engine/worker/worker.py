@@ -1,0 +1,31 @@
+"""vLLM's worker with our model runner: the class that vLLM is told to start on each rank."""
+
+from typing import TYPE_CHECKING, Any
+
+from vllm.platforms import current_platform
+
+if TYPE_CHECKING or not current_platform.is_cpu():
+    from vllm.v1.worker.gpu_worker import Worker
+
+    class HybridWorker(Worker):  # type: ignore[misc]  # vllm is Any to mypy
+        """The worker for GPUs."""
+
+        def _make_model_runner(self) -> Any:
+            from engine.worker.runner import HybridGPUModelRunner
+
+            return HybridGPUModelRunner(self.vllm_config, self.device)
+
+else:
+    # vLLM's CPU worker wants to be imported before torch's shared memory is used.
+    from vllm.v1.worker.cpu_worker import CPUWorker
+
+    class HybridWorker(CPUWorker):
+        """The worker for CPUs."""
+
+        def init_device(self) -> None:
+            """Prepare the device and the runner, without weights yet."""
+            super().init_device()
+            from engine.worker.runner import HybridCPUModelRunner
+
+            # vLLM makes its runner inline; nothing is loaded into it yet.
+            self.model_runner = HybridCPUModelRunner(self.vllm_config, self.device)

@@ -1,0 +1,100 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.policy import Price, StepCost
+
+LINEAR = [(1, 1.0), (101, 6.0)]  # 0.05 of a one-token step for each further token
+
+
+def price(points: list[tuple[int, float]] = LINEAR) -> Price:
+    return Price(StepCost(points, longest=400))
+
+
+def test_a_lone_plain_request_pays_the_marginal_time() -> None:
+    assert price().floor(1) == pytest.approx(0.05)
+
+
+def test_the_price_rises_with_the_rows() -> None:
+    prices = [price().floor(rows) for rows in (1, 2, 8, 32)]
+
+    assert prices == sorted(prices)
+    assert prices[-1] == pytest.approx(32 / (1 + 31 * 0.05) * 0.05)
+
+
+def test_the_price_follows_the_acceptance_length() -> None:
+    lucky, unlucky = price(), price()
+    for _ in range(200):
+        lucky.learn(1, 8, 9)
+        unlucky.learn(1, 8, 1)
+
+    assert lucky.goodput(1) == pytest.approx(9 / 1.4, rel=0.01)
+    assert unlucky.goodput(1) == pytest.approx(1 / 1.4, rel=0.01)
+    assert lucky.floor(1) > unlucky.floor(1)
+
+
+def test_a_step_without_rows_teaches_nothing_and_buys_nothing() -> None:
+    idle = price()
+    idle.learn(0, 0, 0)
+
+    assert idle.floor(1) == price().floor(1)
+    assert idle.floor(0) == 1.0
+
+
+def test_free_tokens_still_have_a_least_price() -> None:
+    assert price([(1, 1.0)]).floor(64) == 0.01
+
+
+def test_free_tokens_are_all_bought() -> None:
+    survival = np.linspace(1.0, 0.02, 200, dtype=np.float32)
+
+    assert price([(1, 1.0)]).settle(survival, 64) <= 0.02
+
+
+def test_dear_tokens_are_not_bought_at_all() -> None:
+    survival = np.full(5, 0.9, np.float32)
+
+    assert price([(1, 1.0), (2, 2.0)]).settle(survival, 1) > 0.9
+
+
+def test_without_candidates_it_is_the_floor() -> None:
+    assert price().settle(np.empty(0, np.float32), 3) == price().floor(3)
+
+
+survivals = st.lists(st.floats(0.0, 1.0, width=32), min_size=1, max_size=40)
+
+
+@given(survivals, st.integers(1, 16))
+def test_what_is_bought_pays_and_what_is_left_does_not(values: list[float], rows: int) -> None:
+    cost = StepCost([(1, 1.0), (9, 1.2), (17, 2.0), (65, 9.0)], longest=400)
+    settled = Price(cost)
+    survival = np.array(values, np.float32)
+
+    bought = np.sort(survival[survival >= settled.settle(survival, rows)])[::-1]
+    left = np.sort(survival[survival < settled.settle(survival, rows)])[::-1]
+
+    dear = settled.goodput(rows) * cost.marginal(rows, len(bought) + 1)
+    if len(set(values)) == len(values):  # equals are bought together
+        assert all(bought >= dear[: len(bought)] - 1e-6)
+    if len(left):
+        assert left[0] <= max(dear[len(bought)], settled.floor(rows)) + 1e-6
+
+
+def test_settling_finds_the_best_of_all_subsets() -> None:
+    """By brute force: the gain in tokens over their price in time is largest where it says."""
+    cost = StepCost([(1, 1.0), (4, 1.1), (6, 1.5), (12, 4.0)], longest=40)
+    settled = Price(cost)
+    survival = np.array([0.9, 0.55, 0.5, 0.3, 0.2, 0.1, 0.05], np.float32)
+    worth = settled.goodput(2)
+
+    def gain(chosen: tuple[bool, ...]) -> float:
+        count = sum(chosen)
+        return float(survival[list(chosen)].sum() - worth * cost.marginal(2, count).sum())
+
+    best = max(product((False, True), repeat=len(survival)), key=gain)
+    taken = tuple(bool(x) for x in survival >= settled.settle(survival, 2))
+
+    assert gain(taken) == pytest.approx(gain(best))
