@@ -18,6 +18,8 @@ class Draft:
     def survival(self) -> list[float]: ...
     @property
     def share(self) -> list[float]: ...
+    @property
+    def predicted(self) -> int: ...
 
 class Stats:
     @property
@@ -47,8 +49,18 @@ class Index:
         tokens: NDArray[np.int32],
         survival: NDArray[np.float32],
         lengths: NDArray[np.int32],
+        predicted: NDArray[np.int32],
         /,
     ) -> None: ...
+    def propose_after(
+        self,
+        request: str,
+        tokens: Tokens,
+        survival: float,
+        max_tokens: int,
+        min_survival: float | None,
+        /,
+    ) -> Draft: ...
     def observe(self, request: str, accepted: int, /) -> None: ...
     def finish(self, request: str, keep: bool, /) -> None: ...
     def save(self, path: bytes, /) -> None: ...

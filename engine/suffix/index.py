@@ -29,11 +29,14 @@ class DraftBatch:
         tokens: int32, shape (rows, width); row r is valid up to `lengths[r]`.
         survival: float32, same shape: probability that the token and all before it are accepted.
         lengths: int32, shape (rows,).
+        predicted: int32, shape (rows,): leading tokens that follow the request's prediction, as
+            in `propose`.
     """
 
     tokens: NDArray[np.int32]
     survival: NDArray[np.float32]
     lengths: NDArray[np.int32]
+    predicted: NDArray[np.int32]
 
 
 class SuffixIndex:
@@ -118,7 +121,8 @@ class SuffixIndex:
 
         Returns:
             Tokens and, for each, the calibrated probability that it and all before it are
-            accepted (never rising). Empty when nothing matches.
+            accepted (never rising). Empty when nothing matches. `predicted` of its leading tokens
+            follow the request's prediction: a match in it voted for them. Zero without one.
 
         Raises:
             UnknownRequestError: The request was never started, or has ended.
@@ -155,8 +159,41 @@ class SuffixIndex:
         tokens = np.zeros((len(names), width), np.int32)
         survival = np.zeros((len(names), width), np.float32)
         lengths = np.zeros(len(names), np.int32)
-        self._core.propose_many(names, most, min_survival, tokens, survival, lengths)
-        return DraftBatch(tokens, survival, lengths)
+        predicted = np.zeros(len(names), np.int32)
+        self._core.propose_many(names, most, min_survival, tokens, survival, lengths, predicted)
+        return DraftBatch(tokens, survival, lengths, predicted)
+
+    def propose_after(
+        self,
+        request: str,
+        tokens: Tokens,
+        survival: float,
+        max_tokens: int,
+        *,
+        min_survival: float | None = None,
+    ) -> Draft:
+        """Continue what another drafter proposes, as if it had been generated.
+
+        Changes nothing: the draft is not scored, and the last one of `propose` stays the one that
+        `observe` and `extend` score. What `propose` was asked before makes no difference.
+
+        Args:
+            request: A running request.
+            tokens: What the other drafter proposes to come next, oldest first: 1 to
+                `LONGEST_DRAFT` ids, each >= 0; a list, or int32 of shape (n,).
+            survival: Probability that all of them are accepted, 0 to 1.
+            max_tokens: Most tokens to draft behind them, 0 to `LONGEST_DRAFT`.
+            min_survival: As in `propose`.
+
+        Returns:
+            As `propose`, but only what comes behind `tokens`. Its survival is that of `tokens`
+            too, so it compares with that of other drafts for the same step.
+
+        Raises:
+            UnknownRequestError: The request was never started, or has ended.
+            SuffixInputError: An argument is not as described.
+        """
+        return self._core.propose_after(request, tokens, survival, max_tokens, min_survival)
 
     def observe(self, request: str, accepted: int) -> None:
         """Tell how many tokens of the last draft were accepted, before `extend`.

@@ -21,6 +21,8 @@ using namespace specgate::suffix;
 struct Totals {
   std::size_t calls = 0;
   std::size_t drafted = 0;
+  std::size_t grafted = 0;
+  std::size_t predicted = 0;
   std::size_t evicted = 0;
   std::size_t refused = 0;
   std::size_t loaded = 0;
@@ -40,7 +42,7 @@ class Episode {
   void step() {
     ++totals_.calls;
     const std::string name = "request-" + std::to_string(dice_.below(12));
-    switch (dice_.below(16)) {
+    switch (dice_.below(18)) {
       case 0:
       case 1: start(name); break;
       case 2:
@@ -54,6 +56,8 @@ class Episode {
       case 10:
         if (dice_.one_in(40)) save_and_load();
         break;
+      case 11:
+      case 12: propose_after(name); break;
       default: propose(name);
     }
     const Stats stats = indexes_[0]->stats();
@@ -138,6 +142,27 @@ class Episode {
     compare(name, first, second);
   }
 
+  // Behind a part of the last draft and some other tokens. Now and then only one index is asked,
+  // and both must draft the same ever after.
+  void propose_after(const std::string& name) {
+    if (!runs(name)) return;
+    std::vector<Token> tokens = drafted_[name];
+    tokens.resize(dice_.below(tokens.size() + 1));
+    for (const Token token : dice_.text(300)) tokens.push_back(token);
+    tokens.resize(std::min<std::size_t>(tokens.size(), kLongestDraft));
+    const std::size_t most = dice_.one_in(10) ? dice_.below(kLongestDraft + 1) : dice_.below(17);
+    const float before = survival();
+    const float least = survival() * before;
+    Room first(most);
+    indexes_[0]->propose_after(name, tokens, before, least, first.draft);
+    first.check(before);
+    totals_.grafted += static_cast<std::size_t>(first.draft.length);
+    if (dice_.one_in(2)) return;
+    Room second(most);
+    indexes_[1]->propose_after(name, tokens, before, least, second.draft);
+    require_equal(first, second);
+  }
+
   void propose_many() {
     std::vector<std::string_view> names;
     std::vector<std::unique_ptr<Room>> rooms[2];
@@ -154,6 +179,7 @@ class Episode {
       indexes_[i]->propose_many(names, least, drafts);
       for (std::size_t row = 0; row < drafts.size(); ++row) {
         rooms[i][row]->draft.length = drafts[row].length;
+        rooms[i][row]->draft.predicted = drafts[row].predicted;
       }
     }
     for (std::size_t row = 0; row < names.size(); ++row) {
@@ -162,15 +188,20 @@ class Episode {
   }
 
   void compare(const std::string& name, const Room& first, const Room& second) {
-    first.check();
-    const auto size = static_cast<std::size_t>(first.draft.length);
+    first.check(1.0f);
+    require_equal(first, second);
+    drafted_[name].assign(first.tokens.begin(), first.tokens.begin() + first.draft.length);
+    totals_.drafted += static_cast<std::size_t>(first.draft.length);
+    totals_.predicted += static_cast<std::size_t>(first.draft.predicted);
+  }
+
+  static void require_equal(const Room& first, const Room& second) {
     require(first.draft.length == second.draft.length, "both draft as many tokens");
-    for (std::size_t i = 0; i < size; ++i) {
+    require(first.draft.predicted == second.draft.predicted, "both follow the prediction as far");
+    for (std::size_t i = 0; i < static_cast<std::size_t>(first.draft.length); ++i) {
       require(first.tokens[i] == second.tokens[i], "both draft the same tokens");
       require(first.survival[i] == second.survival[i], "both are as sure of them");
     }
-    drafted_[name].assign(first.tokens.begin(), first.tokens.begin() + first.draft.length);
-    totals_.drafted += size;
   }
 
   // Calls that change nothing.
@@ -189,6 +220,17 @@ class Episode {
     Room small(4);
     refuse([&](Index& index) { index.propose(name, std::nanf(""), small.draft); });
     refuse([&](Index& index) { index.propose(name, 1.5f, small.draft); });
+    const std::vector<Token> good = {1, 2};
+    const std::vector<Token> many(kLongestDraft + 1, 1);
+    refuse([&](Index& index) { index.propose_after(name, bad, 0.5f, 0.5f, small.draft); });
+    refuse([&](Index& index) { index.propose_after(name, {}, 0.5f, 0.5f, small.draft); });
+    refuse([&](Index& index) { index.propose_after(name, many, 0.5f, 0.5f, small.draft); });
+    refuse([&](Index& index) { index.propose_after(name, good, -0.5f, 0.5f, small.draft); });
+    refuse([&](Index& index) {
+      index.propose_after(name, good, std::nanf(""), 0.5f, small.draft);
+    });
+    refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 1.5f, small.draft); });
+    refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 0.5f, room.draft); });
     if (!runs(name)) return;
     const int drafted = static_cast<int>(drafted_[name].size());
     refuse([&](Index& index) { index.observe(name, drafted + 1); });
@@ -226,7 +268,8 @@ class Episode {
       case 0: bytes.resize(dice_.below(bytes.size())); break;
       case 1: bytes.append(1 + dice_.below(100), 'x'); break;
       default: {
-        char& byte = bytes[dice_.below(dice_.one_in(2) ? bytes.size() : 100)];
+        const std::size_t front = std::min<std::size_t>(bytes.size(), 100);
+        char& byte = bytes[dice_.below(dice_.one_in(2) ? bytes.size() : front)];
         byte = static_cast<char>(byte ^ (1 << dice_.below(8)));
       }
     }
@@ -255,7 +298,8 @@ int main(int count, char** arguments) {
     sanitize::Episode episode(dice, arguments[3], totals);
     for (int i = 0; i < 3000 && !clock.is_over(); ++i) episode.step();
   }
-  std::printf("%zu episodes, %zu calls, %zu refused, %zu drafted, %zu evicted, %zu loaded\n",
-              episodes, totals.calls, totals.refused, totals.drafted, totals.evicted,
-              totals.loaded);
+  std::printf("%zu episodes, %zu calls, %zu refused, %zu drafted, %zu predicted, %zu grafted, "
+              "%zu evicted, %zu loaded\n",
+              episodes, totals.calls, totals.refused, totals.drafted, totals.predicted,
+              totals.grafted, totals.evicted, totals.loaded);
 }

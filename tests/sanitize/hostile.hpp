@@ -81,10 +81,13 @@ struct Room {
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
 
-  void check() const {
+  // `most_sure`: the survival of what the draft stands behind.
+  void check(float most_sure) const {
     require(draft.length >= 0 && draft.length <= static_cast<int>(tokens.size()),
             "a draft has at most as many tokens as were asked for");
-    float before = 1.0f;
+    require(draft.predicted >= 0 && draft.predicted <= draft.length,
+            "a prediction is followed for a part of a draft");
+    float before = most_sure;
     for (std::size_t i = 0; i < static_cast<std::size_t>(draft.length); ++i) {
       require(tokens[i] >= 0, "a draft holds tokens");
       require(survival[i] >= 0.0f && survival[i] <= before, "survival never rises");

@@ -37,7 +37,10 @@ void talk(Index& index, std::uint64_t seed, const Clock& clock) {
         const std::string_view names[] = {name};
         index.propose_many(names, 0.0f, {&room.draft, 1});
       }
-      room.check();
+      room.check(1.0f);
+      Room graft(dice.below(20));
+      index.propose_after(name, dice.text(kLongestDraft), 0.5f, 0.0f, graft.draft);
+      graft.check(0.5f);
       drafted += static_cast<std::size_t>(room.draft.length);
       std::vector<Token> tokens(room.tokens.begin(), room.tokens.begin() + room.draft.length);
       if (dice.one_in(3)) tokens = dice.text(3000);

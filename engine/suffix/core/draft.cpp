@@ -17,6 +17,8 @@ constexpr float kRivalWeight = 0.02f;
 // spoil every weight that learns from it.
 constexpr float kLeastSurvival = 1e-6f;
 
+float log_of(float survival) { return std::log(std::max(survival, kLeastSurvival)); }
+
 struct Ballot {
   Token token = kGap;
   float weight = 0.0f;
@@ -40,8 +42,7 @@ struct Count {
 // The matches that still agree with what was drafted.
 class Voters {
  public:
-  Voters(const Matcher& matcher, const Store* own, const Token* drafted)
-      : own_(own), drafted_(drafted) {
+  Voters(const Matcher& matcher, const Ahead& ahead) : ahead_(ahead) {
     for (const Match& match : matcher) live_[static_cast<std::size_t>(size_++)] = match;
   }
 
@@ -52,7 +53,7 @@ class Voters {
     std::size_t tokens = 0;
     Count count;
     for (std::size_t i = 0; i < static_cast<std::size_t>(size_); ++i) {
-      const Token token = votes_[i] = next_of(live_[i]);
+      const Token token = votes_[i] = ahead_.vote_of(live_[i]);
       if (token == kGap) continue;
       const float weight = reliability.weight(live_[i].kind, live_[i].length);
       count.total += weight;
@@ -95,16 +96,13 @@ class Voters {
     size_ = static_cast<int>(kept);
   }
 
- private:
-  // The request's own text goes on with what is drafted, so that a loop can be followed.
-  Token next_of(const Match& match) const {
-    if (match.has_next()) return match.vote();
-    if (match.store == own_) return drafted_[match.next - own_->text().end()];
-    return kGap;
+  bool has_one_in(const Store* store) const {
+    return std::any_of(live_.begin(), live_.begin() + size_,
+                       [=](const Match& match) { return match.store == store; });
   }
 
-  const Store* own_;
-  const Token* drafted_;
+ private:
+  Ahead ahead_;
   std::array<Match, Matcher::kMost> live_;
   std::array<Token, Matcher::kMost> votes_;
   int size_ = 0;
@@ -113,7 +111,8 @@ class Voters {
 // What was drafted so far.
 struct Path {
   Token last;
-  int length = 0;
+  int before = 0;        // tokens that another drafter proposed
+  int length = 0;        // behind those
   int first_length = 0;  // of the longest match behind its first token
   float log_survival = 0.0f;
   float survival = 1.0f;
@@ -132,7 +131,7 @@ Candidate look_at(const Ballot& ballot, float total, const Voters& voters, const
   Vote vote{};
   vote.token = ballot.token;
   vote.share = ballot.weight / total;
-  vote.depth = path.length;
+  vote.depth = path.before + path.length;
   vote.log_survival = path.log_survival;
   vote.previous = path.last;
   voters.describe(model.reliability, vote);
@@ -143,12 +142,16 @@ Candidate look_at(const Ballot& ballot, float total, const Voters& voters, const
 
 }  // namespace
 
-void vote(const Matcher& matcher, const Store* own, Token newest, const Model& model,
+void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, const Model& model,
           const Fortune& fortune, float least_survival, Draft& draft, Pending& pending) {
-  Voters voters(matcher, own, draft.tokens.data());
+  Voters voters(matcher, {sources.own, onset.proposed, draft.tokens.data()});
   const int most = static_cast<int>(draft.tokens.size());
-  Path path{.last = newest};
+  Path path{.last = onset.newest,
+            .before = static_cast<int>(onset.proposed.size()),
+            .log_survival = log_of(onset.survival),
+            .survival = onset.survival};
   pending.scored = 0;
+  draft.predicted = 0;
   while (path.length < most && voters.size() > 0) {
     const Count count = voters.count(model.reliability);
     if (count.ballots[0].token == kGap) break;
@@ -170,7 +173,7 @@ void vote(const Matcher& matcher, const Store* own, Token newest, const Model& m
     const float survival = path.survival / (1.0f + std::exp(-taken.score));
     if (survival < least_survival) break;
     path.survival = survival;
-    path.log_survival = std::log(std::max(survival, kLeastSurvival));
+    path.log_survival = log_of(survival);
     path.share *= taken.share;
     path.last = taken.guess.token;
     if (path.length == 0) path.first_length = taken.match_length;
@@ -179,6 +182,9 @@ void vote(const Matcher& matcher, const Store* own, Token newest, const Model& m
     draft.survival[at] = path.survival;
     draft.share[at] = path.share;
     voters.follow(path.last);
+    if (sources.prediction != nullptr && voters.has_one_in(sources.prediction)) {
+      draft.predicted = path.length;
+    }
   }
   draft.length = pending.drafted = path.length;
 }

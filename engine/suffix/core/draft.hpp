@@ -18,6 +18,7 @@ struct Draft {
   std::span<float> survival;  // probability that this token and all before it are accepted
   std::span<float> share;     // product of vote shares: the same before calibration
   int length = 0;
+  int predicted = 0;          // leading tokens that a match in the prediction voted for
 };
 
 // A token that was voted for, as the calibration saw it; kGap if there was none.
@@ -46,9 +47,16 @@ struct Pending {
   }
 };
 
+// Where a draft begins: behind what was generated, or behind what another drafter proposes.
+struct Onset {
+  Token newest;
+  std::span<const Token> proposed = {};
+  float survival = 1.0f;  // of what is proposed
+};
+
 // Fill `draft` (spans of equal size: the most tokens wanted) and `pending`.
 // A token is drafted while its survival is at least `least_survival`.
-void vote(const Matcher& matcher, const Store* own, Token newest, const Model& model,
+void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, const Model& model,
           const Fortune& fortune, float least_survival, Draft& draft, Pending& pending);
 
 }  // namespace specgate::suffix

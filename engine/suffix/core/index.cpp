@@ -25,8 +25,10 @@ void check_name(std::string_view name) {
   if (name.size() > kLongestName) throw BadInput("a name must have at most 1024 bytes");
 }
 
+bool is_probability(float value) { return value >= 0.0f && value <= 1.0f; }
+
 void check_draft(std::optional<float> least_survival, std::size_t tokens) {
-  if (least_survival && !(*least_survival >= 0.0f && *least_survival <= 1.0f)) {
+  if (least_survival && !is_probability(*least_survival)) {
     throw BadInput("min_survival: must be from 0 to 1");
   }
   if (tokens > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
@@ -165,13 +167,33 @@ void Index::propose_many(std::span<const std::string_view> names,
 }
 
 void Index::propose_for(Request& request, std::optional<float> least_survival, Draft& draft) {
-  draft.length = 0;
+  draft.length = draft.predicted = 0;
   if (!request.has_room) return;
   const Model& model = request.tenant->model;
-  request.matcher.search(request.recent, request.sources());
-  vote(request.matcher, &request.own, request.recent.newest(), model, request.fortune,
+  const Sources sources = request.sources();
+  request.matcher.search(request.recent, sources);
+  vote(request.matcher, sources, {request.recent.newest()}, model, request.fortune,
        least_survival.value_or(model.acceptance_length.price()), draft, request.pending);
   request.pending.asked = true;
+}
+
+void Index::propose_after(std::string_view name, std::span<const Token> tokens, float survival,
+                          std::optional<float> least_survival, Draft& draft) {
+  check_tokens(tokens);
+  if (tokens.size() > kLongestDraft) throw BadInput("tokens: over the limit of 256");
+  if (!is_probability(survival)) throw BadInput("survival: must be from 0 to 1");
+  check_draft(least_survival, draft.tokens.size());
+  std::scoped_lock lock(mutex_);
+  Request& request = find(name);
+  draft.length = draft.predicted = 0;
+  if (!request.has_room) return;
+  const Model& model = request.tenant->model;
+  const Sources sources = request.sources();
+  Matcher matcher = request.matcher;
+  matcher.foresee(tokens, request.recent, sources);
+  Pending unscored;
+  vote(matcher, sources, {tokens.back(), tokens, survival}, model, request.fortune,
+       least_survival.value_or(model.acceptance_length.price()), draft, unscored);
 }
 
 void Index::observe(std::string_view name, int accepted) {

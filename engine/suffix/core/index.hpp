@@ -48,6 +48,10 @@ class Index {
   // All or none: an unknown request among them changes nothing.
   void propose_many(std::span<const std::string_view> requests,
                     std::optional<float> least_survival, std::span<Draft> drafts);
+  // Behind `tokens`, which another drafter proposes and which survive with probability `survival`,
+  // as if they had been generated. Changes nothing.
+  void propose_after(std::string_view request, std::span<const Token> tokens, float survival,
+                     std::optional<float> least_survival, Draft& draft);
   void observe(std::string_view request, int accepted);
   void finish(std::string_view request, bool keep);
 

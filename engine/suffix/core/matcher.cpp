@@ -24,7 +24,7 @@ bool Matcher::has(const Store* store, Position position) const {
 }
 
 void Matcher::add(const Recent& recent, Store* store, Position position, Kind kind, int least) {
-  if (!store->text().contains(position) || has(store, position)) return;
+  if (size_ == kMost || !store->text().contains(position) || has(store, position)) return;
   const int length = recent.match_length(store->text(), position);
   if (length < least) return;  // another context of the same slot, or a text that was forgotten
   matches_[static_cast<std::size_t>(size_++)] = {store, position,
@@ -37,6 +37,10 @@ void Matcher::search(const Recent& recent, const Sources& sources) {
                          matches_[0].next == sources.prediction->text().begin();
   if (expecting) return;
   size_ = 0;
+  add_all(recent, sources);
+}
+
+void Matcher::add_all(const Recent& recent, const Sources& sources) {
   if (recent.empty()) return;
   const Tail tail = recent.tail();
   if (sources.tenant != nullptr) sources.tenant->prefetch(tail);
@@ -89,7 +93,8 @@ void Matcher::add_found(const Recent& recent, Store* store, Origin origin, int q
   }
 }
 
-void Matcher::advance(Token token, Reliability& reliability) {
+template <class IsRight>
+void Matcher::walk(IsRight is_right) {
   const Match* longest = nullptr;
   for (const Match& match : *this) {
     if (longest == nullptr || match.length > longest->length) longest = &match;
@@ -103,14 +108,31 @@ void Matcher::advance(Token token, Reliability& reliability) {
   int kept = 0;
   for (int i = 0; i < size_; ++i) {
     Match match = matches_[static_cast<std::size_t>(i)];
-    const bool right = match.has_next() && match.vote() == token;
-    reliability.learn(match.kind, match.length, right);
-    if (!right) continue;
+    if (!is_right(match)) continue;
     ++match.next;
     match.length = static_cast<std::uint8_t>(std::min(match.length + 1, kLongestMatch));
     matches_[static_cast<std::size_t>(kept++)] = match;
   }
   size_ = kept;
+}
+
+void Matcher::advance(Token token, Reliability& reliability) {
+  walk([&](const Match& match) {
+    const bool right = match.has_next() && match.vote() == token;
+    reliability.learn(match.kind, match.length, right);
+    return right;
+  });
+}
+
+void Matcher::foresee(std::span<const Token> tokens, Recent recent, const Sources& sources) {
+  // Also drops matches whose text was forgotten since they were found.
+  search(recent, sources);
+  const Ahead ahead{sources.own, tokens, nullptr};
+  for (const Token token : tokens) {
+    walk([&](const Match& match) { return ahead.vote_of(match) == token; });
+    recent.push(token);
+  }
+  add_all(recent, sources);
 }
 
 void Matcher::expect(Store* prediction, Position begin) {

@@ -4,11 +4,13 @@
 // its client, what its tenant got before), four a context length, and are compared with the text.
 // Between drafts the matches walk along with what is generated; so it is known at each token which
 // were right, and where a long one ended. Text near that end is looked through too: after an edit
-// a copy goes on there, with too little context yet to be found by it.
+// a copy goes on there, with too little context yet to be found by it. A copy of a matcher can walk
+// ahead of the request, over tokens that another drafter proposes.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "calibration.hpp"
 #include "recent.hpp"
@@ -33,6 +35,22 @@ struct Sources {
   Store* tenant;
 };
 
+// What is to come behind a request's own text. Its matches go on into it, so that a loop can be
+// followed.
+struct Ahead {
+  const Store* own;
+  std::span<const Token> proposed;  // by another drafter
+  const Token* drafted;             // behind those
+
+  // What a match votes for; kGap where its text has ended.
+  Token vote_of(const Match& match) const {
+    if (match.has_next()) return match.vote();
+    if (match.store != own) return kGap;
+    const std::size_t at = match.next - own->text().end();
+    return at < proposed.size() ? proposed[at] : drafted[at - proposed.size()];
+  }
+};
+
 class Matcher {
  public:
   static constexpr int kMost = 26;
@@ -42,6 +60,10 @@ class Matcher {
 
   // A token was generated: learn who was right, keep those that were.
   void advance(Token token, Reliability& reliability);
+
+  // Search as if `tokens` had been generated too, and learn nothing: matches that agree with them
+  // stay, and those of their own contexts join.
+  void foresee(std::span<const Token> tokens, Recent recent, const Sources& sources);
 
   // A prediction begins: its first token is the best guess for the next one.
   void expect(Store* prediction, Position begin);
@@ -53,6 +75,10 @@ class Matcher {
   const Match* end() const { return matches_.data() + size_; }
 
  private:
+  // Keep the matches of which `is_right` holds, one token on.
+  template <class IsRight>
+  void walk(IsRight is_right);
+  void add_all(const Recent& recent, const Sources& sources);
   void add(const Recent& recent, Store* store, Position position, Kind kind, int least);
   void add_aligned(const Recent& recent, const Sources& sources);
   void add_found(const Recent& recent, Store* store, Origin origin, int quota);

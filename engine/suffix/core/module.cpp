@@ -31,6 +31,7 @@ struct OwnedDraft {
   std::vector<Token> tokens;
   std::vector<float> survival;
   std::vector<float> share;
+  int predicted;
 };
 
 void start(Index& index, nb::handle request, nb::handle tenant, nb::handle prompt) {
@@ -58,27 +59,46 @@ std::optional<float> least_of(nb::handle min_survival) {
   return probability_of(min_survival, "min_survival");
 }
 
-OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
-                   nb::handle min_survival) {
+// What `fill` drafts, of at most `max_tokens`.
+template <class Fill>
+OwnedDraft owned(nb::handle max_tokens, Fill fill) {
   const std::size_t most = count_of(max_tokens, "max_tokens", kLongestDraft);
   Token tokens[kLongestDraft];
   float survival[kLongestDraft];
   float share[kLongestDraft];
   Draft draft{{tokens, most}, {survival, most}, {share, most}};
-  index.propose(name_of(request), least_of(min_survival), draft);
+  fill(draft);
   return {{tokens, tokens + draft.length},
           {survival, survival + draft.length},
-          {share, share + draft.length}};
+          {share, share + draft.length},
+          draft.predicted};
+}
+
+OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
+                   nb::handle min_survival) {
+  return owned(max_tokens, [&](Draft& draft) {
+    index.propose(name_of(request), least_of(min_survival), draft);
+  });
+}
+
+OwnedDraft propose_after(Index& index, nb::handle request, nb::handle proposed,
+                         nb::handle survival, nb::handle max_tokens, nb::handle min_survival) {
+  const TokenIds tokens(proposed, "tokens");
+  return owned(max_tokens, [&](Draft& draft) {
+    index.propose_after(name_of(request), tokens.span(), probability_of(survival, "survival"),
+                        least_of(min_survival), draft);
+  });
 }
 
 void propose_many(Index& index, const nb::list& requests, const Column<const Token>& max_tokens,
                   nb::handle min_survival, const Rows<Token>& tokens,
-                  const Rows<float>& survival, const Column<Token>& lengths) {
+                  const Rows<float>& survival, const Column<Token>& lengths,
+                  const Column<Token>& predicted) {
   const auto least_survival = least_of(min_survival);
   const std::size_t rows = requests.size();
   const std::size_t width = tokens.shape(1);
-  if (max_tokens.size() != rows || lengths.size() != rows || tokens.shape(0) != rows ||
-      survival.shape(0) != rows || survival.shape(1) != width) {
+  if (max_tokens.size() != rows || lengths.size() != rows || predicted.size() != rows ||
+      tokens.shape(0) != rows || survival.shape(0) != rows || survival.shape(1) != width) {
     throw BadInput("the arrays must have a row for each request, and equal widths");
   }
   if (width > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
@@ -103,7 +123,10 @@ void propose_many(Index& index, const nb::list& requests, const Column<const Tok
     const nb::gil_scoped_release released;
     index.propose_many(names, least_survival, drafts);
   }
-  for (std::size_t row = 0; row < rows; ++row) lengths.data()[row] = drafts[row].length;
+  for (std::size_t row = 0; row < rows; ++row) {
+    lengths.data()[row] = drafts[row].length;
+    predicted.data()[row] = drafts[row].predicted;
+  }
 }
 
 // Each C++ error becomes the class of that name in engine.errors.
@@ -192,7 +215,8 @@ NB_MODULE(_core, module) {
       .def("__len__", [](const OwnedDraft& draft) { return draft.tokens.size(); })
       .def_prop_ro("tokens", [](const OwnedDraft& draft) { return draft.tokens; })
       .def_prop_ro("survival", [](const OwnedDraft& draft) { return draft.survival; })
-      .def_prop_ro("share", [](const OwnedDraft& draft) { return draft.share; });
+      .def_prop_ro("share", [](const OwnedDraft& draft) { return draft.share; })
+      .def_ro("predicted", &OwnedDraft::predicted);
 
   nb::class_<Stats>(module, "Stats")
       .def_ro("tokens", &Stats::tokens)
@@ -213,7 +237,8 @@ NB_MODULE(_core, module) {
       .def("extend", &extend, any(), any())
       .def("predict", &predict, any(), any())
       .def("propose", &propose, any(), any(), any())
-      .def("propose_many", &propose_many, any(), any(), any(), any(), any(), any())
+      .def("propose_many", &propose_many, any(), any(), any(), any(), any(), any(), any())
+      .def("propose_after", &propose_after, any(), any(), any(), any(), any())
       .def("observe",
            [](Index& index, nb::handle request, nb::handle accepted) {
              index.observe(name_of(request), int_of(accepted, "accepted"));

@@ -41,7 +41,7 @@ def portrait(index: SuffixIndex) -> list[object]:
     seen: list[object] = [facts(index)]
     for token in PHRASE[3:]:
         draft = index.propose("now", 8, min_survival=0.0)
-        seen += [draft.tokens, draft.survival, draft.share]
+        seen += [draft.tokens, draft.survival, draft.share, draft.predicted]
         index.extend("now", [token])
     return [*seen, facts(index)]
 
@@ -148,6 +148,13 @@ def test_wrong_predicted_tokens_are_refused_and_change_nothing(bad: Call) -> Non
 
 
 @pytest.mark.parametrize(
+    "bad", calls(WRONG_TOKENS, lambda index, v: index.propose_after("now", v, 0.5, 4))
+)
+def test_wrong_tokens_of_another_drafter_are_refused_and_change_nothing(bad: Call) -> None:
+    assert_refused(bad)
+
+
+@pytest.mark.parametrize(
     "bad",
     [
         *calls(WRONG_NAMES, lambda index, v: index.start(v, "acme", [1])),
@@ -156,6 +163,7 @@ def test_wrong_predicted_tokens_are_refused_and_change_nothing(bad: Call) -> Non
         *calls(WRONG_NAMES, lambda index, v: index.predict(v, [1])),
         *calls(WRONG_NAMES, lambda index, v: index.propose(v, 1)),
         *calls(WRONG_NAMES, lambda index, v: index.propose_many(["now", v], rows(1, 1))),
+        *calls(WRONG_NAMES, lambda index, v: index.propose_after(v, [1], 0.5, 1)),
         *calls(WRONG_NAMES, lambda index, v: index.observe(v, 0)),
         *calls(WRONG_NAMES, lambda index, v: index.finish(v, keep=True)),
     ],
@@ -168,9 +176,15 @@ def test_wrong_names_are_refused_and_change_nothing(bad: Call) -> None:
     "bad",
     [
         *calls(WRONG_COUNTS, lambda index, v: index.propose("now", v)),
+        *calls(WRONG_COUNTS, lambda index, v: index.propose_after("now", [1], 0.5, v)),
         *calls(WRONG_COUNTS, lambda index, v: index.observe("now", v)),
         *calls(WRONG_RATIOS, lambda index, v: index.propose("now", 1, min_survival=v)),
         *calls(WRONG_RATIOS, lambda index, v: index.propose_many(["now"], rows(1), min_survival=v)),
+        *calls(WRONG_RATIOS, lambda index, v: index.propose_after("now", [1], v, 1)),
+        *calls(
+            WRONG_RATIOS,
+            lambda index, v: index.propose_after("now", [1], 0.5, 1, min_survival=v),
+        ),
     ],
 )
 def test_wrong_numbers_are_refused_and_change_nothing(bad: Call) -> None:
@@ -185,6 +199,16 @@ def test_wrong_numbers_are_refused_and_change_nothing(bad: Call) -> None:
         pytest.param(lambda index: index.start("n" * 1025, "acme", [1]), id="long request"),
         pytest.param(lambda index: index.start("new", "é" * 513, [1]), id="long tenant"),
         pytest.param(lambda index: index.propose("now", LONGEST_DRAFT + 1), id="long draft"),
+        pytest.param(
+            lambda index: index.propose_after("now", [1], 0.5, LONGEST_DRAFT + 1), id="long graft"
+        ),
+        pytest.param(
+            lambda index: index.propose_after("now", [1] * (LONGEST_DRAFT + 1), 0.5, 1),
+            id="graft behind too many tokens",
+        ),
+        pytest.param(
+            lambda index: index.propose_after("now", [1], wrong(None), 1), id="no survival"
+        ),
         pytest.param(lambda index: index.observe("now", 5), id="more accepted than drafted"),
         pytest.param(lambda index: index.finish("now", keep=wrong(1)), id="keep is a number"),
         pytest.param(lambda index: index.finish("now", keep=wrong(None)), id="keep is none"),
@@ -234,6 +258,7 @@ def test_a_wrong_batch_is_refused_and_changes_nothing(bad: Call) -> None:
         pytest.param(lambda index: index.predict("old", [1]), id="predict"),
         pytest.param(lambda index: index.propose("old", 1), id="propose"),
         pytest.param(lambda index: index.propose_many(["now", "old"], rows(8, 8)), id="a row"),
+        pytest.param(lambda index: index.propose_after("old", [1], 0.5, 1), id="graft"),
         pytest.param(lambda index: index.observe("old", 0), id="observe"),
         pytest.param(lambda index: index.finish("old", keep=True), id="finish"),
         pytest.param(lambda index: index.extend("never", [1]), id="never started"),
@@ -310,12 +335,15 @@ def read_only(array: Any) -> Any:
 )
 def test_every_form_of_the_same_tokens_does_the_same(tokens: Any) -> None:
     index, twin = build(), build()
-    for each, form in ((index, tokens), (twin, PHRASE)):
+    pairs = ((index, tokens), (twin, PHRASE))
+    for each, form in pairs:
         each.start("new", "acme", form)
         each.predict("new", form)
         each.extend("new", form)
         each.extend("now", form)
 
+    grafts = [each.propose_after("new", form, 0.5, 8) for each, form in pairs]
+    assert grafts[0].tokens == grafts[1].tokens != []
     assert portrait(index) == portrait(twin)
     assert index.propose("new", 8).tokens == twin.propose("new", 8).tokens
 
@@ -374,10 +402,19 @@ def test_a_draft_of_no_tokens_is_empty_and_the_longest_is_allowed() -> None:
     assert len(index.propose("now", LONGEST_DRAFT, min_survival=0.0)) > 20
 
 
+def test_a_graft_of_no_tokens_is_empty_and_the_longest_behind_the_most_is_allowed() -> None:
+    index = build()
+    most = (PHRASE * LONGEST_DRAFT)[:LONGEST_DRAFT]
+
+    assert len(index.propose_after("now", PHRASE, 1.0, 0, min_survival=0.0)) == 0
+    assert len(index.propose_after("now", most, 1.0, LONGEST_DRAFT, min_survival=0.0)) > 20
+
+
 def test_a_batch_drafts_what_single_calls_do() -> None:
     index, twin = build(), build()
     for each in (index, twin):
         each.start("second", "acme", [*PHRASE, *PHRASE[:2]])
+        each.predict("second", [*PHRASE[:2], 1, 2])
 
     batch = index.propose_many(["second", "now"], rows(3, 8), min_survival=0.1)
     singles = [
@@ -388,6 +425,8 @@ def test_a_batch_drafts_what_single_calls_do() -> None:
     assert batch.tokens.shape == batch.survival.shape == (2, 8)
     assert batch.tokens.dtype == np.int32
     assert batch.survival.dtype == np.float32
+    assert batch.predicted.dtype == np.int32
+    assert batch.predicted.tolist() == [draft.predicted for draft in singles] == [3, 0]
     assert batch.lengths.tolist() == [len(draft) for draft in singles]
     for row, draft in enumerate(singles):
         assert batch.tokens[row, : len(draft)].tolist() == draft.tokens
@@ -398,7 +437,8 @@ def test_a_batch_drafts_what_single_calls_do() -> None:
 def test_a_batch_may_be_empty() -> None:
     batch = build().propose_many([], rows())
 
-    assert (batch.tokens.shape, batch.survival.shape, batch.lengths.shape) == ((0, 0), (0, 0), (0,))
+    assert batch.tokens.shape == batch.survival.shape == (0, 0)
+    assert batch.lengths.shape == batch.predicted.shape == (0,)
 
 
 def test_a_batch_may_ask_for_no_tokens() -> None:

@@ -7,6 +7,7 @@ places, and a table has `SLOTS` slots as long as its text is short.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -38,7 +39,7 @@ GAP = -1
 OLDER, OWN, OWN_ALIGNED, OLDER_ALIGNED = range(4)
 
 Float = np.float32
-HALF = Float(0.5)
+HALF, ONE = Float(0.5), Float(1)
 PRIOR = cast(dict[str, Any], prior())
 
 
@@ -88,7 +89,7 @@ class Store:
         for token in tokens:
             for size in CONTEXTS:
                 context = self.text[-size:]
-                if len(context) == size and GAP not in context:
+                if len(context) == size and GAP not in (*context, token):
                     key = size, self._hash.slot(context)
                     here = len(self.text)
                     self._places[key] = [here, *self._places.get(key, [])][:WAYS]
@@ -211,11 +212,14 @@ class Tenant:
 
 @dataclass(slots=True)
 class Drafted:
-    """A draft, and the choices that its outcome will be learnt from."""
+    """A draft, what it stands behind, and the choices that its outcome will be learnt from."""
 
+    behind: list[int] = field(default_factory=list)
+    behind_survival: Any = ONE
     tokens: list[int] = field(default_factory=list)
     survival: list[Any] = field(default_factory=list)
     share: list[Any] = field(default_factory=list)
+    predicted: int = 0
     choices: list[tuple[Guess, Guess | None]] = field(default_factory=list)
 
 
@@ -237,15 +241,29 @@ class Request:
 
     def advance(self, token: int) -> None:
         """One more token was generated: learn which matches were right, and keep those."""
+        for match in self.matches:
+            self.tenant.reliability.learn(match, match.vote() == token)
+        self._walk(token, [match.vote() for match in self.matches])
+
+    def _walk(self, token: int, votes: list[int]) -> None:
         self.anchor_age += 1
         if self.matches:
             longest = max(self.matches, key=lambda match: match.length)
             if longest.length >= LONG_MATCH:
                 self.anchor, self.anchor_age = (longest.store, longest.next + 1), 0
-        for match in self.matches:
-            self.tenant.reliability.learn(match, match.vote() == token)
-        self.matches = [match.follow() for match in self.matches if match.vote() == token]
+        agreeing = zip(self.matches, votes, strict=True)
+        self.matches = [match.follow() for match, vote in agreeing if vote == token]
         self.recent.append(token)
+
+    def foreseen(self, tokens: list[int]) -> "Request":
+        """The same request with these tokens behind it, though nobody has learnt from them."""
+        it = copy(self)
+        it.recent = list(self.recent)
+        it.search()
+        for token in tokens:
+            it._walk(token, [it._vote(match, tokens) for match in it.matches])
+        it._search_everywhere()
+        return it
 
     def expect(self, prediction: Store) -> None:
         self.prediction = prediction
@@ -257,6 +275,9 @@ class Request:
         if [match.next for match in self.matches if match.store is self.prediction] == [0]:
             return
         self.matches = []
+        self._search_everywhere()
+
+    def _search_everywhere(self) -> None:
         if self.anchor is not None and self.anchor_age < ANCHOR_LIFE:
             self._search_around(*self.anchor)
         self._search_contexts(self.own, OWN)
@@ -286,6 +307,8 @@ class Request:
     def _add(self, store: Store, place: int, origin: int, latest: bool, *, least: int) -> None:
         if any(match.store is store and match.next == place for match in self.matches):
             return
+        if len(self.matches) == MOST_MATCHES:
+            return
         length = 0
         most = min(LONGEST_MATCH, len(self.recent), place)
         while length < most and store.text[place - 1 - length] == self.recent[-1 - length]:
@@ -293,13 +316,12 @@ class Request:
         if length >= least:
             self.matches.append(Match(store, place, length, origin, latest))
 
-    def draft(self, most: int, least_survival: float) -> Drafted:
+    def draft(self, most: int, least_survival: float, out: Drafted) -> Drafted:
         """Vote, token by token; each winner's matches go on."""
-        out = Drafted()
         live = list(self.matches)
         first_length = 0
         while len(out.tokens) < most and live:
-            votes = [self._vote(match, out.tokens) for match in live]
+            votes = [self._vote(match, out.behind + out.tokens) for match in live]
             ballots = self._count(live, votes)
             if not ballots:
                 break
@@ -315,7 +337,7 @@ class Request:
             assert taken is not None
             if len(out.choices) < SCORED:
                 out.choices.append((taken, rival))
-            before = out.survival[-1] if out.survival else Float(1)
+            before = out.survival[-1] if out.survival else out.behind_survival
             survival = before / (Float(1) + np.exp(-self._score(taken), dtype=Float))
             if survival < Float(least_survival):
                 break
@@ -326,13 +348,14 @@ class Request:
             out.survival.append(survival)
             agreeing = zip(live, votes, strict=True)
             live = [match.follow() for match, vote in agreeing if vote == taken.token]
-        self.pending = out
+            if any(match.store is self.prediction for match in live):
+                out.predicted += 1
         return out
 
-    def _vote(self, match: Match, drafted: list[int]) -> int:
+    def _vote(self, match: Match, ahead: list[int]) -> int:
         """Its own text goes on with what is drafted."""
         if match.store is self.own and match.next >= len(self.own.text):
-            return drafted[match.next - len(self.own.text)]
+            return ahead[match.next - len(self.own.text)]
         return match.vote()
 
     def _weight(self, match: Match) -> Any:
@@ -370,13 +393,14 @@ class Request:
         voters = [match for match, vote in zip(live, votes, strict=True) if vote == token]
         rivals = [match for match, vote in zip(live, votes, strict=True) if vote != token]
         longest = max(match.length for match in voters)
-        depth = len(out.tokens)
-        first = longest if depth == 0 else first_length
+        depth = len(out.behind) + len(out.tokens)
+        first = first_length if out.tokens else longest
         own = any(match.origin in (OWN, OWN_ALIGNED) for match in voters)
         aligned = any(match.origin in (OWN_ALIGNED, OLDER_ALIGNED) for match in voters)
         odds = max(self.tenant.reliability.odds(match) for match in voters)
         share = min(max(weight / total, Float(0.01)), Float(0.99))
         length = log1p(longest)
+        survival = out.survival[-1] if out.survival else out.behind_survival
         fast = self.fortune.fast - HALF
         dense = [
             HALF * np.log(share / (Float(1) - share)),
@@ -385,7 +409,7 @@ class Request:
             Float(0.3) * length * length,
             log1p(len(voters) - 1),
             own,
-            np.log(max(out.survival[-1], Float(LEAST_SURVIVAL))) if out.survival else 0,
+            np.log(max(survival, Float(LEAST_SURVIVAL))),
             len(live) == 1,
             log1p(max((match.length for match in rivals), default=0)),
             log1p(depth),
@@ -445,7 +469,20 @@ class Twin:
     def propose(self, request: str, max_tokens: int, *, min_survival: float) -> Drafted:
         it = self._requests[request]
         it.search()
-        return it.draft(max_tokens, min_survival)
+        it.pending = it.draft(max_tokens, min_survival, Drafted())
+        return it.pending
+
+    def propose_after(
+        self,
+        request: str,
+        tokens: list[int],
+        survival: float,
+        max_tokens: int,
+        *,
+        min_survival: float,
+    ) -> Drafted:
+        it = self._requests[request].foreseen(tokens)
+        return it.draft(max_tokens, min_survival, Drafted(tokens, Float(survival)))
 
     def observe(self, request: str, accepted: int) -> None:
         it = self._requests[request]

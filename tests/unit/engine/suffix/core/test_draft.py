@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.suffix import LONGEST_DRAFT, SuffixIndex
-from tests.unit.engine.suffix.twin import Twin
+from engine.suffix import LONGEST_DRAFT, Draft, SuffixIndex
+from tests.unit.engine.suffix.twin import Drafted, Twin
 
 REQUESTS = ("one", "two", "three")
 TENANTS = ("acme", "umbrella")
@@ -31,10 +31,21 @@ class Pair:
         ours = self.index.propose(request, most, min_survival=least)
         theirs = self.twin.propose(request, most, min_survival=least)
 
-        assert ours.tokens == theirs.tokens
-        assert ours.survival == pytest.approx(theirs.survival, rel=1e-3, abs=1e-6)
-        assert ours.share == pytest.approx(theirs.share, rel=1e-3, abs=1e-6)
+        assert_alike(ours, theirs)
         self.drafted[request] = ours.tokens
+
+    def propose_after(
+        self, request: str, tokens: Sequence[int], survival: float, most: int, least: float
+    ) -> None:
+        proposed = list(tokens)
+        ours = self.index.propose_after(request, proposed, survival, most, min_survival=least)
+        theirs = self.twin.propose_after(request, proposed, survival, most, min_survival=least)
+
+        assert_alike(ours, theirs)
+
+    def propose_after_part(self, request: str, part: float, token: int, most: int) -> None:
+        """Draft behind that part of the last draft and another token."""
+        self.propose_after(request, [*self._part(request, part), token], 0.7, most, 0.0)
 
     def extend(self, request: str, tokens: Sequence[int]) -> None:
         self.index.extend(request, list(tokens))
@@ -70,6 +81,13 @@ class Pair:
         return drafted[: int(part * len(drafted))]
 
 
+def assert_alike(ours: Draft, theirs: Drafted) -> None:
+    assert ours.tokens == theirs.tokens
+    assert ours.survival == pytest.approx(theirs.survival, rel=1e-3, abs=1e-6)
+    assert ours.share == pytest.approx(theirs.share, rel=1e-3, abs=1e-6)
+    assert ours.predicted == theirs.predicted
+
+
 def texts(longest: int) -> st.SearchStrategy[list[int]]:
     """Few different tokens, or a short piece again and again, so that much matches."""
     token = st.sampled_from([0, 1, 2, 3, 70_000, (1 << 31) - 1])
@@ -90,6 +108,21 @@ def calls() -> st.SearchStrategy[list[tuple[Any, ...]]]:
         st.tuples(st.just(Pair.extend), request, texts(40)),
         st.tuples(st.just(Pair.accept), request, part, st.integers(0, 3)),
         proposal,
+        st.tuples(
+            st.just(Pair.propose_after),
+            request,
+            texts(40),
+            st.sampled_from([0.0, 0.5, 1.0]),
+            st.integers(0, 40),
+            st.sampled_from([0.0, 0.2]),
+        ),
+        st.tuples(
+            st.just(Pair.propose_after_part),
+            request,
+            part,
+            st.integers(0, 3),
+            st.integers(0, 40),
+        ),
         st.tuples(st.just(Pair.predict), request, texts(80)),
         st.tuples(st.just(Pair.observe), request, part),
         st.tuples(
@@ -115,12 +148,31 @@ EDITED_COPY = [
     (Pair.propose, "one", 8, 0.0),
 ]
 
+# The same, where another drafter proposes the edit.
+EDITED_BY_ANOTHER = [
+    (Pair.extend, "one", [100, *range(10, 30)]),
+    (Pair.propose, "one", 2, 0.0),
+    (Pair.extend, "one", [30, 31]),
+    (Pair.propose_after, "one", [32, 500, 34], 0.5, 8, 0.0),
+    (Pair.propose_after, "one", [500, 501, 34], 0.5, 8, 0.0),
+    (Pair.propose, "one", 8, 0.0),
+]
+
+# The end of an answer that was kept is no place where its last tokens are followed by anything.
+END_OF_AN_ANSWER = [
+    (Pair.extend, "one", [0, 0]),
+    (Pair.restart, "one", TENANTS[0], True, [0]),
+    (Pair.propose, "one", 1, 0.0),
+]
+
 # A loop is followed beyond the end of its own text, further than outcomes are learnt from.
 LONG_LOOP = [
     (Pair.extend, "one", [1, 2, 3] * 13),
     (Pair.propose, "one", 200, 0.0),
     (Pair.accept, "one", 1.0, 2),
     (Pair.propose, "one", 200, 0.0),
+    (Pair.propose_after, "one", [3, *[1, 2, 3] * 20], 0.9, 200, 0.0),
+    (Pair.propose_after, "one", [3] * 50, 0.9, 200, 0.0),
     (Pair.observe, "one", 0.7),
     (Pair.propose, "one", 200, 0.0),
 ]
@@ -129,6 +181,8 @@ LONG_LOOP = [
 @given(st.integers(0, (1 << 64) - 1), texts(80), calls())
 @settings(max_examples=150, deadline=None)
 @example(1, list(range(10, 60)), EDITED_COPY)
+@example(1, list(range(10, 60)), EDITED_BY_ANOTHER)
+@example(1, [0], END_OF_AN_ANSWER)
 @example(1, [9], LONG_LOOP)
 def test_the_core_drafts_what_the_twin_drafts(
     salt: int, prompt: list[int], script: list[tuple[Any, ...]]
@@ -144,6 +198,7 @@ def conversations(rounds: int) -> list[tuple[Any, ...]]:
         for request in REQUESTS
         for call in (
             (Pair.propose, request, 8, 0.2),
+            (Pair.propose_after_part, request, (0.0, 0.5, 1.0)[step % 3], step % 5, 8),
             (Pair.accept, request, (0.0, 0.5, 1.0)[step % 3], step % 5),
         )
     ]
@@ -184,11 +239,17 @@ def wandering(rounds: int) -> list[tuple[Any, ...]]:
         at = rng.randrange(800)
         piece = [*source[at : at + 12], step, *source[at + 13 : at + 30]]
         request = REQUESTS[step % 2]
-        steps += [(Pair.propose, request, 20, 0.0), (Pair.extend, request, piece)]
+        steps += [
+            (Pair.propose, request, 20, 0.0),
+            (Pair.propose_after, request, piece[: step % 12 + 1], 0.5, 20, 0.0),
+            (Pair.extend, request, piece),
+        ]
         if step % 10 == 9:
             steps += [
                 (Pair.restart, request, TENANTS[0], True, source),
                 (Pair.predict, request, source),
+                (Pair.propose_after, request, source[:3], 0.5, 20, 0.0),
+                (Pair.propose_after, request, [7, *source[1:3]], 0.5, 20, 0.0),
                 (Pair.extend, request, [1]),
             ]
     return steps
