@@ -18,10 +18,15 @@ _ALWAYS: Mapping[str, JsonValue] = {
     "enable_server_load_tracking": True,
 }
 
+# Unless a profile says otherwise. With vLLM's 0 it kills its engine at once on SIGTERM; so it may
+# finish what runs, and the suffix index is saved.
+_DEFAULTS: Mapping[str, JsonValue] = {"shutdown_timeout": 15}
+
 
 def build_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
     """Return vLLM's options by name; the profile's own and ours never share one."""
     options: dict[str, JsonValue] = {
+        **_DEFAULTS,
         **settings.vllm,
         **_ALWAYS,
         "model": model.source,
