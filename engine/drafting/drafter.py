@@ -42,16 +42,16 @@ class Source(Protocol):
 
 
 class _Request:
-    """What is remembered of a running request; `origin` and `drafted` are of its last draft."""
+    """What is remembered of a running request."""
 
-    __slots__ = ("acceptance", "control", "drafted", "indexed", "origin")
+    __slots__ = ("acceptance", "control", "drafted", "indexed", "native")
 
     def __init__(self, control: Control, acceptance: PositionAcceptance) -> None:
         self.control = control
-        self.acceptance = acceptance  # of vLLM's own drafter
         self.indexed = False  # whether the suffix source knows it
-        self.origin: Origin | None = None
-        self.drafted = 0
+        self.drafted = 0  # tokens that are being verified
+        self.native: Sequence[int] = ()  # what vLLM's own drafter proposed, used or not
+        self.acceptance = acceptance  # of those
 
 
 class _Live(NamedTuple):
@@ -209,8 +209,12 @@ class Drafter:
     def _extend(self, request: _Request, row: Row) -> None:
         if request.indexed and self._suffix is not None:
             self._suffix.extend(row.request, row.sampled)
-        if request.drafted and request.origin is _NATIVE:
-            request.acceptance.learn(request.drafted, len(row.sampled) - 1)
+        if request.native:
+            known = min(len(request.native), len(row.sampled))
+            pairs = zip(request.native[:known], row.sampled[:known], strict=True)
+            right = next((at for at, (guess, token) in enumerate(pairs) if guess != token), known)
+            request.acceptance.learn(known, right)
+            request.native = ()
 
     def _ask_suffix(self, live: Sequence[_Live]) -> tuple[list[_Live], DraftBatch | None]:
         """Return the rows that were asked for, and their drafts down to the lowest price."""
@@ -229,11 +233,14 @@ class Drafter:
         self, live: Sequence[_Live], native: Sequence[Sequence[int]]
     ) -> Mapping[int, Sequence[float]]:
         """Return by row how far what vLLM's own drafter proposes is likely to survive."""
-        return {
-            row.at: row.request.acceptance.survival()[: min(row.room, len(native[row.at]))]
-            for row in live
-            if row.room > 0 and row.request.control.native and native[row.at]
-        }
+        guesses: dict[int, Sequence[float]] = {}
+        for row in live:
+            draft = native[row.at]
+            row.request.native = draft
+            if row.room > 0 and row.request.control.native and draft:
+                survival = row.request.acceptance.survival()
+                guesses[row.at] = survival[: min(row.room, len(draft))]
+        return guesses
 
     def _fail(self, exc: Exception, rows: Sequence[Row]) -> None:
         """Forget the rows, whose state may be anything now; a later step begins them again."""
@@ -258,7 +265,6 @@ def _draft(drafts: StepDrafts, row: _Live, tokens: list[int], origin: Origin) ->
     drafts.tokens[row.at] = tokens
     drafts.origins[row.at] = origin
     row.request.drafted = len(tokens)
-    row.request.origin = origin
 
 
 def _origin(length: int, followed: int) -> Origin:

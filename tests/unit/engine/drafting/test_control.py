@@ -1,0 +1,53 @@
+import pytest
+
+from engine.drafting import Control, read_control
+
+
+@pytest.mark.parametrize("extra_args", [None, {}, {"something": "else"}])
+def test_a_request_that_asks_for_nothing(extra_args: dict[str, object] | None) -> None:
+    assert read_control(extra_args) == Control(tenant="default", most=None, prediction=())
+
+
+@pytest.mark.parametrize(
+    ("mode", "allowed"),
+    [
+        ("auto", (True, True, True)),
+        ("suffix", (True, False, False)),
+        ("head", (False, True, False)),
+    ],
+)
+def test_a_mode_names_the_sources(mode: str, allowed: tuple[bool, bool, bool]) -> None:
+    control = read_control({"specgate_mode": mode})
+
+    assert (control.suffix, control.head, control.native) == allowed
+    assert control.most is None
+
+
+def test_off_drafts_nothing_whatever_else_it_says() -> None:
+    assert read_control({"specgate_mode": "off", "specgate_max_draft_tokens": 9}).most == 0
+
+
+@pytest.mark.parametrize(("value", "most"), [(0, 0), (7, 7), (7.0, 7), (10**30, 2**31 - 1)])
+def test_the_longest_draft(value: float, most: int) -> None:
+    assert read_control({"specgate_max_draft_tokens": value}).most == most
+
+
+@pytest.mark.parametrize("value", [-1, True, "5", None, float("nan"), [3]])
+def test_a_limit_that_makes_no_sense_is_none(value: object) -> None:
+    assert read_control({"specgate_max_draft_tokens": value}).most is None
+
+
+def test_prediction_and_tenant() -> None:
+    control = read_control({"specgate_prediction": [1, 2.0, 3], "specgate_tenant": "t"})
+
+    assert (control.prediction, control.tenant) == ((1, 2, 3), "t")
+
+
+@pytest.mark.parametrize("value", [[], [1, "2"], [-1], "12", [None], 5, [float("inf"), -1]])
+def test_a_prediction_that_is_no_list_of_tokens_is_ignored(value: object) -> None:
+    assert read_control({"specgate_prediction": value}).prediction == ()
+
+
+@pytest.mark.parametrize("value", ["", 5, None])
+def test_without_a_name_a_request_is_of_the_common_tenant(value: object) -> None:
+    assert read_control({"specgate_tenant": value}).tenant == "default"
