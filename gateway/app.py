@@ -53,6 +53,7 @@ from gateway.upstream import (
     Breaker,
     ConnectionTimeouts,
     Pool,
+    PredictionTokenizer,
     ProbePolicy,
     Prober,
     RetryBudget,
@@ -227,6 +228,10 @@ def _build(
         pool,
         prober,
         metrics,
+        tokenizer=PredictionTokenizer(
+            most_tokens=settings.request.max_prediction_tokens,
+            timeout_seconds=settings.request.tokenize_seconds,
+        ),
         # One worker's death may replay everything that ran on it, once.
         budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=running),
         policy=ServingPolicy(

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -41,7 +41,15 @@ from gateway.relay import (
 )
 from gateway.telemetry import GatewayMetrics
 from gateway.types import RequestRecord, Sink
-from gateway.upstream import Failover, Pool, Prober, RetryBudget, Worker, WorkerAnswer
+from gateway.upstream import (
+    Failover,
+    Pool,
+    PredictionTokenizer,
+    Prober,
+    RetryBudget,
+    Worker,
+    WorkerAnswer,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -84,15 +92,21 @@ class Call:
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Exchange:
-    """What is sent to a worker, the same on every try."""
+    """What is sent to a worker, the same on every try once `prediction` is settled.
+
+    Attributes:
+        prediction: Text that is still to be tokenized; empty when there is none, or no more.
+    """
 
     request: InferenceRequest
+    tenant: str
     model: str | None
     body: bytes
     headers: Mapping[str, str]
     record: RequestRecord
+    prediction: str
 
     @property
     def path(self) -> str:
@@ -109,6 +123,7 @@ class Serving:
         prober: Prober,
         metrics: GatewayMetrics,
         *,
+        tokenizer: PredictionTokenizer,
         budget: RetryBudget,
         policy: ServingPolicy,
         stream_policy: StreamPolicy,
@@ -117,6 +132,7 @@ class Serving:
         self._pool = pool
         self._prober = prober
         self._metrics = metrics
+        self._tokenizer = tokenizer
         self._budget = budget
         self._policy = policy
         self._stream_policy = stream_policy
@@ -149,10 +165,12 @@ class Serving:
             record.model = model
         exchange = _Exchange(
             request=request,
+            tenant=call.caller.tenant,
             model=model,
             body=forwarded_body(request, tenant=call.caller.tenant),
             headers={**call.headers, "x-request-id": call.wire_id},
             record=record,
+            prediction=request.prediction,
         )
         async with self._gate.enter(
             call.caller, estimated_tokens=request.estimated_tokens
@@ -270,6 +288,8 @@ class Serving:
             WorkerLostError: Also when the worker answered with an error of its own and turns out
                 to be dying: vLLM still answers for a moment after its engine is gone.
         """
+        if exchange.prediction:
+            await self._tokenize_prediction(worker, exchange)
         try:
             async with worker.connection.post(
                 exchange.path, exchange.body, exchange.headers
@@ -285,6 +305,20 @@ class Serving:
             if not await self._prober.check(worker):
                 raise WorkerLostError("The engine was lost.", sent=True) from error
             raise
+
+    async def _tokenize_prediction(self, worker: Worker, exchange: _Exchange) -> None:
+        """Settle what becomes of the prediction: its tokens join the request, or it is dropped.
+
+        Raises:
+            WorkerLostError: `worker` was not reached; nothing is settled.
+        """
+        tokens = await self._tokenizer.tokenize(
+            exchange.prediction, worker=worker, model=exchange.model
+        )
+        exchange.prediction = ""
+        if tokens:
+            exchange.request = replace(exchange.request, predicted_tokens=tokens)
+            exchange.body = forwarded_body(exchange.request, tenant=exchange.tenant)
 
     async def _relay_stream(
         self, exchange: _Exchange, answer: WorkerAnswer, reader: StreamReader, out: EventStream

@@ -80,6 +80,12 @@ class RequestSettings(_Section):
     held_answer_bytes: Count = Field(
         8 * 2**20, description="An answer that is no stream is held whole up to here."
     )
+    max_prediction_tokens: Annotated[int, Field(ge=0)] = Field(
+        16384, description="A longer `prediction` is cut; 0: all are ignored."
+    )
+    tokenize_seconds: Seconds = Field(
+        2.0, description="To tokenize a `prediction`; over it the request goes on without it."
+    )
 
 
 class StreamSettings(_Section):

@@ -50,6 +50,10 @@ class Acceptance:
     length: float | None
     """Tokens for each of those steps, bonus token included; None when there was none."""
     sources: Mapping[str, SourceCount]
+    """The sources that drafted."""
+    predicted: int | None = None
+    """Accepted tokens that followed the request's own prediction; part of `suffix`. None when the
+    worker did not say."""
 
     @property
     def drafted(self) -> int:

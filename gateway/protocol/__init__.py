@@ -3,6 +3,7 @@
 from gateway.protocol.answer import Answer, read_answer
 from gateway.protocol.endpoints import ENDPOINTS, Dialect, Endpoint, forwarded_endpoint
 from gateway.protocol.error_body import error_body, error_event, error_object, relayed_error
+from gateway.protocol.prediction import read_tokens, tokenize_body
 from gateway.protocol.request import (
     InferenceRequest,
     Speculation,
@@ -32,6 +33,8 @@ __all__ = [
     "forwarded_endpoint",
     "read_answer",
     "read_request",
+    "read_tokens",
     "relayed_error",
     "tenant_digest",
+    "tokenize_body",
 ]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.json_object import read_json_object
 from gateway.protocol.request import InferenceRequest
-from gateway.protocol.speculation_metrics import read_acceptance, with_sources
-from gateway.protocol.usage import read_usage, usage_at_end
+from gateway.protocol.speculation_metrics import SpeculationReport, read_report, with_sources
+from gateway.protocol.usage import read_usage, usage_at_end, with_prediction_counts
 from gateway.types import Acceptance, Usage
 
 
@@ -28,7 +28,17 @@ def read_answer(request: InferenceRequest, body: bytes) -> Answer:
     if request.endpoint.dialect is Dialect.PLAIN:
         return Answer(body, usage=usage_at_end(body))
     answer = read_json_object(body)
-    acceptance = read_acceptance(answer)
-    if acceptance is not None:
-        body = with_sources(body, acceptance)
-    return Answer(body, usage=read_usage(answer.get("usage")), acceptance=acceptance)
+    usage, report = read_usage(answer.get("usage")), read_report(answer)
+    if report is None:
+        return Answer(body, usage=usage)
+    return Answer(completed(body, request, report), usage=usage, acceptance=report.acceptance)
+
+
+def completed(text: bytes, request: InferenceRequest, report: SpeculationReport) -> bytes:
+    """An answer, or a stream's usage chunk, with all that `report` tells the client."""
+    text = with_sources(text, report)
+    accepted = report.acceptance.predicted
+    if accepted is None or not request.predicted_tokens:
+        return text
+    rejected = max(0, len(request.predicted_tokens) - accepted)
+    return with_prediction_counts(text, accepted=accepted, rejected=rejected)

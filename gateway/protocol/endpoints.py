@@ -38,6 +38,11 @@ class Endpoint:
         """Whether `stream_options` exists there and usage comes as a chunk of its own."""
         return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
 
+    @property
+    def takes_prediction(self) -> bool:
+        """Whether `prediction` is read there; elsewhere it is a field we do not know."""
+        return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
+
 
 def _generating(path: str, dialect: Dialect, *required: str) -> Endpoint:
     return Endpoint(path, dialect, takes_xargs=True, takes_salt=True, required=required)

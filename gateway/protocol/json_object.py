@@ -85,6 +85,9 @@ class JsonObject:
         return "{" + "".join(pieces) + self.text[cursor : self.end]
 
 
+EMPTY_OBJECT = JsonObject("{}", 0, 2, ())
+
+
 def parse_object(data: bytes) -> JsonObject:
     """Parse a body that must be one JSON object.
 

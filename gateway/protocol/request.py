@@ -11,13 +11,15 @@ from typing import Any, Literal, TypeVar, get_args
 
 from gateway.errors import InvalidRequestError
 from gateway.protocol.endpoints import Endpoint
-from gateway.protocol.json_object import JsonObject, parse_object
+from gateway.protocol.json_object import EMPTY_OBJECT, JsonObject, parse_object
+from gateway.protocol.prediction import read_prediction
 
 T = TypeVar("T")
 SpeculationMode = Literal["auto", "off", "suffix", "head"]
 
-_NOTHING = parse_object(b"{}")
 _PREFIX = "specgate_"
+_MOST_DRAFT_TOKENS = 256
+"""More than any worker verifies in a step."""
 _CHARACTERS_PER_TOKEN = 4
 """For an estimate before the worker has counted; settled with the true count afterwards."""
 
@@ -29,12 +31,21 @@ class Speculation:
     mode: SpeculationMode = "auto"
     max_draft_tokens: int | None = None
 
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is to be drafted."""
+        return self.mode == "off" or self.max_draft_tokens == 0
+
 
 @dataclass(frozen=True, slots=True)
 class InferenceRequest:
     """A request as the gateway understands it; the body itself stays as text in `body`.
 
-    `choices` is how many texts come back: `n` for each prompt.
+    Attributes:
+        choices: How many texts come back: `n` for each prompt.
+        prediction: Text that the caller expects back; empty when there is none to draft from.
+        prediction_characters: What the member takes of the body, used or not.
+        predicted_tokens: `prediction` as token ids, once a worker has said them.
     """
 
     endpoint: Endpoint
@@ -45,11 +56,15 @@ class InferenceRequest:
     wants_usage: bool
     wants_continuous_usage: bool
     speculation: Speculation
+    prediction: str
+    prediction_characters: int
+    predicted_tokens: tuple[int, ...] = ()
 
     @property
     def estimated_tokens(self) -> int:
         """Prompt plus requested output, guessed from the body's length; >= 1."""
-        prompt = (self.body.end - self.body.start) // _CHARACTERS_PER_TOKEN
+        characters = self.body.end - self.body.start - self.prediction_characters
+        prompt = characters // _CHARACTERS_PER_TOKEN
         limits = ("max_completion_tokens", "max_tokens", "max_output_tokens")
         asked = next((v for key in limits if isinstance(v := self.body.get(key), int)), 0)
         return max(1, prompt + max(0, asked) * self.choices)
@@ -77,6 +92,9 @@ def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
     _typed(body, "vllm_xargs", dict)
     _typed(body, "cache_salt", str)
     choices = _typed(body, "n", int)
+    speculation = _speculation(body)
+    member = body.member("prediction") if endpoint.takes_prediction else None
+    prediction = "" if member is None else read_prediction(member.value)
     return InferenceRequest(
         endpoint=endpoint,
         body=body,
@@ -88,7 +106,9 @@ def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
         wants_continuous_usage=bool(
             options.get("include_usage") and options.get("continuous_usage_stats")
         ),
-        speculation=_speculation(body),
+        speculation=speculation,
+        prediction="" if speculation.is_off else prediction,
+        prediction_characters=0 if member is None else member.end - member.start,
     )
 
 
@@ -103,6 +123,8 @@ def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
     changes: dict[str, str | None] = {}
     if body.member("speculation") is not None:
         changes["speculation"] = None
+    if request.prediction_characters:
+        changes["prediction"] = None
     if endpoint.takes_xargs:
         changes["vllm_xargs"] = _xargs(request, tenant)
     if endpoint.takes_salt:
@@ -130,7 +152,9 @@ def _xargs(request: InferenceRequest, tenant: str) -> str:
     }
     if request.speculation.max_draft_tokens is not None:
         ours[f"{_PREFIX}max_draft_tokens"] = json.dumps(request.speculation.max_draft_tokens)
-    theirs = request.body.inner("vllm_xargs") or _NOTHING
+    if request.predicted_tokens:
+        ours[f"{_PREFIX}prediction"] = json.dumps(request.predicted_tokens, separators=(",", ":"))
+    theirs = request.body.inner("vllm_xargs") or EMPTY_OBJECT
     forged = {m.key: None for m in theirs.members if m.key.startswith(_PREFIX)}
     return theirs.edited({**forged, **ours})
 
@@ -141,7 +165,7 @@ def _stream_options(request: InferenceRequest) -> str:
         wanted["continuous_usage_stats"] = "true"
     elif not request.wants_continuous_usage:
         wanted["continuous_usage_stats"] = None
-    return (request.body.inner("stream_options") or _NOTHING).edited(wanted)
+    return (request.body.inner("stream_options") or EMPTY_OBJECT).edited(wanted)
 
 
 def _typed(body: JsonObject, name: str, kind: type[T]) -> T | None:
@@ -187,9 +211,9 @@ def _speculation(body: JsonObject) -> Speculation:
             f"'speculation.mode' must be one of {names}.", param="speculation.mode"
         )
     most = fields.get("max_draft_tokens")
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int) or most < 0):
+    if most is not None and not (type(most) is int and 0 <= most <= _MOST_DRAFT_TOKENS):
         raise InvalidRequestError(
-            "'speculation.max_draft_tokens' must be an integer, 0 or more.",
+            f"'speculation.max_draft_tokens' must be an integer from 0 to {_MOST_DRAFT_TOKENS}.",
             param="speculation.max_draft_tokens",
         )
     return Speculation(mode=mode, max_draft_tokens=most)

@@ -13,11 +13,12 @@ from enum import Enum
 from typing import NamedTuple
 
 from gateway.errors import GatewayError
+from gateway.protocol.answer import completed
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.error_body import relayed_stream_error
 from gateway.protocol.json_object import read_json_object
 from gateway.protocol.request import InferenceRequest
-from gateway.protocol.speculation_metrics import read_acceptance, with_sources
+from gateway.protocol.speculation_metrics import read_report
 from gateway.protocol.sse import data_of, event_of
 from gateway.protocol.usage import cut_running_usage, read_usage, running_tokens_of
 from gateway.types import Acceptance, Usage
@@ -163,12 +164,13 @@ class StreamReader:
     def _read_usage_chunk(self, frame: bytes, data: bytes) -> Relayed:
         answer = read_json_object(data)
         self.usage = read_usage(answer.get("usage"))
-        self.acceptance = read_acceptance(answer)
+        report = read_report(answer)
+        self.acceptance = None if report is None else report.acceptance
         if not self._request.wants_usage:
             stamped = _stamped(self.take_held(), answer.get("system_fingerprint"))
             return Relayed(stamped or None, FrameKind.SERVICE)
-        if self.acceptance is not None:
-            frame = with_sources(frame, self.acceptance)
+        if report is not None:
+            frame = completed(frame, self._request, report)
         return Relayed(frame, FrameKind.SERVICE)
 
     def _read_response_event(self, frame: bytes) -> Relayed:

@@ -5,6 +5,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.errors import InvalidRequestError
+from gateway.protocol.json_object import EMPTY_OBJECT, parse_object
 from gateway.types import Usage
 
 _KEY = b',"usage":'
@@ -57,6 +59,32 @@ def usage_at_end(body: bytes) -> Usage | None:
     at = body.rfind(_KEY)
     match = _USAGE.match(body, at) if at >= 0 else None
     return None if match is None else read_usage(_object(match.group(1)))
+
+
+def with_prediction_counts(text: bytes, *, accepted: int, rejected: int) -> bytes:
+    """An answer or usage chunk with the fate of a prediction in `completion_tokens_details`.
+
+    All else stays as it is; everything does where `usage` is not the object we know.
+    Source: OpenAI API reference, `usage.completion_tokens_details`.
+    """
+    at = text.rfind(_KEY)
+    match = _USAGE.match(text, at) if at >= 0 else None
+    if match is None:
+        return text
+    try:
+        usage = parse_object(match.group(1))
+    except InvalidRequestError:  # it only looked like one
+        return text
+    details = usage.inner("completion_tokens_details")
+    if details is None and usage.get("completion_tokens_details") is not None:
+        return text
+    counts = {
+        "accepted_prediction_tokens": str(accepted),
+        "rejected_prediction_tokens": str(rejected),
+    }
+    told = (details or EMPTY_OBJECT).edited(counts)
+    edited = usage.edited({"completion_tokens_details": told}).encode()
+    return text[: match.start(1)] + edited + text[match.end(1) :]
 
 
 def _running_usage(frame: bytes, at: int) -> tuple[int, int | None]:

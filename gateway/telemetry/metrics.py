@@ -122,7 +122,7 @@ class GatewayMetrics:
         )
         self.acceptance_ratio = Histogram(
             "gateway_request_acceptance_ratio",
-            "Accepted share of a request's draft tokens, by source; one observation a request.",
+            "Accepted share of a request's draft tokens, once for each source that drafted.",
             ["model", "source"],
             buckets=_RATIO_BUCKETS,
             registry=registry,
@@ -136,7 +136,7 @@ class GatewayMetrics:
         )
         self.draft_tokens = Histogram(
             "gateway_request_draft_tokens",
-            "Draft tokens proposed for a request, by source.",
+            "Draft tokens proposed for a request, once for each source that drafted.",
             ["model", "source"],
             buckets=_DRAFT_BUCKETS,
             registry=registry,
@@ -200,6 +200,6 @@ class GatewayMetrics:
         if acceptance.length is not None:
             self.acceptance_length.labels(record.model).observe(acceptance.length)
         for source, count in acceptance.sources.items():
-            self.draft_tokens.labels(record.model, source).observe(count.drafted)
             if count.ratio is not None:
+                self.draft_tokens.labels(record.model, source).observe(count.drafted)
                 self.acceptance_ratio.labels(record.model, source).observe(count.ratio, exemplar)

@@ -9,6 +9,7 @@ from gateway.upstream.connection import (
 )
 from gateway.upstream.failover import Failover
 from gateway.upstream.pool import Pool, PoolObserver
+from gateway.upstream.prediction_tokenizer import PredictionTokenizer
 from gateway.upstream.probe import ProbePolicy, Prober
 from gateway.upstream.retry_budget import RetryBudget
 from gateway.upstream.worker import Worker
@@ -20,6 +21,7 @@ __all__ = [
     "Failover",
     "Pool",
     "PoolObserver",
+    "PredictionTokenizer",
     "ProbePolicy",
     "Prober",
     "RetryBudget",

@@ -16,6 +16,7 @@ from gateway.upstream.http_wire import HttpWire
 # Below the 5 s after which vLLM's server closes an idle connection, so that we close it first.
 _KEEP_ALIVE_SECONDS = 4.0
 _MOST_SMALL_BYTES = 2**24
+_JSON = {"content-type": "application/json"}
 _LINE_END = re.compile(r"[\r\n]")
 _NOT_FORWARDED = frozenset(
     # Hop-by-hop (RFC 9110, section 7.6.1), and what our own server writes anew.
@@ -130,8 +131,7 @@ class WorkerConnection:
         Raises:
             UpstreamError: As `post`.
         """
-        headers = {"content-type": "application/json"}
-        status, _ = await self._ask(self._request("POST", path, headers, body), timeout_seconds)
+        status, _ = await self._ask(self._request("POST", path, _JSON, body), timeout_seconds)
         return status
 
     async def get_json(self, path: str, *, timeout_seconds: float) -> dict[str, Any]:
@@ -140,16 +140,16 @@ class WorkerConnection:
         Raises:
             UpstreamError: As `post`, or another status than 200, or no JSON object.
         """
-        status, body = await self.get(path, timeout_seconds=timeout_seconds)
-        if status != 200:
-            raise UpstreamError(f"The engine answered {status} on {path}.")
-        try:
-            found = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            raise UpstreamError(f"The engine sent no JSON on {path}.") from error
-        if not isinstance(found, dict):
-            raise UpstreamError(f"The engine sent no JSON object on {path}.")
-        return found
+        return _json_of(path, *await self.get(path, timeout_seconds=timeout_seconds))
+
+    async def post_json(self, path: str, body: bytes, *, timeout_seconds: float) -> dict[str, Any]:
+        """A JSON POST whose answer is a JSON object that is held whole.
+
+        Raises:
+            UpstreamError: As `get_json`.
+        """
+        request = self._request("POST", path, _JSON, body)
+        return _json_of(path, *await self._ask(request, timeout_seconds))
 
     async def _ask(self, request: bytes, timeout_seconds: float) -> tuple[int, bytes]:
         try:
@@ -219,6 +219,18 @@ class WorkerConnection:
         del self._idle[wire]
         self._open.discard(wire)
         wire.close()
+
+
+def _json_of(path: str, status: int, body: bytes) -> dict[str, Any]:
+    if status != 200:
+        raise UpstreamError(f"The engine answered {status} on {path}.")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise UpstreamError(f"The engine sent no JSON on {path}.") from error
+    if not isinstance(found, dict):
+        raise UpstreamError(f"The engine sent no JSON object on {path}.")
+    return found
 
 
 def _media_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 
+from tests.fakes.coded_steps import plain_tokens
 from tests.fakes.script import Script
 
 JsonDict = dict[str, Any]
 FINGERPRINT = "vllm-0.32.0-fake"
 _SPEC_TOKENS_PER_STEP = 8
+_DETAILS = ("per_step_accepted", "per_step_drafted")
 _serials = count(1)
 
 
@@ -115,8 +117,8 @@ def speculation_figures(script: Script) -> JsonDict | None:
     histogram = [0] * (_SPEC_TOKENS_PER_STEP + 1)
     for step in accepted:
         histogram[min(step, _SPEC_TOKENS_PER_STEP)] += 1
-    steps, total_drafted, total_accepted = len(drafted), script.drafted, script.accepted
-    return {
+    steps, total_drafted, total_accepted = len(drafted), plain_tokens(drafted), sum(accepted)
+    figures = {
         "mean_acceptance_length": 1.0 + total_accepted / steps if steps else 1.0,
         "draft_acceptance_rate": total_accepted / total_drafted if total_drafted else 0.0,
         "acceptance_histogram": histogram,
@@ -127,6 +129,7 @@ def speculation_figures(script: Script) -> JsonDict | None:
         "per_step_accepted": accepted or None,
         "per_step_drafted": drafted or None,
     }
+    return figures | dict.fromkeys(_DETAILS) if script.summary else figures
 
 
 def _in_steps(total: int, limits: list[int]) -> list[int]:

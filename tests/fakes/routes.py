@@ -25,11 +25,18 @@ class Routes:
     Args:
         state: Settings and counters of the worker.
         recorded: Takes each request to an endpoint that generates.
+        tokenized: Takes each request to `/tokenize`.
     """
 
-    def __init__(self, state: WorkerState, recorded: deque[RecordedRequest]) -> None:
+    def __init__(
+        self,
+        state: WorkerState,
+        recorded: deque[RecordedRequest],
+        tokenized: deque[RecordedRequest],
+    ) -> None:
         self._state = state
         self._recorded = recorded
+        self._tokenized = tokenized
         self._inference = Inference(state)
 
     def serve(self, request: RecordedRequest, connection: HttpConnection) -> Answering | None:
@@ -37,9 +44,15 @@ class Routes:
         method, path = request.method, request.path
         if path in PATHS and method == "POST":
             self._recorded.append(request)
+            if self._state.drop_next_answers:
+                self._state.drop_next_answers -= 1
+                return connection.drop(reset=False)
             return self._inference.answer(request, connection)
         if path.startswith("/_fake/"):
             self._control(request, connection)
+        elif (method, path) == ("POST", "/tokenize"):
+            self._tokenized.append(request)
+            return self._tokenize(connection, request)
         elif (page := pages.JSON_PAGES.get((method, path))) is not None:
             self._send_page(connection, request, page)
         elif (method, path) == ("GET", "/health"):
@@ -64,6 +77,22 @@ class Routes:
             connection.send_error(refusal.status, refusal.body, {})
             return
         connection.send_json(compact(body).encode())
+
+    async def _tokenize(self, connection: HttpConnection, request: RecordedRequest) -> None:
+        match self._state.tokenizing:
+            case "works":
+                self._send_page(connection, request, pages.tokenize)
+            case "fails":
+                refusal = refusals.scripted(request.path, 500, None)
+                connection.send_error(refusal.status, refusal.body, {})
+            case "hangs":
+                await asyncio.Event().wait()  # until the peer leaves or the worker stops
+            case "garbled":
+                connection.send_json(b'{"tokens":[1,')
+            case "odd":
+                connection.send_json(b'{"count":1,"tokens":["a"]}')
+            case "drops":
+                await connection.drop(reset=False)
 
     async def _health(self, connection: HttpConnection) -> None:
         if self._state.health_delay_seconds:

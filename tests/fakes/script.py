@@ -58,8 +58,10 @@ class Script(BaseModel):
         unary_bytes: Pad the text of a unary answer to this size.
         drafted: Draft tokens in `metrics.speculative_decoding`.
         accepted: How many of them were accepted.
-        per_step_drafted: Reported as it is, instead of steps computed from `drafted`.
+        per_step_drafted: Reported as it is (`tests.fakes.coded_steps` writes sources into it),
+            instead of steps computed from `drafted`; the total follows.
         per_step_accepted: Likewise, for `accepted`.
+        summary: Report totals only, as a worker does whose metrics are not `detailed`.
         no_speculation: Report no figures, as a worker without a drafter does.
     """
 
@@ -99,6 +101,7 @@ class Script(BaseModel):
     accepted: Count = 0
     per_step_drafted: list[int] | None = None
     per_step_accepted: list[int] | None = None
+    summary: bool = False
     no_speculation: bool = False
 
     @model_validator(mode="after")

@@ -3,13 +3,16 @@
 import asyncio
 import json
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tests.fakes.script import Script
 
 DEFAULT_MODEL = "fake-model"
+
+Tokenizing = Literal["works", "fails", "hangs", "garbled", "odd", "drops"]
+"""What `/tokenize` answers: ids, 500, nothing ever, no JSON, no ids; or it closes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +57,8 @@ class StateChange(BaseModel):
         stall: Stop all answers that are not finished, and the iteration counter with them.
         engine_idle: The engine is done with every answer that is still open, as it is when readers
             are slow: only new requests move the iteration counter.
+        drop_next_answers: Close so many requests that generate without a byte.
+        tokenizing: What `/tokenize` does.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -65,6 +70,8 @@ class StateChange(BaseModel):
     fail_next_connections: Annotated[int, Field(ge=0)] | None = None
     stall: bool | None = None
     engine_idle: bool | None = None
+    drop_next_answers: Annotated[int, Field(ge=0)] | None = None
+    tokenizing: Tokenizing | None = None
 
 
 @dataclass(slots=True)
@@ -97,6 +104,8 @@ class WorkerState:
     health_delay_seconds: float = 0.0
     fail_next_connections: int = 0
     engine_idle: bool = False
+    drop_next_answers: int = 0
+    tokenizing: Tokenizing = "works"
     active: int = 0
     counters: Counters = field(default_factory=Counters)
     flowing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -40,10 +40,11 @@ class FakeWorker:
         self.port = port
         self.uds = uds
         self._recorded: deque[RecordedRequest] = deque(maxlen=keep_requests)
+        self._tokenized: deque[RecordedRequest] = deque(maxlen=keep_requests)
         self._connections: set[HttpConnection] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._routes = Routes(self.state, self._recorded)
+        self._routes = Routes(self.state, self._recorded, self._tokenized)
         self._server: asyncio.Server | None = None
 
     @property
@@ -55,6 +56,11 @@ class FakeWorker:
     def requests(self) -> list[RecordedRequest]:
         """The latest requests to the endpoints that generate, oldest first."""
         return list(self._recorded)
+
+    @property
+    def tokenize_requests(self) -> list[RecordedRequest]:
+        """The latest requests to `/tokenize`, oldest first."""
+        return list(self._tokenized)
 
     @property
     def active(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fakes.coded_steps import coded_step
 from tests.unit.fakes.calls import CHAT, chat, data_of
 
 STREAMING_BODIES: dict[str, dict[str, Any]] = {
@@ -94,6 +95,25 @@ async def test_reported_steps_are_passed_on_as_scripted(client: httpx.AsyncClien
     figures = answer.json()["metrics"]["speculative_decoding"]
     assert figures["per_step_drafted"] == [65540, 3]
     assert figures["num_spec_steps"] == 2
+
+
+async def test_totals_of_coded_steps_are_those_of_their_tokens(client: httpx.AsyncClient) -> None:
+    steps = [coded_step(4, "prediction"), coded_step(8, "head", "suffix", border=3)]
+    script: dict[str, Any] = {"per_step_drafted": steps, "per_step_accepted": [2, 5]}
+
+    answer = await client.post(CHAT, content=chat(stream=False, **script))
+
+    figures = answer.json()["metrics"]["speculative_decoding"]
+    assert steps == [4 | 4 << 16, 8 | 2 << 16 | 1 << 20 | 3 << 24]
+    assert (figures["num_draft_tokens"], figures["num_accepted_draft_tokens"]) == (12, 7)
+
+
+async def test_summary_leaves_out_the_steps(client: httpx.AsyncClient) -> None:
+    answer = await client.post(CHAT, content=chat(stream=False, drafted=11, summary=True))
+
+    figures = answer.json()["metrics"]["speculative_decoding"]
+    assert figures["num_draft_tokens"] == 11
+    assert figures["per_step_drafted"] is figures["per_step_accepted"] is None
 
 
 async def test_worker_without_a_drafter_reports_no_figures(client: httpx.AsyncClient) -> None:

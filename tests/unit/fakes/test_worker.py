@@ -115,6 +115,57 @@ async def test_failed_connections_are_reset_as_often_as_asked(worker: FakeWorker
         assert (await client.get("/version")).json() == {"version": "0.32.0"}
 
 
+async def test_answers_are_dropped_as_often_as_asked(
+    worker: FakeWorker, client: httpx.AsyncClient
+) -> None:
+    worker.state.drop_next_answers = 1
+
+    assert (await client.get("/version")).status_code == 200
+    with pytest.raises(httpx.RemoteProtocolError):
+        await client.post(CHAT, content=chat())
+    assert (await client.post(CHAT, content=chat())).status_code == 200
+
+
+async def test_tokenize_requests_are_recorded_apart(
+    worker: FakeWorker, client: httpx.AsyncClient
+) -> None:
+    await client.post("/tokenize", json={"prompt": "a"})
+
+    assert [request.json() for request in worker.tokenize_requests] == [{"prompt": "a"}]
+    assert worker.requests == []
+
+
+@pytest.mark.parametrize(
+    ("tokenizing", "status", "body"),
+    [
+        ("fails", 500, b'{"error":{'),
+        ("garbled", 200, b'{"tokens":[1,'),
+        ("odd", 200, b'{"count":1,"tokens":["a"]}'),
+    ],
+)
+async def test_tokenize_fails_as_the_switch_says(
+    client: httpx.AsyncClient, tokenizing: str, status: int, body: bytes
+) -> None:
+    await client.post("/_fake/state", json={"tokenizing": tokenizing})
+
+    answer = await client.post("/tokenize", json={"prompt": "a"})
+
+    assert answer.status_code == status
+    assert answer.content.startswith(body)
+
+
+async def test_tokenize_drops_or_hangs_as_the_switch_says(
+    worker: FakeWorker, client: httpx.AsyncClient
+) -> None:
+    worker.state.tokenizing = "drops"
+    with pytest.raises(httpx.RemoteProtocolError):
+        await client.post("/tokenize", json={"prompt": "a"})
+
+    worker.state.tokenizing = "hangs"
+    with pytest.raises(httpx.ReadTimeout):
+        await client.post("/tokenize", json={"prompt": "a"}, timeout=0.1)
+
+
 async def test_pages_answer_like_vllm(worker: FakeWorker, client: httpx.AsyncClient) -> None:
     worker.state.models = ["a", "b"]
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -6,6 +7,7 @@ import pytest
 from gateway.errors import UpstreamError
 from gateway.protocol.answer import Answer, read_answer
 from gateway.types import Acceptance, SourceCount, Usage
+from tests.fakes.coded_steps import coded_step
 from tests.unit.gateway.requests import CHAT, EMBEDDINGS, MESSAGES, RESPONSES, request_to
 
 SPECULATION = {"num_spec_steps": 2, "num_draft_tokens": 4, "num_accepted_draft_tokens": 1}
@@ -44,3 +46,46 @@ def test_a_plain_answer_is_not_parsed() -> None:
     body = b'[oops,"usage":{"prompt_tokens":5}'
 
     assert read_answer(request_to(EMBEDDINGS), body) == Answer(body, Usage(5))
+
+
+def predicted_answer(*, tokens: int, detailed: bool = True) -> Answer:
+    """Of a worker that had a prediction of `tokens`, drafted 8 of them and had 5 accepted."""
+    found: dict[str, Any] = {
+        "num_spec_steps": 1,
+        "num_draft_tokens": 8,
+        "num_accepted_draft_tokens": 5,
+    }
+    if detailed:
+        found |= {"per_step_accepted": [5], "per_step_drafted": [coded_step(8, "prediction")]}
+    body = {"choices": [], "usage": {"x": 1}, "metrics": {"speculative_decoding": found}}
+    request = replace(request_to(CHAT), predicted_tokens=(1,) * tokens)
+    return read_answer(request, json.dumps(body, separators=(",", ":")).encode())
+
+
+@pytest.mark.parametrize(("tokens", "rejected"), [(20, 15), (5, 0), (3, 0)])
+def test_what_became_of_a_prediction_is_told(tokens: int, rejected: int) -> None:
+    answer = json.loads(predicted_answer(tokens=tokens).body)
+
+    assert answer["usage"] == {
+        "x": 1,
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": 5,
+            "rejected_prediction_tokens": rejected,
+        },
+    }
+    assert answer["metrics"]["speculative_decoding"]["per_step_drafted"] == [8]
+
+
+def test_without_a_prediction_its_counts_are_not_told() -> None:
+    assert json.loads(predicted_answer(tokens=0).body)["usage"] == {"x": 1}
+
+
+def test_what_the_worker_did_not_say_of_a_prediction_is_not_told() -> None:
+    assert json.loads(predicted_answer(tokens=9, detailed=False).body)["usage"] == {"x": 1}
+
+
+def test_without_metrics_nothing_is_told_of_a_prediction() -> None:
+    body = b'{"choices":[],"usage":{"prompt_tokens":5},"metrics":{"speculative_decoding":null}}'
+    request = replace(request_to(CHAT), predicted_tokens=(1, 2))
+
+    assert read_answer(request, body).body == body

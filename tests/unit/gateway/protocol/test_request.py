@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -52,8 +53,22 @@ def test_a_plain_request_reads_as_its_defaults() -> None:
         ({"speculation": {"max_draft_tokens": -1}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": 1.0}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": True}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"max_draft_tokens": "8"}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"max_draft_tokens": [8]}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"max_draft_tokens": 257}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"max_draft_tokens": 2**63}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"max_draft_tokens": 10**400}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"mode": "AUTO"}}, "speculation.mode"),
+        ({"speculation": {"mode": "native"}}, "speculation.mode"),
+        ({"speculation": {"mode": 0}}, "speculation.mode"),
+        ({"speculation": []}, "speculation"),
+        ({"speculation": True}, "speculation"),
+        ({"prediction": "text"}, "prediction"),
+        ({"prediction": {"type": "other", "content": "x"}}, "prediction.type"),
+        ({"prediction": {"type": "content", "content": 7}}, "prediction.content"),
+        ({"prediction": 7, "speculation": {"mode": "off"}}, "prediction"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_a_field_that_cannot_be_what_it_is_is_refused_by_name(
     fields: dict[str, Any], param: str
@@ -62,6 +77,25 @@ def test_a_field_that_cannot_be_what_it_is_is_refused_by_name(
         request_to(CHAT, **fields)
 
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize("most", [None, 0, 1, 256])
+def test_so_many_draft_tokens_may_be_asked_for(most: int | None) -> None:
+    request = request_to(CHAT, speculation={"max_draft_tokens": most})
+
+    assert request.speculation == Speculation("auto", most)
+
+
+def test_the_bound_of_draft_tokens_is_told() -> None:
+    with pytest.raises(InvalidRequestError, match="from 0 to 256"):
+        request_to(CHAT, speculation={"max_draft_tokens": 257})
+
+
+def test_a_number_too_long_to_read_is_refused() -> None:
+    body = b'{"speculation":{"max_draft_tokens":1' + b"0" * 5000 + b"}}"
+
+    with pytest.raises(InvalidRequestError):
+        read_request(COMPLETIONS, body)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"messages":null}'], ids=["absent", "null"])
@@ -75,10 +109,11 @@ def test_a_required_field_is_asked_for(body: bytes) -> None:
 def test_null_is_as_good_as_absent() -> None:
     names = ("model", "stream", "n", "stream_options", "vllm_xargs", "cache_salt", "speculation")
 
-    request = request_to(CHAT, **dict.fromkeys(names))
+    request = request_to(CHAT, **dict.fromkeys((*names, "prediction")))
 
     assert (request.model, request.stream, request.choices) == (None, False, 1)
     assert request.speculation == Speculation()
+    assert request.prediction == ""
 
 
 def test_the_last_of_duplicate_fields_counts_as_it_does_in_vllm() -> None:
@@ -193,6 +228,66 @@ def test_speculation_becomes_xargs_and_leaves_the_body() -> None:
         "specgate_mode": "suffix",
         "specgate_max_draft_tokens": 0,
     }
+
+
+PREDICTION = {"type": "content", "content": "one two"}
+
+
+@pytest.mark.parametrize("endpoint", [CHAT, COMPLETIONS], ids=lambda endpoint: endpoint.path)
+def test_a_prediction_becomes_ids_in_xargs_and_leaves_the_body(endpoint: Any) -> None:
+    request = request_to(
+        endpoint,
+        prediction=PREDICTION,
+        vllm_xargs={"specgate_prediction": [9], "keep": 1},
+        seed=1,
+    )
+
+    before = json.loads(forwarded_body(request, tenant="acme"))
+    known = replace(request, predicted_tokens=(5, 0, 70000))
+    after = json.loads(forwarded_body(known, tenant="acme"))
+
+    assert request.prediction == "one two"
+    assert before["vllm_xargs"] == {**OURS, "keep": 1}
+    assert after["vllm_xargs"] == {**OURS, "keep": 1, "specgate_prediction": [5, 0, 70000]}
+    assert "prediction" not in before
+    assert "prediction" not in after
+    assert before["seed"] == after["seed"] == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prediction": None},
+        {"prediction": {"type": "content", "content": ""}},
+        {"prediction": PREDICTION, "speculation": {"mode": "off"}},
+        {"prediction": PREDICTION, "speculation": {"max_draft_tokens": 0}},
+    ],
+    ids=["null", "empty", "speculation-off", "no-draft-tokens"],
+)
+def test_a_prediction_that_nothing_is_drafted_from_is_only_taken_away(
+    fields: dict[str, Any],
+) -> None:
+    request = request_to(CHAT, **fields)
+
+    assert request.prediction == ""
+    assert b"prediction" not in forwarded_body(request, tenant="acme")
+
+
+@pytest.mark.parametrize(
+    "endpoint", [RESPONSES, MESSAGES, EMBEDDINGS, TOKENIZE], ids=lambda endpoint: endpoint.path
+)
+def test_elsewhere_prediction_is_a_field_we_do_not_know(endpoint: Any) -> None:
+    request = request_to(endpoint, prediction=7)
+
+    assert request.prediction == ""
+    assert json.loads(forwarded_body(request, tenant="acme"))["prediction"] == 7
+
+
+def test_a_prediction_is_no_part_of_the_prompt() -> None:
+    plain = request_to(CHAT, max_tokens=10)
+    predicted = request_to(CHAT, max_tokens=10, prediction={**PREDICTION, "content": "x" * 9000})
+
+    assert predicted.estimated_tokens - plain.estimated_tokens <= 1
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,18 @@
 import json
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gateway.protocol.speculation_metrics import read_acceptance, with_sources
+from gateway.protocol.speculation_metrics import SpeculationReport, read_report, with_sources
 from gateway.types import Acceptance, SourceCount
+from tests.fakes.coded_steps import Part, coded_step, plain_tokens
 
 FOUND = {"num_spec_steps": 4, "num_draft_tokens": 10, "num_accepted_draft_tokens": 6}
-ACCEPTANCE = Acceptance(4, 2.5, {"native": SourceCount(10, 6)})
+NATIVE = Acceptance(4, 2.5, {"native": SourceCount(10, 6)})
+SOURCES: tuple[Part, ...] = ("suffix", "head", "native", "prediction")
 
 
 def answer(found: object) -> dict[str, Any]:
@@ -18,14 +23,179 @@ def text(found: object) -> bytes:
     return json.dumps(answer(found), separators=(",", ":")).encode()
 
 
-def test_counts_are_read() -> None:
-    assert read_acceptance(answer(FOUND)) == ACCEPTANCE
+def of_steps(drafted: list[int], accepted: list[int]) -> dict[str, Any]:
+    """What a worker reports about such steps."""
+    return {
+        "num_spec_steps": len(drafted),
+        "num_draft_tokens": plain_tokens(drafted),
+        "num_accepted_draft_tokens": sum(accepted),
+        "per_step_accepted": accepted,
+        "per_step_drafted": drafted,
+    }
+
+
+def report_of(found: object) -> SpeculationReport:
+    report = read_report(answer(found))
+    assert report is not None
+    return report
+
+
+def test_totals_of_a_worker_that_tells_no_steps_are_native() -> None:
+    assert report_of(FOUND) == SpeculationReport(NATIVE)
+
+
+def test_steps_that_name_no_source_are_native() -> None:
+    report = report_of(of_steps([4, 6], [4, 1]))
+
+    assert report.acceptance == Acceptance(2, 3.5, {"native": SourceCount(10, 5)}, 0)
+    assert report.coded_steps == ()
+
+
+@pytest.mark.parametrize(
+    ("step", "accepted", "sources"),
+    [
+        (coded_step(8, "suffix"), 5, {"suffix": (8, 5)}),
+        (coded_step(8, "native"), 8, {"native": (8, 8)}),
+        (coded_step(8, "head", "suffix", border=3), 5, {"suffix": (5, 2), "head": (3, 3)}),
+        (coded_step(8, "head", "suffix", border=3), 2, {"suffix": (5, 0), "head": (3, 2)}),
+        (coded_step(8, "head", "suffix", border=0), 1, {"suffix": (8, 1)}),
+        (coded_step(3, "head", "suffix", border=3), 1, {"head": (3, 1)}),
+        (coded_step(2, "head", "suffix", border=3), 2, {"head": (2, 2)}),
+        (coded_step(8, "prediction", "suffix", border=4), 6, {"suffix": (8, 6)}),
+        (8 | 2 << 20 | 5 << 24, 6, {"native": (5, 5), "head": (3, 1)}),
+        (65535 | 1 << 16 | 2 << 20 | 65535 << 24, 0, {"suffix": (65535, 0)}),
+    ],
+    ids=[
+        "one-part",
+        "named-native",
+        "both-parts-accepted",
+        "only-the-first-accepted",
+        "empty-first-part",
+        "empty-second-part",
+        "cut-within-the-first-part",
+        "two-parts-of-one-source",
+        "unnamed-first-part",
+        "the-largest",
+    ],
+)
+def test_the_parts_of_a_draft_count_for_their_sources(
+    step: int, accepted: int, sources: dict[str, tuple[int, int]]
+) -> None:
+    found = report_of(of_steps([step], [accepted])).acceptance.sources
+
+    assert found == {name: SourceCount(*counts) for name, counts in sources.items()}
+
+
+def test_what_followed_the_prediction_is_suffix_and_counted_apart_too() -> None:
+    steps = [
+        coded_step(8, "prediction"),
+        coded_step(4, "prediction", "head", border=2),
+        coded_step(5, "suffix"),
+    ]
+
+    acceptance = report_of(of_steps(steps, [7, 3, 4])).acceptance
+
+    assert acceptance.sources == {"suffix": SourceCount(15, 13), "head": SourceCount(2, 1)}
+    assert acceptance.predicted == 9
+
+
+@st.composite
+def drafts(draw: st.DrawFn) -> tuple[int, int, list[Part]]:
+    """A coded step, how much of it was accepted, and the source of each of its tokens."""
+    planned = draw(st.integers(0, 40))
+    border = draw(st.integers(0, planned))
+    first, second = draw(st.sampled_from(SOURCES)), draw(st.none() | st.sampled_from(SOURCES))
+    drafted = draw(st.integers(0, planned))
+    if second is None:
+        tokens, step = [first] * drafted, coded_step(drafted, first)
+    else:
+        tokens = ([first] * border + [second] * (planned - border))[:drafted]
+        step = coded_step(drafted, first, second, border=border)
+    return step, draw(st.integers(0, drafted)), tokens
+
+
+@given(st.lists(drafts(), max_size=30))
+def test_counts_are_those_of_a_count_token_by_token(
+    steps: list[tuple[int, int, list[Part]]],
+) -> None:
+    drafted: Counter[Part] = Counter()
+    accepted: Counter[Part] = Counter()
+    for _, taken, tokens in steps:
+        drafted.update(tokens)
+        accepted.update(tokens[:taken])
+
+    report = report_of(of_steps([s for s, _, _ in steps], [taken for _, taken, _ in steps]))
+
+    found = report.acceptance.sources
+    assert {name for name, count in found.items() if count.drafted == 0} == set()
+    suffix = SourceCount(
+        drafted["suffix"] + drafted["prediction"], accepted["suffix"] + accepted["prediction"]
+    )
+    assert found.get("suffix", SourceCount(0, 0)) == suffix
+    for name in ("head", "native"):
+        assert found.get(name, SourceCount(0, 0)) == SourceCount(drafted[name], accepted[name])
+    assert report.acceptance.predicted == accepted["prediction"]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {**of_steps([], []), "per_step_drafted": None, "per_step_accepted": None},
+        of_steps([], []),
+        of_steps([0, coded_step(0, "suffix")], [0, 0]),
+    ],
+    ids=["no-steps", "empty-steps", "steps-of-nothing"],
+)
+def test_where_nothing_was_drafted_no_source_is_named(found: dict[str, Any]) -> None:
+    report = report_of(found)
+
+    completed = json.loads(with_sources(text(found), report))["metrics"]["speculative_decoding"]
+    assert report.acceptance.sources == {}
+    assert report.acceptance.predicted == 0
+    assert completed["sources"] == {}
 
 
 def test_a_request_without_a_drafted_step_has_no_length() -> None:
-    found = {"num_spec_steps": 0, "num_draft_tokens": 0, "num_accepted_draft_tokens": 0}
+    assert report_of(of_steps([], [])).acceptance == Acceptance(0, None, {}, 0)
 
-    assert read_acceptance(answer(found)) == Acceptance(0, None, {"native": SourceCount(0, 0)})
+
+CODED = coded_step(4, "suffix")
+
+
+@pytest.mark.parametrize(
+    ("drafted", "accepted"),
+    [
+        (None, None),
+        ([CODED] * 4, None),
+        (None, [1] * 4),
+        ({"0": CODED}, {"0": 1}),
+        ("abcd", "abcd"),
+        ([CODED] * 4, [1] * 3),
+        ([CODED] * 3, [1] * 3),
+        ([CODED] * 5, [1] * 5),
+        ([CODED] * 3 + [-1], [1] * 4),
+        ([CODED] * 4, [1, 1, 1, -1]),
+        ([CODED] * 4, [1, 1, 1, 5]),
+        ([CODED] * 3 + [1 << 40], [1, 1, 1, 0]),
+        ([CODED] * 3 + [10**400], [1, 1, 1, 0]),
+        ([CODED] * 3 + [4 | 5 << 16], [1] * 4),
+        ([CODED] * 3 + [4 | 1 << 16 | 15 << 20], [1] * 4),
+        ([CODED] * 3 + [4.0], [1] * 4),
+        ([CODED] * 3 + [True], [1] * 4),
+        ([CODED] * 3 + [[4]], [1] * 4),
+        ([CODED] * 4, [1, 1, 1, None]),
+    ],
+    ids=[
+        *("none", "no-accepted", "no-drafted", "objects", "strings"),
+        *("unequal", "too-few", "too-many"),
+        *("negative", "negative-accepted", "more-accepted", "too-wide", "absurd"),
+        *("unknown", "unknown-second", "float", "boolean", "list", "null"),
+    ],
+)
+def test_steps_that_are_not_our_workers_leave_the_totals(drafted: object, accepted: object) -> None:
+    found = {**FOUND, "per_step_drafted": drafted, "per_step_accepted": accepted}
+
+    assert report_of(found) == SpeculationReport(NATIVE)
 
 
 @pytest.mark.parametrize(
@@ -35,35 +205,57 @@ def test_a_request_without_a_drafted_step_has_no_length() -> None:
         {"metrics": None},
         {"metrics": []},
         answer(None),
+        answer([]),
         answer({}),
         answer({**FOUND, "num_spec_steps": "4"}),
+        answer({**FOUND, "num_spec_steps": True}),
         answer({**FOUND, "num_draft_tokens": None}),
+        answer({**FOUND, "num_draft_tokens": -1}),
+        answer({**FOUND, "num_draft_tokens": 10**400}),
+        answer({**FOUND, "num_accepted_draft_tokens": 11}),
     ],
     ids=str,
 )
-def test_without_counts_there_is_no_acceptance(broken: dict[str, Any]) -> None:
-    assert read_acceptance(broken) is None
+def test_without_counts_there_is_no_report(broken: dict[str, Any]) -> None:
+    assert read_report(broken) is None
 
 
 @pytest.mark.parametrize("detail", [{}, {"per_step_drafted": [4, 6], "per_step_accepted": [6, 0]}])
 def test_sources_are_added_as_one_more_member(detail: dict[str, Any]) -> None:
-    completed = json.loads(with_sources(text({**FOUND, **detail}), ACCEPTANCE))
+    found = {**FOUND, **detail}
 
-    assert completed == answer(
-        {**FOUND, **detail, "sources": {"native": {"drafted": 10, "accepted": 6}}}
+    completed = json.loads(with_sources(text(found), report_of(found)))
+
+    assert completed == answer({**found, "sources": {"native": {"drafted": 10, "accepted": 6}}})
+
+
+def test_steps_become_plain_and_no_other_byte_changes() -> None:
+    steps = [coded_step(8, "head", "suffix", border=3), 3, coded_step(0, "suffix")]
+    found = of_steps(steps, [4, 3, 0])
+    before = b'{"x": 1.0,' + text({**found, "more": [1.50]})[1:] + b"\n"
+
+    after = with_sources(before, report_of(found))
+
+    sources = (
+        b',"sources":{"native":{"drafted":3,"accepted":3},"suffix":{"drafted":5,"accepted":1},'
+        b'"head":{"drafted":3,"accepted":3}}'
     )
+    coded = f'"per_step_drafted":{steps}'.replace(" ", "").encode()
+    assert after.replace(sources, b"") == before.replace(coded, b'"per_step_drafted":[8,3,0]')
 
 
 @pytest.mark.parametrize("found", [{}, None, {"a": {}}], ids=repr)
 def test_an_object_we_do_not_know_stays_as_it_is(found: object) -> None:
-    assert with_sources(text(found), ACCEPTANCE) == text(found)
+    assert with_sources(text(found), SpeculationReport(NATIVE)) == text(found)
 
 
 def test_a_model_that_writes_our_key_changes_nothing() -> None:
-    words = {"content": '"speculative_decoding":{"a":1}'}
-    before = json.dumps({**words, **answer(FOUND)}, separators=(",", ":")).encode()
+    words = {"content": '"speculative_decoding":{"a":1,"per_step_drafted":[65540]}'}
+    found = of_steps([CODED], [1])
+    before = json.dumps({**words, **answer(found)}, separators=(",", ":")).encode()
 
-    completed = json.loads(with_sources(before, ACCEPTANCE))
+    completed = json.loads(with_sources(before, report_of(found)))
 
     assert completed["content"] == words["content"]
+    assert completed["metrics"]["speculative_decoding"]["per_step_drafted"] == [4]
     assert "sources" in completed["metrics"]["speculative_decoding"]

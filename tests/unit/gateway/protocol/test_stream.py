@@ -1,5 +1,6 @@
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from gateway.errors import ContextTooLongError, GatewayError, UpstreamError
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
 from gateway.types import Acceptance, SourceCount, Usage
+from tests.fakes.coded_steps import coded_step
 from tests.unit.gateway.requests import CHAT, EMBEDDINGS, MESSAGES, RESPONSES, request_to
 
 DONE = b"data: [DONE]\n\n"
@@ -151,6 +153,40 @@ def test_usage_that_the_client_asked_for_stays() -> None:
         **SPECULATION,
         "sources": {"native": {"drafted": 10, "accepted": 6}},
     }
+
+
+@pytest.mark.parametrize("continuous", [False, True], ids=["at-the-end", "all-along"])
+def test_the_last_chunk_tells_what_became_of_a_prediction(continuous: bool) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": continuous}
+    request = request_to(CHAT, stream=True, stream_options=options)
+    reader = StreamReader(replace(request, predicted_tokens=(1,) * 20))
+    steps = {
+        **SPECULATION,
+        "per_step_drafted": [coded_step(4, "prediction"), 2, 2, 2],
+        "per_step_accepted": [3, 2, 1, 0],
+    }
+    metrics = {"speculative_decoding": steps}
+
+    text = reader.read(chunk("a", **usage(1)))
+    last = reader.read(frame({"id": "x", "choices": [], **usage(1), "metrics": metrics}))
+
+    assert b"prediction" not in (text.frame or b"")
+    assert last.frame is not None
+    answer = json.loads(last.frame.removeprefix(b"data: "))
+    assert answer["usage"]["completion_tokens_details"] == {
+        "accepted_prediction_tokens": 3,
+        "rejected_prediction_tokens": 17,
+    }
+    assert answer["metrics"]["speculative_decoding"] == {
+        **steps,
+        "per_step_drafted": [4, 2, 2, 2],
+        "sources": {
+            "native": {"drafted": 6, "accepted": 3},
+            "suffix": {"drafted": 4, "accepted": 3},
+        },
+    }
+    assert reader.acceptance is not None
+    assert reader.acceptance.predicted == 3
 
 
 def test_a_usage_chunk_without_metrics_stays_as_it_is() -> None:

@@ -10,6 +10,7 @@ from gateway.protocol.usage import (
     read_usage,
     running_tokens_of,
     usage_at_end,
+    with_prediction_counts,
 )
 from gateway.types import Usage
 
@@ -139,3 +140,70 @@ def test_usage_at_the_end_of_a_long_answer_is_read_without_the_rest() -> None:
 
     assert usage_at_end(body) == Usage(prompt_tokens=5)
     assert usage_at_end(b'{"tokens":[1,2]}') is None
+
+
+@given(
+    MODEL_TEXT,
+    USAGE,
+    st.none() | NESTED_COUNTS,
+    st.booleans(),
+    st.dictionaries(st.just("vendor"), MODEL_TEXT),
+)
+def test_the_fate_of_a_prediction_is_added_and_nothing_else(
+    text: str,
+    usage: dict[str, Any],
+    details: dict[str, Any] | None,
+    has_details: bool,
+    more: dict[str, str],
+) -> None:
+    if has_details:
+        usage = {**usage, "completion_tokens_details": details}
+    chunk: dict[str, Any] = {"id": "x", "choices": [{"text": text}], "usage": usage} | more
+    counts = {"accepted_prediction_tokens": 5, "rejected_prediction_tokens": 2}
+
+    told = with_prediction_counts(frame_of(chunk), accepted=5, rejected=2)
+
+    told_details = {**((details if has_details else None) or {}), **counts}
+    told_usage = {**usage, "completion_tokens_details": told_details}
+    assert told == frame_of({**chunk, "usage": told_usage})
+
+
+def test_spelling_and_order_of_the_other_counts_stay() -> None:
+    before = (
+        b'{"a": 1.0,"usage":{"completion_tokens_details": {"reasoning_tokens" : 0 },'
+        b' "completion_tokens":3.0 } , "b":[ ]}'
+    )
+
+    after = with_prediction_counts(before, accepted=1, rejected=0)
+
+    added = b',"accepted_prediction_tokens":1,"rejected_prediction_tokens":0'
+    assert added in after
+    assert after.replace(added, b"") == before
+
+
+def test_counts_that_the_worker_left_open_are_filled_in() -> None:
+    details = b'{"accepted_prediction_tokens":null,"audio_tokens":null}'
+    before = b'{"id":1,"usage":{"completion_tokens_details":' + details + b"}}"
+
+    after = with_prediction_counts(before, accepted=1, rejected=0)
+
+    assert json.loads(after)["usage"]["completion_tokens_details"] == {
+        "accepted_prediction_tokens": 1,
+        "rejected_prediction_tokens": 0,
+        "audio_tokens": None,
+    }
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [b"null", b"7", b"[]", b"{oops}", b"{,}", b'{"completion_tokens_details":[1]}', b'{"a":{"b":{'],
+    ids=str,
+)
+def test_usage_that_we_do_not_know_gets_no_counts(usage: bytes) -> None:
+    body = b'{"choices":[],"usage":' + usage + b"}"
+
+    assert with_prediction_counts(body, accepted=1, rejected=0) == body
+
+
+def test_an_answer_without_usage_gets_no_counts() -> None:
+    assert with_prediction_counts(b'{"choices":[]}', accepted=1, rejected=0) == b'{"choices":[]}'

@@ -21,7 +21,15 @@ RECORD = RequestRecord(
     stream_end="completed",
     first_token_seconds=100.25,
     usage=Usage(7, 5, 2),
-    acceptance=Acceptance(4, 2.5, {"suffix": SourceCount(10, 6), "head": SourceCount(0, 0)}),
+    acceptance=Acceptance(
+        4,
+        2.5,
+        {
+            "suffix": SourceCount(10, 6),
+            "native": SourceCount(8, 2),
+            "head": SourceCount(0, 0),
+        },
+    ),
 )
 OPEN = "application/openmetrics-text; version=1.0.0"
 
@@ -92,11 +100,14 @@ def test_a_finished_stream_is_counted_whole(
         ("gateway_stream_terminations_total", "completed"): 1,
         ("gateway_request_acceptance_length_sum", "m"): 2.5,
         ("gateway_request_draft_tokens_sum", "m", "suffix"): 10,
-        ("gateway_request_draft_tokens_count", "head", "m"): 1,
+        ("gateway_request_draft_tokens_count", "m", "suffix"): 1,
+        ("gateway_request_acceptance_ratio_count", "m", "suffix"): 1,
+        ("gateway_request_acceptance_ratio_sum", "m", "native"): 0.25,
         ("gateway_request_acceptance_ratio_sum", "m", "suffix"): 0.6,
     }
     assert expected.items() <= seen.items()
     assert ("gateway_request_acceptance_ratio_count", "head", "m") not in seen
+    assert ("gateway_request_draft_tokens_count", "head", "m") not in seen
 
 
 @pytest.mark.parametrize(

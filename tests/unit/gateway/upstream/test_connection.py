@@ -303,6 +303,8 @@ async def test_small_questions_are_answered(worker: FakeWorker, connect: Connect
     models = await connection.get_json("/v1/models", timeout_seconds=1)
     assert models["data"][0]["id"] == "fake-model"
     assert await connection.call(CHAT, chat(), timeout_seconds=1) == 200
+    tokens = await connection.post_json("/tokenize", b'{"prompt":"a"}', timeout_seconds=1)
+    assert tokens["tokens"] == [97]
 
 
 async def test_a_small_question_waits_so_long(worker: FakeWorker, connect: Connect) -> None:
@@ -324,3 +326,5 @@ async def test_an_answer_that_is_no_json_object_is_refused(answer: bytes, connec
     async with CannedServer(answer) as server:
         with pytest.raises(UpstreamError):
             await connect(server.url).get_json("/v1/models", timeout_seconds=1)
+        with pytest.raises(UpstreamError):
+            await connect(server.url).post_json("/tokenize", b"{}", timeout_seconds=1)
