@@ -110,6 +110,13 @@ class NativeSettings(BaseModel):
             raise ValueError("config needs num_speculative_tokens, 1 or more")
         return self
 
+    @property
+    def most(self) -> int:
+        """Most tokens that it proposes in one step."""
+        most = self.config["num_speculative_tokens"]
+        assert isinstance(most, int)
+        return most
+
 
 class Speculation(BaseModel):
     """How the worker drafts tokens; the output is the same in every case."""

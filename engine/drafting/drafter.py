@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 
 _SUFFIX, _PREDICTION, _NATIVE = Origin(SUFFIX), Origin(PREDICTION), Origin(NATIVE)
 
+_PROBE_STEPS = 64
+"""How often vLLM's own drafter is asked although it is not worth it: it may have become so."""
+
 
 class Source(Protocol):
     """Drafts on the CPU from token ids alone, in microseconds; `SuffixSource` is one."""
@@ -72,16 +75,21 @@ class Drafter:
         suffix: The source that is asked for every row; None leaves vLLM's own drafter alone.
         price: What a draft token has to be worth.
         most: Most tokens of a draft, at least 1.
+        native_most: Most tokens that vLLM's own drafter proposes; 0 where there is none.
     """
 
-    def __init__(self, suffix: Source | None, price: Price, *, most: int) -> None:
+    def __init__(
+        self, suffix: Source | None, price: Price, *, most: int, native_most: int = 0
+    ) -> None:
         self.counters = Counters()
         self._suffix = suffix
         self._price = price
         self._most = most
         self._breaker = Breaker()
         self._running: dict[str, _Request] = {}
-        self._acceptance = PositionAcceptance(most)
+        self._native_most = native_most
+        self._acceptance = PositionAcceptance(native_most)
+        self._steps_without_native = 0
         self._logged: set[str] = set()
 
     @property
@@ -116,6 +124,21 @@ class Drafter:
         self._breaker.succeeded()
         self.counters.paused = False
         return drafts
+
+    def native_tokens(self) -> int:
+        """Return how many tokens vLLM's own drafter shall propose in the next step.
+
+        0: none; it then only keeps its own cache in step. Ask once a step.
+        """
+        floor = self._price.floor(max(1, len(self._running)))
+        wanted = not self._running or any(
+            request.control.native and worth(request.acceptance.survival(), floor) > 0
+            for request in self._running.values()
+        )
+        self._steps_without_native = 0 if wanted else self._steps_without_native + 1
+        if self._steps_without_native == _PROBE_STEPS:
+            self._steps_without_native, wanted = 0, True
+        return self._native_most if wanted else 0
 
     def end(self, requests: Collection[str], *, keep: bool) -> None:
         """Forget requests that finished, were aborted, or lost their place.
@@ -193,7 +216,7 @@ class Drafter:
         return live
 
     def _begin(self, row: Row, beginning: Beginning) -> _Request:
-        acceptance = PositionAcceptance(self._most, parent=self._acceptance)
+        acceptance = PositionAcceptance(self._native_most, parent=self._acceptance)
         request = self._running[row.request] = _Request(beginning.control, acceptance)
         if self._suffix is not None:
             try:
@@ -235,8 +258,7 @@ class Drafter:
         """Return by row how far what vLLM's own drafter proposes is likely to survive."""
         guesses: dict[int, Sequence[float]] = {}
         for row in live:
-            draft = native[row.at]
-            row.request.native = draft
+            draft = row.request.native = native[row.at][: self._native_most]
             if row.room > 0 and row.request.control.native and draft:
                 survival = row.request.acceptance.survival()
                 guesses[row.at] = survival[: min(row.room, len(draft))]

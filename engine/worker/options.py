@@ -94,7 +94,11 @@ def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict
 
 def _vllm_drafter(speculation: Speculation) -> dict[str, JsonValue]:
     if speculation.native is not None:
-        return speculation.native.config
+        # Room for the longest draft of any source. How many tokens vLLM's drafter proposes in a
+        # step is said by our scheduler.
+        ours = speculation.max_draft_tokens if "suffix" in speculation.sources else 0
+        longest = max(speculation.native.most, ours)
+        return {**speculation.native.config, "num_speculative_tokens": longest}
     return {
         "method": "custom_class",
         "model": "engine.worker.proposer.NoDrafts",

@@ -4,6 +4,7 @@ vLLM asks for drafts right after a step, on every rank, and uses those of one ra
 drafts. Asked there, tokens are on the CPU whatever drafter vLLM itself runs.
 """
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-from engine.drafting import Beginning, Row, StepDrafts, read_control
+from engine.drafting import NATIVE, Beginning, Row, StepDrafts, read_control
 from engine.worker.sourced import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
 
@@ -29,7 +30,7 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         drafts = get_pp_group().is_last_rank and get_tp_group().rank_in_group == 0
         self._speculation = RankSpeculation.start(vllm_config) if drafts else None
         self._sampled: Sequence[list[int]] = ()
-        self._native_fits = False
+        self._native_tokens = 0
         self._step_began = 0.0
 
     def shutdown(self) -> None:
@@ -40,6 +41,7 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
     def _update_states(self, scheduler_output: Any) -> Any:
         self._step_began = time.perf_counter()
         self._sampled = ()
+        self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
         if self._speculation is not None:
             drafter = self._speculation.drafter
             drafter.end(scheduler_output.finished_req_ids, keep=True)
@@ -51,13 +53,25 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         """Whether vLLM's own drafter may run.
 
         vLLM 0.32 says no for all when one request is near the model's length, and then schedules
-        drafts of zeros for all. What limits each request stands in `_row`.
+        drafts of zeros for all. What limits each request stands in `_row`; a drafter that has a
+        cache then proposes nothing, and only keeps its cache in step.
         """
-        fits: bool = common_attn_metadata is not None
-        if self.speculative_config.uses_draft_kv_cache():
-            fits = super()._input_fits_in_drafter(common_attn_metadata)
-        self._native_fits = fits
-        return fits
+        if common_attn_metadata is None:
+            return False
+        if not self.speculative_config.uses_draft_kv_cache():
+            return True
+        room = self.effective_drafter_max_model_len - common_attn_metadata.max_seq_len
+        if room < self._native_tokens:
+            self._native_tokens = 0
+        return bool(room > 0)
+
+    def propose_draft_token_ids(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        """Let vLLM's own drafter propose as many tokens as fit."""
+        if scheduler_output.num_spec_tokens_to_schedule != self._native_tokens:
+            scheduler_output = dataclasses.replace(
+                scheduler_output, num_spec_tokens_to_schedule=self._native_tokens
+            )
+        return super().propose_draft_token_ids(scheduler_output, *args, **kwargs)
 
     def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
         output = super()._bookkeeping_sync(*args, **kwargs)
@@ -71,19 +85,25 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
             return proposed
         began = time.perf_counter()
         requests = list(self.input_batch.req_ids)
+        drafter = self._speculation.drafter
         native = None
-        if self._speculation.has_native:
-            native = (
-                proposed.draft_token_ids if proposed is not None and self._native_fits else None
-            )
-        drafts: StepDrafts = self._speculation.drafter.step(
+        if self._speculation.has_native and self._native_tokens and proposed is not None:
+            native = proposed.draft_token_ids
+        drafts: StepDrafts = drafter.step(
             [self._row(at, request) for at, request in enumerate(requests)],
             self._beginning,
             native=native,
         )
+        native_tokens = None
+        if self._speculation.has_native:
+            native_tokens = drafter.native_tokens()
+            if any(origin is not None and origin.first != NATIVE for origin in drafts.origins):
+                # The probabilities that vLLM's drafter left belong to drafts that are not taken. A
+                # token without any counts as certain, which is exact whoever drew it.
+                self._draft_probs = self._draft_prob_req_ids = None
         ended = time.perf_counter()
         self._speculation.observe_step(target=began - self._step_began, draft=ended - began)
-        return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins)
+        return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
     def _row(self, at: int, request: str) -> Row:
         sampled = self._sampled[at]

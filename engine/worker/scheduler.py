@@ -7,6 +7,7 @@ from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
 
 from engine.drafting import NATIVE, Origin
 from engine.worker.metrics import AcceptanceMetrics
+from engine.worker.speculation import read_settings
 
 _UNNAMED = Origin(NATIVE)
 
@@ -39,6 +40,17 @@ class HybridScheduler(Scheduler):  # type: ignore[misc]
         # cached) a draft of placeholders, all of which are verified and refused.
         every = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
         self.dynamic_sd_lookup: list[int] = vars(self)["dynamic_sd_lookup"] or every
+        self._native_tokens: int | None = None
+        native = read_settings(self.vllm_config).native
+        if native is not None and self.vllm_config.speculative_config.uses_draft_kv_cache():
+            self._native_tokens = native.most
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        """Schedule a step, and tell all ranks how far vLLM's own drafter shall go in it."""
+        output = super().schedule(*args, **kwargs)
+        if self._native_tokens is not None:
+            output.num_spec_tokens_to_schedule = self._native_tokens
+        return output
 
     def add_request(self, request: Any) -> None:
         """Take a request in; its counts are ours."""
@@ -49,6 +61,9 @@ class HybridScheduler(Scheduler):  # type: ignore[misc]
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
         """Take the drafts for the next step, and where they are from."""
         super().update_draft_token_ids(draft_token_ids)
+        native_tokens = getattr(draft_token_ids, "native_tokens", None)
+        if self._native_tokens is not None and native_tokens is not None:
+            self._native_tokens = native_tokens
         origins = getattr(draft_token_ids, "origins", ())
         for request_id, origin in zip(draft_token_ids.req_ids, origins, strict=False):
             if origin is not None and request_id in self.requests:

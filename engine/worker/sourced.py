@@ -10,6 +10,13 @@ from engine.drafting import Origin
 
 @dataclass
 class SourcedDraftTokenIds(DraftTokenIds):  # type: ignore[misc]  # vllm is Any to mypy
-    """vLLM's drafts by request, and the origin of each; None where there is no draft."""
+    """vLLM's drafts by request, and what our scheduler is to know of them.
+
+    Attributes:
+        origins: Where each is from; None where there is no draft.
+        native_tokens: How many tokens vLLM's own drafter shall propose in the next step; None where
+            it has none. The scheduler tells all ranks, so that they run the same passes.
+    """
 
     origins: Sequence[Origin | None] = ()
+    native_tokens: int | None = None

@@ -12,8 +12,10 @@ from engine.worker.metrics import DraftingMetrics
 from engine.worker.periodic import Periodic
 from engine.worker.snapshots import Snapshots
 
-OPTION = "specgate"
-"""The key of our settings in vLLM's `additional_config`."""
+
+def read_settings(vllm_config: Any) -> Speculation:
+    """Return what `engine.worker.options` put into vLLM's `additional_config`."""
+    return Speculation.model_validate(vllm_config.additional_config["specgate"]["speculation"])
 
 
 class RankSpeculation:
@@ -27,7 +29,10 @@ class RankSpeculation:
             self._index = SuffixIndex(settings.suffix.capacity_mb << 20)
         self.has_native = "native" in settings.sources
         self.drafter = Drafter(
-            None if self._index is None else SuffixSource(self._index), Price(cost), most=most
+            None if self._index is None else SuffixSource(self._index),
+            Price(cost),
+            most=most,
+            native_most=0 if settings.native is None else settings.native.most,
         )
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
@@ -40,14 +45,13 @@ class RankSpeculation:
 
     @classmethod
     def start(cls, vllm_config: Any) -> "RankSpeculation":
-        """Build it from what `engine.worker.options` put into vLLM's `additional_config`."""
+        """Build it for this process of vLLM."""
         # What the engine's rooms log in this process goes where vLLM's lines go.
         logging.getLogger("engine").parent = logging.getLogger("vllm")
-        ours = vllm_config.additional_config[OPTION]
         rank = vllm_config.parallel_config.data_parallel_rank
-        snapshot = ours["snapshot"]
+        snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(
-            Speculation.model_validate(ours["speculation"]),
+            read_settings(vllm_config),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
             # Each data-parallel rank has an index of its own.
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),

@@ -67,7 +67,7 @@ def begin(control: Control = Control()) -> Callable[[str], Beginning]:  # noqa: 
 
 
 def drafter(source: Scripted | None, cost: StepCost = FREE, most: int = 8) -> Drafter:
-    return Drafter(source, Price(cost), most=most)
+    return Drafter(source, Price(cost), most=most, native_most=3)
 
 
 @pytest.fixture
@@ -331,3 +331,22 @@ class TestNativeDrafter:
             drafts = hybrid.step([Row("r", [7], 8)], begin(), native=[[7, 8, 9]])
 
         assert drafts.tokens[0][:1] == [7]
+
+    def test_it_is_asked_while_it_may_be_worth_it_and_now_and_then_later(self) -> None:
+        hybrid = drafter(None, StepCost([(1, 1.0), (11, 2.0)], longest=64))
+        asked = [hybrid.native_tokens()]
+        for _ in range(200):
+            hybrid.step([Row("r", [1], 8)], begin(), native=[[7, 8, 9] if asked[-1] else []])
+            asked.append(hybrid.native_tokens())
+
+        assert asked[0] == 3
+        assert set(asked) == {0, 3}
+        assert [at for at, tokens in enumerate(asked) if tokens][-1] > 100
+        assert sum(asked[-64:]) == 3
+
+    def test_nobody_wants_it(self) -> None:
+        hybrid = drafter(None)
+
+        hybrid.step([Row("r", [1], 8)], begin(Control(native=False)), native=[[]])
+
+        assert hybrid.native_tokens() == 0
