@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from engine.config import EngineSettings
+from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
 
@@ -40,20 +41,27 @@ class _Page(CollectorRegistry):
 
 
 def metrics_page() -> str:
-    """The gateway's metrics as a table."""
-    page = _Page()
-    GatewayMetrics(page)
+    """The metrics of the gateway and of the engine as tables."""
+    gateway, engine = _Page(), _Page()
+    GatewayMetrics(gateway)
+    AcceptanceMetrics(engine)
+    DraftingMetrics(engine)
+    table = "| name | type | labels | meaning |\n|---|---|---|---|\n"
     head = (
         "# Metrics\n\n"
         "The gateway serves these on `/metrics`, in Prometheus text or, when the scraper asks\n"
         "for it, OpenMetrics; there `gateway_request_acceptance_ratio` carries the request id as\n"
-        "an exemplar (one gateway process only). The worker's own `vllm:*` metrics stay on the\n"
-        "worker.\n\n"
+        "an exemplar (one gateway process only).\n\n"
         "Labels come from closed sets: `model` is a served name or `unknown`, `endpoint` a path\n"
         "of the gateway or `other`, `worker` is `local` or the host and port of a remote one.\n\n"
-        "| name | type | labels | meaning |\n|---|---|---|---|\n"
     )
-    return _GENERATED + head + "\n".join(page.rows) + "\n"
+    worker = (
+        "\n## The worker's\n\n"
+        "On the worker's own `/metrics`, beside vLLM's `vllm:*`, where it drafts with our\n"
+        "sources; `source` is `suffix`, `head` or `native`. Counters are up to a second behind.\n\n"
+    )
+    tables = (table + "\n".join(page.rows) + "\n" for page in (gateway, engine))
+    return _GENERATED + head + next(tables) + worker + next(tables)
 
 
 def settings_page() -> str:

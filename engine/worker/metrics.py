@@ -8,13 +8,11 @@ endpoint reads.
 from collections import defaultdict
 from collections.abc import Mapping
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from engine.drafting import SOURCE_NAMES, Counters, Origin
 from engine.suffix import Stats
-from engine.worker.periodic import Periodic
 
-_SECONDS = 1.0
 # From a tenth of a millisecond, which our own code takes, to the longest prefill.
 _STEP_BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
@@ -25,8 +23,10 @@ _STEP_BUCKETS = (
 class _Total:
     """A counter that is set to sums kept elsewhere."""
 
-    def __init__(self, name: str, text: str, labels: tuple[str, ...]) -> None:
-        self._counter = Counter(name, text, labels)
+    def __init__(
+        self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
+    ) -> None:
+        self._counter = Counter(name, text, labels, registry=registry)
         self._published: dict[tuple[str, ...], float] = defaultdict(float)
 
     def publish(self, sums: Mapping[tuple[str, ...], float]) -> None:
@@ -39,22 +39,22 @@ class _Total:
 class AcceptanceMetrics:
     """Draft and accepted tokens by source, counted where drafts are verified: by the scheduler."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._drafted: dict[tuple[str, ...], int] = defaultdict(int)
         self._accepted: dict[tuple[str, ...], int] = defaultdict(int)
         self._positions: dict[tuple[str, int], int] = defaultdict(int)
         self._drafted_total = _Total(
-            "engine_spec_draft_tokens", "Draft tokens that were verified.", ("source",)
+            "engine_spec_draft_tokens", "Draft tokens that were verified.", ("source",), registry
         )
         self._accepted_total = _Total(
-            "engine_spec_accepted_tokens", "Draft tokens that were accepted.", ("source",)
+            "engine_spec_accepted_tokens", "Draft tokens that were accepted.", ("source",), registry
         )
         self._position_total = _Total(
             "engine_spec_accepted_at_position",
             "Draft tokens that were accepted, by their place in the draft, from 0.",
             ("source", "position"),
+            registry,
         )
-        self._periodic = Periodic(self.publish, seconds=_SECONDS, name="acceptance metrics")
 
     def observe(self, origin: Origin, drafted: int, accepted: int) -> None:
         """Count a verified draft."""
@@ -74,54 +74,57 @@ class AcceptanceMetrics:
             {(name, str(position)): n for (name, position), n in list(self._positions.items())}
         )
 
-    def stop(self) -> None:
-        """Publish what is left."""
-        self._periodic.stop()
-
 
 class DraftingMetrics:
     """What the rank that drafts decided, and what the suffix index holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._steps = _Total(
             "engine_spec_steps",
             "Steps, by what was decided about drafting for the next one.",
             ("verdict",),
+            registry,
         )
         self._fallbacks = _Total(
             "engine_spec_fallbacks",
             "Steps or requests that decode plainly because speculation failed, by error.",
             ("reason",),
+            registry,
         )
         self._evictions = _Total(
-            "engine_suffix_evictions", "Tokens of finished answers that were evicted.", ()
+            "engine_suffix_evictions", "Tokens of finished answers that were evicted.", (), registry
         )
         self._price = Gauge(
             "engine_spec_price",
             "Survival at which a draft token pays, 0 to 1.",
             multiprocess_mode="mostrecent",
+            registry=registry,
         )
         self._open = Gauge(
             "engine_spec_gate_open",
             "1 while the source may draft, 0 while it is paused after errors.",
             ("source",),
             multiprocess_mode="mostrecent",
+            registry=registry,
         )
         self._tokens = Gauge(
             "engine_suffix_tokens",
             "Tokens of finished answers in the suffix index.",
             multiprocess_mode="mostrecent",
+            registry=registry,
         )
         self._bytes = Gauge(
             "engine_suffix_bytes",
             "Memory that the suffix index uses.",
             multiprocess_mode="mostrecent",
+            registry=registry,
         )
         seconds = Histogram(
             "engine_spec_step_seconds",
             "A step's time: `target` is vLLM's forward and sampling, `draft` is our own code.",
             ("phase",),
             buckets=_STEP_BUCKETS,
+            registry=registry,
         )
         self._target, self._draft = seconds.labels("target"), seconds.labels("draft")
 

@@ -7,6 +7,7 @@ from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
 
 from engine.drafting import NATIVE, Origin
 from engine.worker.metrics import AcceptanceMetrics
+from engine.worker.periodic import Periodic
 from engine.worker.speculation import read_settings
 
 _UNNAMED = Origin(NATIVE)
@@ -36,6 +37,9 @@ class HybridScheduler(Scheduler):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._origins: dict[str, Origin] = {}
         self._acceptance = AcceptanceMetrics()
+        self._publishing = Periodic(
+            self._acceptance.publish, seconds=1.0, name="acceptance metrics"
+        )
         # Without a table vLLM 0.32 gives a request that has one token to compute (its prompt is
         # cached) a draft of placeholders, all of which are verified and refused.
         every = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
@@ -97,5 +101,5 @@ class HybridScheduler(Scheduler):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Stop our thread, then vLLM's parts."""
-        self._acceptance.stop()
+        self._publishing.stop()
         super().shutdown()
