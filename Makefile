@@ -41,6 +41,11 @@ bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1
 bench-suffix: install-dev ## measure the suffix index against arctic-inference (TRACES=dir, QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m tests.bench.suffix $(BENCH_FLAGS) $(addprefix --data ,$(or $(TRACES),$(DATA)))
 
+.PHONY: bench-engine
+bench-engine: install-dev ## measure speculation on a real model (BATCH=1,4,16 MODEL= DATA=dir, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m tests.bench.engine $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
+		$(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA)) $(addprefix --methods ,$(METHODS))
+
 .PHONY: docs
 docs: install-dev ## write docs/metrics.md and docs/settings.md again
 	$(VENV)/bin/python scripts/write_docs.py

@@ -1,0 +1,111 @@
+"""`make bench-engine`: what speculation brings, method by method, in one alternating run.
+
+    python -m tests.bench.engine [--quick] [--batch 1,4,16] [--model NAME] [--data DIR]
+        [--config FILE] [--methods none,hybrid,...]
+
+Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+
+from engine.config import EngineSettings, load_settings
+from engine.errors import EngineError
+from engine.models import fetch_with_pip, resolve_model
+from engine.worker.versions import find_version
+from loadtest.machine import describe_machine
+from loadtest.peers import InstallError, install
+from loadtest.progress import say
+from tests.bench.engine.measure import Bench, measure
+from tests.bench.engine.methods import UNASKED, Method, methods_of, same_workers
+from tests.bench.engine.plan import FULL, KV_GIB, QUICK, SEED, Plan
+from tests.bench.engine.records import Pools, load_pools
+from tests.bench.engine.report import report
+from tests.bench.engine.worker import WorkerError
+from tests.bench.suffix.corpus import CONFIG, DATA
+from tests.bench.suffix.datasets import DataError
+from tests.bench.suffix.plan import ARCTIC_REQUIREMENTS
+from tests.bench.suffix.replay import Json
+from tests.bench.suffix.report import rounded
+
+_BUSY_LOAD = 0.7
+_SOURCES = frozenset({"head", "native", "suffix"})
+
+
+def main() -> int:
+    """Run the benchmark and print its JSON line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.engine")
+    parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
+    parser.add_argument("--batch", type=_counts, default=[1], help="clients at once: 1,4,16")
+    parser.add_argument("--model", help="another model than the profile's")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--config", type=Path, default=CONFIG)
+    parser.add_argument("--methods", help="only these, with commas")
+    arguments = parser.parse_args()
+    overrides = {"model": arguments.model} if arguments.model else {}
+    try:
+        settings = load_settings(arguments.config, overrides=overrides)
+        methods = _chosen(methods_of(settings), arguments.methods)
+        plan = QUICK if arguments.quick else FULL
+        pools = load_pools(arguments.data.resolve(), plan)
+        found = asyncio.run(_run(plan, settings, methods, arguments.batch, pools))
+    except (DataError, EngineError, InstallError, OSError, WorkerError) as error:
+        say(f"failed: {error}")
+        return 1
+    sys.stdout.write(json.dumps(rounded(found)) + "\n")
+    return 0
+
+
+async def _run(
+    plan: Plan,
+    settings: EngineSettings,
+    methods: Sequence[Method],
+    batches: Sequence[int],
+    pools: Pools,
+) -> Json:
+    machine = await describe_machine()
+    if machine.load_before > _BUSY_LOAD:
+        say(f"the machine is already busy (load {machine.load_before:.1f}): expect wide spreads")
+    model = resolve_model(settings, fetch=fetch_with_pip, report=say)
+    say("installing the peer where it is missing")
+    peer = await install("arctic", ARCTIC_REQUIREMENTS)
+    packages = next(peer.glob("lib/python*/site-packages"))
+    same = same_workers(methods)
+    started = [method for method in methods if method.name not in same]
+    bench = Bench(plan, started, settings, model, packages, pools)
+    figures = {batch: await measure(bench, batch) for batch in batches}
+    return {
+        **report(figures, same),
+        "methods": {method.name: method.as_json() for method in methods},
+        "not_measured": sorted(_SOURCES - {method.name for method in methods}),
+        "model": settings.model,
+        "rounds": plan.rounds,
+        "seed": SEED,
+        "kv_gib": KV_GIB,
+        "versions": {"vllm": find_version(), "torch": metadata.version("torch")},
+        "machine": machine.as_json(),
+    }
+
+
+def _chosen(methods: Sequence[Method], names: str | None) -> Sequence[Method]:
+    known = [method.name for method in methods]
+    wanted = names.split(",") if names else [name for name in known if name not in UNASKED]
+    if unknown := set(wanted) - set(known):
+        raise DataError(f"no such method: {', '.join(unknown)}; there are {', '.join(known)}")
+    return [method for method in methods if method.name in wanted]
+
+
+def _counts(text: str) -> list[int]:
+    counts = [int(part) for part in text.split(",")]
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError("every batch is at least 1")
+    return counts
+
+
+if __name__ == "__main__":
+    sys.exit(main())

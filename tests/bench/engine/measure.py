@@ -1,0 +1,167 @@
+"""Asks the workers in turn: every method gets the same requests in a round, and each round others.
+
+Workers keep what they have learnt over the rounds; no prompt is sent to one twice, for an index
+that has seen the answer would copy it. So each batch size has workers of its own.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.config import EngineSettings
+from engine.models import ResolvedModel
+from loadtest.progress import say
+from tests.bench.engine.fleet import running_workers
+from tests.bench.engine.methods import Method
+from tests.bench.engine.plan import Plan
+from tests.bench.engine.records import Ask, Pools, Session
+from tests.bench.engine.tally import Tally, own_time
+from tests.bench.engine.worker import BenchWorker
+from tests.bench.engine.workloads import deal
+
+_WARM_UP_TOKENS = 24
+# vLLM's processes spin for a second after their last message (`SpinCondition`, vLLM 0.32), and
+# would take the next worker's time.
+_SETTLED_CORES = 0.1
+_LOOK_SECONDS = 0.25
+_SETTLE_SECONDS = 4.0
+
+
+@dataclass(slots=True)
+class BatchFigures:
+    """What was measured at one batch size.
+
+    Attributes:
+        tallies: By workload and method, a round each.
+        sessions: By workload, sessions of a round.
+        idle_cores: Most CPU cores that the workers burnt together which were not asked.
+    """
+
+    tallies: dict[str, dict[str, list[Tally]]] = field(default_factory=dict)
+    sessions: dict[str, int] = field(default_factory=dict)
+    idle_cores: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What is the same at every batch size.
+
+    Attributes:
+        packages: Where arctic-inference is.
+    """
+
+    plan: Plan
+    methods: Sequence[Method]
+    settings: EngineSettings
+    model: ResolvedModel
+    packages: Path
+    pools: Pools
+
+
+async def measure(bench: Bench, batch: int) -> BatchFigures:
+    """Measure every method on every workload with `batch` clients at once.
+
+    Raises:
+        WorkerError: A worker did not start, or failed a request.
+    """
+    async with running_workers(
+        bench.methods, bench.settings, bench.model, bench.packages
+    ) as workers:
+        pools = {
+            kind: [cut for s in sessions if (cut := await _fitting(s, workers[0]))]
+            for kind, sessions in bench.pools.items()
+        }
+        slices = deal(pools, bench.plan, batch)
+        for worker in workers:
+            await run_clients(worker, [[ask] for ask in _warm_up(batch)], batch)
+        figures = BatchFigures(
+            tallies={workload: {w.method.name: [] for w in workers} for workload in slices},
+            sessions={workload: len(rounds[0]) for workload, rounds in slices.items()},
+        )
+        for number in range(bench.plan.rounds):
+            for place, (workload, rounds) in enumerate(slices.items()):
+                for worker in _rotated(workers, number + place):
+                    await _settle(workers)
+                    others = [other for other in workers if other is not worker]
+                    before = _cpu_seconds(others)
+                    tally = await _measure_cell(worker, rounds[number], batch)
+                    idle = (_cpu_seconds(others) - before) / tally.seconds
+                    figures.idle_cores = max(figures.idle_cores, idle)
+                    figures.tallies[workload][worker.method.name].append(tally)
+                say(
+                    f"batch {batch}, round {number + 1}/{bench.plan.rounds}: {workload}: "
+                    + _headline(figures.tallies[workload])
+                )
+    return figures
+
+
+async def run_clients(
+    worker: BenchWorker, sessions: Sequence[Session], clients: int
+) -> Sequence[Mapping[str, Any]]:
+    """Send sessions by clients that each wait for an answer before they ask on; returns answers."""
+    waiting = deque(sessions)
+    answers: list[Mapping[str, Any]] = []
+
+    async def client() -> None:
+        while waiting:
+            for ask in waiting.popleft():
+                answers.append(await worker.answer(ask))
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return answers
+
+
+async def _measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch: int) -> Tally:
+    seconds_before, steps_before = own_time(await worker.metrics())
+    began = time.perf_counter()
+    answers = await run_clients(worker, sessions, batch)
+    tally = Tally(seconds=time.perf_counter() - began)
+    seconds, steps = own_time(await worker.metrics())
+    tally.own_seconds, tally.own_steps = seconds - seconds_before, steps - steps_before
+    for answer in answers:
+        tally.take(answer)
+    return tally
+
+
+async def _fitting(session: Session, worker: BenchWorker) -> Session:
+    """Cut a session before the first request that the model's length has no room for."""
+    for place, ask in enumerate(session):
+        if not await worker.fits(ask):
+            return session[:place]
+    return session
+
+
+def _warm_up(batch: int) -> Sequence[Ask]:
+    return [
+        Ask([{"role": "user", "content": f"Count from {start} on."}], _WARM_UP_TOKENS)
+        for start in range(1, batch + 1)
+    ]
+
+
+async def _settle(workers: Sequence[BenchWorker]) -> None:
+    """Wait until nobody works; not for ever, as `idle_cores` tells what is left."""
+    give_up_at = time.monotonic() + _SETTLE_SECONDS
+    while time.monotonic() < give_up_at:
+        before = _cpu_seconds(workers)
+        await asyncio.sleep(_LOOK_SECONDS)
+        if _cpu_seconds(workers) - before < _SETTLED_CORES * _LOOK_SECONDS:
+            return
+
+
+def _rotated(workers: Sequence[BenchWorker], number: int) -> list[BenchWorker]:
+    begin = number % len(workers)
+    return [*workers[begin:], *workers[:begin]]
+
+
+def _cpu_seconds(workers: Sequence[BenchWorker]) -> float:
+    return sum(worker.cpu_seconds() for worker in workers)
+
+
+def _headline(methods: Mapping[str, Sequence[Tally]]) -> str:
+    return ", ".join(
+        f"{name} {rounds[-1].tokens_per_second:.0f}" for name, rounds in methods.items()
+    )

@@ -1,0 +1,133 @@
+"""The JSON line of the engine benchmark: the keys of BENCH.md, and what explains them."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from tests.bench.engine.measure import BatchFigures
+from tests.bench.engine.methods import HYBRID, NONE
+from tests.bench.engine.tally import Tally, acceptance_ratio, pooled
+from tests.bench.suffix.figures import over_rounds
+from tests.bench.suffix.replay import Json
+
+DEFINITIONS = {
+    "tokens_per_second": "output tokens of all clients over the time from the first request to the "
+    "last answer, prompts included; median over rounds",
+    "ratios": "tokens a second over those of `none` in the same round; median and [min, max] over "
+    "rounds. Every round has other prompts, so a spread holds their differences too",
+    "hybrid_to": "the same of hybrid over each other method",
+    "acceptance": "length: tokens a step that verified a draft, bonus included; ratio: accepted "
+    "over drafted; `sources`: by source, `vllm` being vLLM's own drafter; over all rounds",
+    "steps": "share of a request's steps by the source whose draft they verified, the first where "
+    "two drafted; plain: no draft",
+    "own_cpu_us_per_step": "hybrid: mean time in our own code a step of the whole batch, over all "
+    "workloads",
+    "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
+}
+
+Rounds = Sequence[Tally]
+ByMethod = Mapping[str, Rounds]
+
+
+def report(figures: Mapping[int, BatchFigures], same: Mapping[str, str]) -> Json:
+    """Compute every figure.
+
+    Args:
+        figures: By batch size.
+        same: Methods that share another one's worker, and so its figures.
+    """
+    batches = {
+        str(batch): {
+            workload: _with_same(methods, same) for workload, methods in found.tallies.items()
+        }
+        for batch, found in figures.items()
+    }
+    return {
+        "bench": "engine",
+        "ratios": _each(batches, _ratios),
+        "hybrid_to": _each(batches, _hybrid_to),
+        "acceptance": _each(batches, lambda m: _by_method(m, _acceptance)),
+        "steps": _each(batches, lambda m: _by_method(m, _steps)),
+        "tokens_per_second": _each(batches, lambda m: _by_method(m, _speed)),
+        "own_cpu_us_per_step": {
+            batch: _own_time(
+                [methods[HYBRID] for methods in workloads.values() if HYBRID in methods]
+            )
+            for batch, workloads in batches.items()
+        },
+        "own_cpu_us_per_step_by_workload": _each(
+            batches, lambda m: _own_time([m[HYBRID]]) if HYBRID in m else None
+        ),
+        "sessions": {str(batch): found.sessions for batch, found in figures.items()},
+        "requests": _each(batches, lambda m: pooled(next(iter(m.values()))).requests),
+        "idle_cores": {str(batch): found.idle_cores for batch, found in figures.items()},
+        "measured_once": dict(same),
+        "definitions": DEFINITIONS,
+    }
+
+
+def _with_same(methods: ByMethod, same: Mapping[str, str]) -> ByMethod:
+    shared = {name: methods[other] for name, other in same.items() if other in methods}
+    return {**methods, **shared}
+
+
+def _each(
+    batches: Mapping[str, Mapping[str, ByMethod]], figure: Callable[[ByMethod], object]
+) -> Json:
+    return {
+        batch: {workload: figure(methods) for workload, methods in workloads.items()}
+        for batch, workloads in batches.items()
+    }
+
+
+def _by_method(methods: ByMethod, figure: Callable[[Rounds], object]) -> Json:
+    return {name: figure(rounds) for name, rounds in methods.items()}
+
+
+def _ratios(methods: ByMethod) -> Json:
+    found: Json = {}
+    for name, rounds in methods.items():
+        if NONE in methods:
+            _put_ratio(found, name, rounds, methods[NONE])
+    return found
+
+
+def _hybrid_to(methods: ByMethod) -> Json:
+    found: Json = {}
+    for name, rounds in methods.items():
+        if name != HYBRID and HYBRID in methods:
+            _put_ratio(found, name, methods[HYBRID], rounds)
+    return found
+
+
+def _put_ratio(found: Json, name: str, ours: Rounds, theirs: Rounds) -> None:
+    spread = over_rounds(
+        [tally.tokens_per_second for tally in ours], [tally.tokens_per_second for tally in theirs]
+    )
+    found[name] = spread.median
+    found[f"{name}_spread"] = [spread.low, spread.high]
+
+
+def _speed(rounds: Rounds) -> float:
+    return statistics.median(tally.tokens_per_second for tally in rounds)
+
+
+def _acceptance(rounds: Rounds) -> Json:
+    total = pooled(rounds)
+    sources = {
+        name: {
+            "drafted": count,
+            "accepted": total.accepted[name],
+            "ratio": acceptance_ratio(total.accepted[name], count),
+        }
+        for name, count in total.drafted.items()
+    }
+    return {"length": total.length, "ratio": total.ratio, "sources": sources}
+
+
+def _steps(rounds: Rounds) -> Json:
+    steps = pooled(rounds).steps
+    return {name: count / steps.total() for name, count in steps.items()}
+
+
+def _own_time(rounds: Sequence[Rounds]) -> float | None:
+    return pooled([tally for one in rounds for tally in one]).own_us_per_step

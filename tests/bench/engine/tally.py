@@ -1,0 +1,121 @@
+"""What a workload on a worker amounts to: read from answers and metrics, added up, compared."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.drafting import SOURCE_NAMES, Origin
+
+PLAIN = "plain"
+UNNAMED = "vllm"
+"""The source of drafts whose worker names none: vLLM's own."""
+
+# Source: engine/drafting/origin.py, which writes these numbers.
+_DRAFTED, _CODE, _LENGTH = 0xFFFF, 0xF, 0xFFFF
+_OWN_TIME = re.compile(
+    r'^engine_spec_step_seconds_(sum|count)\{[^}]*phase="draft"[^}]*\} (\S+)$', re.MULTILINE
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Sums over answers.
+
+    Attributes:
+        seconds: From the first request to the last answer.
+        spec_steps: Steps of a request that verified a draft.
+        steps: Steps of a request that brought tokens, by the source that drafted first.
+        drafted, accepted: Draft tokens by source.
+        own_seconds, own_steps: Time in our own code, and in how many steps of the whole batch.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    prompt_tokens: int = 0
+    seconds: float = 0.0
+    spec_steps: int = 0
+    steps: Counter[str] = field(default_factory=Counter)
+    drafted: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
+    own_seconds: float = 0.0
+    own_steps: float = 0.0
+
+    def take(self, answer: Mapping[str, Any]) -> None:
+        """Add an answer of the OpenAI API."""
+        self.requests += 1
+        tokens = int(answer["usage"]["completion_tokens"])
+        self.tokens += tokens
+        self.prompt_tokens += int(answer["usage"]["prompt_tokens"])
+        found = (answer.get("metrics") or {}).get("speculative_decoding") or {}
+        drafted = found.get("per_step_drafted") or []
+        accepted = found.get("per_step_accepted") or []
+        self.spec_steps += len(drafted)
+        for code, count in zip(drafted, accepted, strict=True):
+            self._take_step(code, count)
+        # Each step brings one token more than it accepts; the last may bring fewer than it could.
+        self.steps[PLAIN] += max(0, tokens - sum(accepted) - len(drafted))
+
+    def _take_step(self, code: int, accepted: int) -> None:
+        origin = Origin(code >> 16 & _CODE, code >> 20 & _CODE, code >> 24 & _LENGTH)
+        self.steps[SOURCE_NAMES.get(origin.first, UNNAMED)] += 1
+        for source, _, count in origin.split(code & _DRAFTED):
+            self.drafted[SOURCE_NAMES.get(source, UNNAMED)] += count
+        for source, _, count in origin.split(accepted):
+            self.accepted[SOURCE_NAMES.get(source, UNNAMED)] += count
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds
+
+    @property
+    def length(self) -> float | None:
+        """Acceptance length: tokens a step that verified a draft, bonus included."""
+        if not self.spec_steps:
+            return None
+        return 1.0 + self.accepted.total() / self.spec_steps
+
+    @property
+    def ratio(self) -> float | None:
+        """Acceptance ratio: accepted tokens over drafted ones."""
+        return acceptance_ratio(self.accepted.total(), self.drafted.total())
+
+    @property
+    def own_us_per_step(self) -> float | None:
+        """Our own code's time a step of the batch, in microseconds."""
+        return 1e6 * self.own_seconds / self.own_steps if self.own_steps else None
+
+
+def acceptance_ratio(accepted: int, drafted: int) -> float | None:
+    """None where nothing was drafted."""
+    return accepted / drafted if drafted else None
+
+
+def pooled(tallies: Sequence[Tally]) -> Tally:
+    """Add up rounds, or workloads."""
+    total = Tally()
+    for tally in tallies:
+        total.requests += tally.requests
+        total.tokens += tally.tokens
+        total.prompt_tokens += tally.prompt_tokens
+        total.seconds += tally.seconds
+        total.spec_steps += tally.spec_steps
+        total.steps += tally.steps
+        total.drafted += tally.drafted
+        total.accepted += tally.accepted
+        total.own_seconds += tally.own_seconds
+        total.own_steps += tally.own_steps
+    return total
+
+
+def own_time(metrics: str) -> tuple[float, float]:
+    """Read how long our own code ran so far, in seconds, and in how many steps.
+
+    Args:
+        metrics: A worker's `/metrics`; zeros where it has no such histogram.
+    """
+    found = {"sum": 0.0, "count": 0.0}
+    for part, value in _OWN_TIME.findall(metrics):
+        found[part] += float(value)
+    return found["sum"], found["count"]

@@ -1,0 +1,70 @@
+import pytest
+
+from engine.drafting import NATIVE, Origin
+from tests.bench.engine.tally import Tally, own_time, pooled
+
+SUFFIX = 1
+METRICS = """\
+# HELP engine_spec_step_seconds A step's time
+engine_spec_step_seconds_bucket{le="0.1",phase="draft"} 7.0
+engine_spec_step_seconds_sum{phase="target"} 9.0
+engine_spec_step_seconds_sum{phase="draft"} 0.5
+engine_spec_step_seconds_count{phase="target"} 4.0
+engine_spec_step_seconds_count{phase="draft"} 4.0
+engine_spec_step_seconds_count{engine="1",phase="draft"} 2.0
+"""
+
+
+def answer(tokens: int, *steps: tuple[int, int]) -> dict[str, object]:
+    speculative = {
+        "per_step_drafted": [drafted for drafted, _ in steps] or None,
+        "per_step_accepted": [accepted for _, accepted in steps] or None,
+    }
+    return {
+        "usage": {"completion_tokens": tokens, "prompt_tokens": 5},
+        "metrics": {"speculative_decoding": speculative if steps else None},
+    }
+
+
+def test_an_answer_without_drafts_is_plain_steps() -> None:
+    tally = Tally(seconds=2.0)
+    tally.take(answer(10))
+
+    assert tally.tokens_per_second == 5.0
+    assert (tally.length, tally.ratio) == (None, None)
+    assert tally.steps == {"plain": 10}
+
+
+def test_steps_and_tokens_count_for_the_source_that_drafted() -> None:
+    grafted = Origin(NATIVE, SUFFIX, first_length=2)
+    tally = Tally()
+    tally.take(answer(13, (Origin(SUFFIX).encode(4), 3), (grafted.encode(6), 5), (8, 0)))
+
+    assert tally.drafted == {"suffix": 8, "native": 2, "vllm": 8}
+    assert tally.accepted == {"suffix": 6, "native": 2}
+    assert tally.steps == {"suffix": 1, "native": 1, "vllm": 1, "plain": 2}
+    assert tally.length == pytest.approx(1 + 8 / 3)
+    assert tally.ratio == pytest.approx(8 / 18)
+
+
+def test_a_last_step_that_was_cut_is_not_a_negative_number_of_plain_ones() -> None:
+    tally = Tally()
+    tally.take(answer(3, (8, 8)))
+
+    assert tally.steps["plain"] == 0
+
+
+def test_rounds_weigh_as_they_are_long() -> None:
+    total = pooled([Tally(tokens=10, seconds=1.0), Tally(tokens=10, seconds=9.0)])
+
+    assert total.tokens_per_second == 2.0
+
+
+def test_our_own_time_is_read_from_the_drafting_phase() -> None:
+    assert own_time(METRICS) == (0.5, 6.0)
+    assert own_time("vllm:num_requests_running 0.0\n") == (0.0, 0.0)
+
+
+def test_our_own_time_is_told_a_step() -> None:
+    assert Tally(own_seconds=0.001, own_steps=10).own_us_per_step == pytest.approx(100.0)
+    assert Tally().own_us_per_step is None

@@ -1,0 +1,81 @@
+from collections.abc import Sequence
+
+import pytest
+
+from tests.bench.engine.plan import FULL, QUICK, Plan
+from tests.bench.engine.records import KINDS, Ask, Pools, Session
+from tests.bench.engine.workloads import Slices, deal
+
+
+def pools(size: int) -> Pools:
+    return {
+        kind: [[ask(f"{kind} {n} {turn}") for turn in range(9)] for n in range(size)]
+        for kind in KINDS
+    }
+
+
+def ask(text: str) -> Ask:
+    return Ask([{"role": "user", "content": text}], 10, prediction="old text")
+
+
+def sent(slices: Slices) -> list[str]:
+    return [
+        ask.messages[-1]["content"]
+        for rounds in slices.values()
+        for sessions in rounds
+        for session in sessions
+        for ask in session
+    ]
+
+
+def sizes(rounds: Sequence[Sequence[Session]]) -> list[int]:
+    return [len(sessions) for sessions in rounds]
+
+
+@pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
+@pytest.mark.parametrize("size", [4, 30, 500])
+@pytest.mark.parametrize("batch", [1, 4, 16])
+def test_no_prompt_is_dealt_twice(plan: Plan, size: int, batch: int) -> None:
+    prompts = sent(deal(pools(size), plan, batch))
+
+    assert len(prompts) == len(set(prompts))
+
+
+@pytest.mark.parametrize("batch", [1, 4, 16])
+def test_every_round_is_of_one_size_and_keeps_the_clients_busy(batch: int) -> None:
+    slices = deal(pools(500), FULL, batch)
+
+    assert len(slices) == 7
+    for rounds in slices.values():
+        assert len(rounds) == FULL.rounds
+        assert len(set(sizes(rounds))) == 1
+        assert min(sizes(rounds)) >= batch
+
+
+def test_few_prompts_are_shared_in_proportion() -> None:
+    # Of 57 edits 19 are a round's, where 16, 16 and 4 are wanted.
+    slices = deal(pools(57), FULL, 16)
+
+    assert sizes(slices["edit"]) == sizes(slices["edit_prediction"]) == [8, 8, 8]
+
+
+def test_a_workload_without_prompts_is_left_out() -> None:
+    slices = deal({"code": pools(12)["code"]}, FULL, 1)
+
+    assert set(slices) == {"code", "mixed"}
+
+
+def test_only_one_workload_sends_predictions_and_one_draws() -> None:
+    slices = deal(pools(500), FULL, 1)
+    first = {workload: rounds[0][0][0] for workload, rounds in slices.items()}
+
+    assert {w for w, ask in first.items() if ask.prediction} == {"edit_prediction"}
+    assert {w for w, ask in first.items() if ask.temperature} == {"creative"}
+    assert {w for w, ask in first.items() if ask.seed is not None} == {"creative"}
+
+
+def test_sessions_in_the_mix_are_shorter() -> None:
+    slices = deal(pools(500), FULL, 1)
+
+    assert [len(session) for session in slices["mixed"][0]] == [2, 2, 2, 2]
+    assert {len(session) for session in slices["agent"][0]} == {FULL.turns}
