@@ -132,7 +132,9 @@ class Drafter:
         """
         floor = self._price.floor(max(1, len(self._running)))
         wanted = not self._running or any(
-            request.control.native and worth(request.acceptance.survival(), floor) > 0
+            request.control.native
+            and request.control.most != 0
+            and worth(request.acceptance.survival(), floor) > 0
             for request in self._running.values()
         )
         self._steps_without_native = 0 if wanted else self._steps_without_native + 1

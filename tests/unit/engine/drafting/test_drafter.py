@@ -344,9 +344,10 @@ class TestNativeDrafter:
         assert [at for at, tokens in enumerate(asked) if tokens][-1] > 100
         assert sum(asked[-64:]) == 3
 
-    def test_nobody_wants_it(self) -> None:
+    @pytest.mark.parametrize("control", [Control(native=False), Control(most=0)])
+    def test_nobody_wants_it(self, control: Control) -> None:
         hybrid = drafter(None)
 
-        hybrid.step([Row("r", [1], 8)], begin(Control(native=False)), native=[[]])
+        hybrid.step([Row("r", [1], 8)], begin(control), native=[[]])
 
         assert hybrid.native_tokens() == 0
