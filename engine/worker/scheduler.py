@@ -13,7 +13,7 @@ from engine.worker.speculation import read_settings
 _UNNAMED = Origin(NATIVE)
 
 
-class _SourcedMetrics(RequestSpecDecodeMetrics):  # type: ignore[misc]  # vllm is Any to mypy
+class SourcedMetrics(RequestSpecDecodeMetrics):  # type: ignore[misc]  # vllm is Any to mypy
     """vLLM's counts of a request; each step's entry also says where its draft is from."""
 
     # Underscored: msgspec then leaves it out of what goes to the API server.
@@ -60,7 +60,7 @@ class HybridScheduler(Scheduler):  # type: ignore[misc]
         """Take a request in; its counts are ours."""
         super().add_request(request)
         if request.spec_decode_metrics is not None:
-            request.spec_decode_metrics = _SourcedMetrics.new(self.num_spec_tokens)
+            request.spec_decode_metrics = SourcedMetrics.new(self.num_spec_tokens)
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
         """Take the drafts for the next step, and where they are from."""

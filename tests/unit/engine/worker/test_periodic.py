@@ -1,0 +1,44 @@
+import logging
+import threading
+
+import pytest
+
+from engine.worker.periodic import Periodic
+
+
+def test_it_calls_now_and_then() -> None:
+    calls = threading.Semaphore(0)
+    periodic = Periodic(calls.release, seconds=0.001, name="test")
+
+    for _ in range(3):
+        assert calls.acquire(timeout=10)
+    periodic.stop()
+
+
+def test_stopping_calls_once_more_and_ends_the_thread() -> None:
+    calls: list[str] = []
+    periodic = Periodic(
+        lambda: calls.append(threading.current_thread().name), seconds=1e6, name="t"
+    )
+
+    periodic.stop()
+    periodic.stop()
+
+    assert calls == [threading.current_thread().name]
+    assert "t" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_an_error_is_logged_once_and_does_not_end_it(caplog: pytest.LogCaptureFixture) -> None:
+    failed = threading.Semaphore(0)
+
+    def fail() -> None:
+        failed.release()
+        raise OSError("disk full")
+
+    with caplog.at_level(logging.ERROR):
+        periodic = Periodic(fail, seconds=0.001, name="saving")
+        for _ in range(3):
+            assert failed.acquire(timeout=10)
+        periodic.stop()
+
+    assert [record.message for record in caplog.records] == ["saving failed"]
