@@ -152,6 +152,7 @@ void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, co
             .survival = onset.survival};
   pending.scored = 0;
   draft.predicted = 0;
+  bool is_predicted = sources.prediction != nullptr;
   while (path.length < most && voters.size() > 0) {
     const Count count = voters.count(model.reliability);
     if (count.ballots[0].token == kGap) break;
@@ -182,9 +183,8 @@ void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, co
     draft.survival[at] = path.survival;
     draft.share[at] = path.share;
     voters.follow(path.last);
-    if (sources.prediction != nullptr && voters.has_one_in(sources.prediction)) {
-      draft.predicted = path.length;
-    }
+    is_predicted = is_predicted && voters.has_one_in(sources.prediction);
+    if (is_predicted) ++draft.predicted;
   }
   draft.length = pending.drafted = path.length;
 }
