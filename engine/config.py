@@ -130,7 +130,7 @@ class Speculation(BaseModel):
         )
     )
     max_draft_tokens: int = Field(
-        default=32, ge=1, le=256, description="Most tokens drafted for a request in one step."
+        default=32, ge=1, le=128, description="Most tokens drafted for a request in one step."
     )
     step_cost: tuple[tuple[int, float], ...] = Field(
         default=((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5)),

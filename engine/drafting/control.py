@@ -26,10 +26,14 @@ class Control:
     prediction: tuple[int, ...] = ()
 
 
-def read_control(extra_args: Mapping[str, Any] | None) -> Control:
+def read_control(extra_args: Mapping[str, Any] | None, *, vocabulary: int) -> Control:
     """Read `specgate_*`; whatever is missing or makes no sense is as if it were not there.
 
     The gateway answers 400 to a client's mistakes; here a request never fails for its drafts' sake.
+
+    Args:
+        extra_args: `SamplingParams.extra_args` of vLLM.
+        vocabulary: Token ids are below it; a draft of others would end the engine.
     """
     if not extra_args:
         return Control()
@@ -42,7 +46,7 @@ def read_control(extra_args: Mapping[str, Any] | None) -> Control:
         suffix=mode != "head",
         head=mode != "suffix",
         native=mode not in ("suffix", "head"),
-        prediction=_tokens(extra_args.get("specgate_prediction")),
+        prediction=_tokens(extra_args.get("specgate_prediction"), vocabulary),
     )
 
 
@@ -53,7 +57,7 @@ def _count(value: object) -> int | None:
     return int(min(value, _MOST))
 
 
-def _tokens(value: object) -> tuple[int, ...]:
+def _tokens(value: object, vocabulary: int) -> tuple[int, ...]:
     counts = [_count(item) for item in value] if isinstance(value, list) else []
-    known = tuple(count for count in counts if count is not None)
+    known = tuple(count for count in counts if count is not None and count < vocabulary)
     return known if len(known) == len(counts) else ()

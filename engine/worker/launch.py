@@ -40,12 +40,15 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     from vllm.logger import configure_logging_from_args
 
     from engine.worker.parser import parse_arguments
+    from engine.worker.sampling import accept_all_requests
     from engine.worker.server import run_server
 
     parsed = parse_arguments(to_arguments(build_options(settings, model)))
     if settings.uds is not None:
         clear_socket(settings.uds)
     configure_logging_from_args(parsed)
+    if settings.speculation.sources:
+        accept_all_requests()
     # Until vLLM serves and takes the signals over, they end this process at once, and the kernel
     # then ends the children (see plugin.py).
     for number in (signal.SIGINT, signal.SIGTERM):

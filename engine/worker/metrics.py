@@ -121,17 +121,20 @@ class DraftingMetrics:
         )
         seconds = Histogram(
             "engine_spec_step_seconds",
-            "A step's time: `target` is vLLM's forward and sampling, `draft` is our own code.",
+            "A step's time: `target` is vLLM's forward and sampling, `draft` our own code, and "
+            "`draft_cpu` the part of that on the CPU.",
             ("phase",),
             buckets=_STEP_BUCKETS,
             registry=registry,
         )
         self._target, self._draft = seconds.labels("target"), seconds.labels("draft")
+        self._draft_cpu = seconds.labels("draft_cpu")
 
-    def observe_step(self, *, target: float, draft: float) -> None:
+    def observe_step(self, *, target: float, draft: float, draft_cpu: float) -> None:
         """Record a step's times, in seconds."""
         self._target.observe(target)
         self._draft.observe(draft)
+        self._draft_cpu.observe(draft_cpu)
 
     def publish(self, counters: Counters, index: Stats | None, sources: tuple[str, ...]) -> None:
         """Hand the sums and the latest values to Prometheus."""

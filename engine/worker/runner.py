@@ -13,9 +13,10 @@ import numpy as np
 from vllm.distributed.parallel_state import get_pp_group, get_tp_group
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
-from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
 from engine.drafting import NATIVE, Beginning, Row, StepDrafts, read_control
+from engine.worker.sampling import all_processors, decodes_plainly
 from engine.worker.sourced import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
 
@@ -32,6 +33,11 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         self._sampled: Sequence[list[int]] = ()
         self._native_tokens = 0
         self._step_began = 0.0
+        self._vocabulary = self.model_config.get_vocab_size()
+        if not self.is_pooling_model:
+            self.input_batch.logitsprocs = all_processors(
+                vllm_config, self.device, pin_memory=PIN_MEMORY
+            )
 
     def shutdown(self) -> None:
         if self._speculation is not None:
@@ -73,6 +79,16 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
             )
         return super().propose_draft_token_ids(scheduler_output, *args, **kwargs)
 
+    def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
+        """Draw tokens; where nothing is verified, with the ordinary sampler.
+
+        It is faster, and vLLM 0.32's other one ends the engine on CPUs if a request has `top_k` and
+        no request has a draft.
+        """
+        if spec_decode_metadata is not None and not any(spec_decode_metadata.num_draft_tokens):
+            spec_decode_metadata = None
+        return super()._sample(logits, spec_decode_metadata)
+
     def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
         output = super()._bookkeeping_sync(*args, **kwargs)
         self._sampled = output[3]
@@ -83,7 +99,7 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         proposed = super().take_draft_token_ids()
         if self._speculation is None or not self._sampled:
             return proposed
-        began = time.perf_counter()
+        began, began_cpu = time.perf_counter(), time.thread_time()
         requests = list(self.input_batch.req_ids)
         drafter = self._speculation.drafter
         native = None
@@ -101,8 +117,11 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
                 # The probabilities that vLLM's drafter left belong to drafts that are not taken. A
                 # token without any counts as certain, which is exact whoever drew it.
                 self._draft_probs = self._draft_prob_req_ids = None
-        ended = time.perf_counter()
-        self._speculation.observe_step(target=began - self._step_began, draft=ended - began)
+        self._speculation.observe_step(
+            target=began - self._step_began,
+            draft=time.perf_counter() - began,
+            draft_cpu=time.thread_time() - began_cpu,
+        )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
     def _row(self, at: int, request: str) -> Row:
@@ -112,7 +131,7 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         state = self.requests[request]
         room = self.max_model_len - int(self.input_batch.num_tokens_no_spec[at]) - 1
         params = state.sampling_params
-        if params is not None and params.max_tokens is not None:
+        if params.max_tokens is not None:
             # The step brings one token more than it drafts.
             room = min(room, params.max_tokens - len(state.output_token_ids) - 1)
         return Row(request, sampled, room)
@@ -121,10 +140,11 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         at = self.input_batch.req_id_to_index[request]
         before = int(self.input_batch.num_tokens_no_spec[at]) - len(self._sampled[at])
         params = self.requests[request].sampling_params
-        return Beginning(
-            np.ascontiguousarray(self.input_batch.token_ids_cpu[at, :before], np.int32),
-            read_control(None if params is None else params.extra_args),
-        )
+        control = read_control(params.extra_args, vocabulary=self._vocabulary)
+        if decodes_plainly(params):
+            control = dataclasses.replace(control, most=0)
+        tokens = self.input_batch.token_ids_cpu[at, :before]
+        return Beginning(np.ascontiguousarray(tokens, np.int32), control)
 
 
 class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):  # type: ignore[misc]

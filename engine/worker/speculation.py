@@ -57,9 +57,9 @@ class RankSpeculation:
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
         )
 
-    def observe_step(self, *, target: float, draft: float) -> None:
-        """Record how long a step took, in seconds: vLLM's part, and ours."""
-        self._metrics.observe_step(target=target, draft=draft)
+    def observe_step(self, *, target: float, draft: float, draft_cpu: float) -> None:
+        """Record a step's times, in seconds: vLLM's, ours, and of ours the part on the CPU."""
+        self._metrics.observe_step(target=target, draft=draft, draft_cpu=draft_cpu)
 
     def stop(self) -> None:
         """Keep what running requests wrote, save, and publish the last figures."""

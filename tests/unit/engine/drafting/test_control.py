@@ -1,6 +1,13 @@
+from collections.abc import Mapping
+
 import pytest
 
-from engine.drafting import Control, read_control
+from engine.drafting import Control
+from engine.drafting import read_control as read
+
+
+def read_control(extra_args: Mapping[str, object] | None) -> Control:
+    return read(extra_args, vocabulary=1000)
 
 
 @pytest.mark.parametrize("extra_args", [None, {}, {"something": "else"}])
@@ -43,7 +50,9 @@ def test_prediction_and_tenant() -> None:
     assert (control.prediction, control.tenant) == ((1, 2, 3), "t")
 
 
-@pytest.mark.parametrize("value", [[], [1, "2"], [-1], "12", [None], 5, [float("inf"), -1]])
+@pytest.mark.parametrize(
+    "value", [[], [1, "2"], [-1], "12", [None], 5, [float("inf"), -1], [999, 1000]]
+)
 def test_a_prediction_that_is_no_list_of_tokens_is_ignored(value: object) -> None:
     assert read_control({"specgate_prediction": value}).prediction == ()
 

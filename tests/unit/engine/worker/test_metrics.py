@@ -62,7 +62,7 @@ def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) 
     metrics = DraftingMetrics(registry)
 
     metrics.publish(counters, index.stats(), ("suffix",))
-    metrics.observe_step(target=0.02, draft=0.0001)
+    metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005)
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)

@@ -1,0 +1,55 @@
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def params() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
+        from vllm import SamplingParams
+    return SamplingParams
+
+
+@pytest.fixture
+def original(params: Any) -> Iterator[None]:
+    check = params._validate_spec_decode
+    yield
+    params._validate_spec_decode = check
+
+
+@pytest.mark.parametrize(
+    ("asked", "plainly"),
+    [
+        ({}, False),
+        ({"temperature": 0.0, "seed": 1}, False),
+        ({"temperature": 0.8, "seed": 1}, True),
+        ({"temperature": 0.8, "top_k": 5, "top_p": 0.9}, False),
+        ({"logit_bias": {1: 2.0}}, True),
+        ({"min_p": 0.1}, True),
+        ({"min_tokens": 3, "presence_penalty": 1.0}, False),
+    ],
+    ids=str,
+)
+def test_who_decodes_plainly(params: Any, asked: dict[str, Any], plainly: bool) -> None:
+    from engine.worker.sampling import decodes_plainly
+
+    assert decodes_plainly(params(**asked)) is plainly
+
+
+def test_vllm_refuses_some_requests_until_it_is_told_to_take_all(
+    params: Any, original: None
+) -> None:
+    from vllm.exceptions import VLLMValidationError
+
+    from engine.worker.sampling import accept_all_requests
+
+    biased = params(logit_bias={1: 2.0})
+    with pytest.raises(VLLMValidationError, match="not yet supported"):
+        biased._validate_spec_decode(object())
+
+    accept_all_requests()
+
+    biased._validate_spec_decode(object())
