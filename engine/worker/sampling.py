@@ -1,8 +1,8 @@
 """Requests whose sampling vLLM 0.32 cannot verify drafts for: they decode plainly, and as always.
 
 With speculation vLLM refuses `logit_bias` and `min_p`, and it draws a seeded request's tokens from
-other random numbers than without. Where nothing is drafted there is no need for either: the one token
-of a step is drawn by the ordinary sampler.
+other random numbers than without. Where nothing is drafted there is no need for either: the one
+token of a step is drawn by the ordinary sampler.
 """
 
 from typing import Any
