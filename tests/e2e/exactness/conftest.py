@@ -1,0 +1,95 @@
+"""Two workers for the whole folder, equal but for speculation; a third under strain."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.e2e.exactness.probe import EXTENSION
+from tests.e2e.exactness.worker import Worker, starting_worker
+
+MODEL_TOKENS = 1024
+STRAINED_TOKENS = 512
+
+
+def profile(*, vllm: Mapping[str, Any], speculation: Mapping[str, Any]) -> dict[str, Any]:
+    """An `engine:` section in which tokens do not depend on what else is in the batch."""
+    return {
+        "vllm": {
+            "dtype": "float32",  # in bfloat16 near-ties depend on the shape of the batch
+            "enforce_eager": True,
+            "max_model_len": MODEL_TOKENS,
+            "max_num_seqs": 16,
+            **vllm,
+        },
+        "environment": {
+            "VLLM_CPU_CI_ENV": "1",
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "KMP_BLOCKTIME": "5",
+            "VLLM_SERVER_DEV_MODE": "1",  # for /collective_rpc
+        },
+        "speculation": speculation,
+    }
+
+
+def speculation(**fields: Any) -> dict[str, Any]:
+    """Drafts that cost next to nothing, so that doubtful ones are verified, and refused, too."""
+    return {
+        "sources": ["suffix"],
+        "suffix": {"capacity_mb": 64, "warm_start": False},
+        "step_cost": [[1, 1.0], [1000, 1.001]],
+        **fields,
+    }
+
+
+@pytest.fixture(scope="session")
+def _pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, Worker]]:
+    with ExitStack() as stack:
+        plain = stack.enter_context(
+            starting_worker(
+                tmp_path_factory.mktemp("plain"), profile(vllm={}, speculation={"sources": []})
+            )
+        )
+        speculating = stack.enter_context(
+            starting_worker(
+                tmp_path_factory.mktemp("speculating"),
+                profile(vllm={"worker_extension_cls": EXTENSION}, speculation=speculation()),
+            )
+        )
+        plain.wait_ready()
+        speculating.wait_ready()
+        yield plain, speculating
+
+
+@pytest.fixture(scope="session")
+def plain(_pair: tuple[Worker, Worker]) -> Worker:
+    """A worker that never drafts."""
+    return _pair[0]
+
+
+@pytest.fixture(scope="session")
+def speculating(_pair: tuple[Worker, Worker]) -> Worker:
+    """The same with the suffix index as a source."""
+    return _pair[1]
+
+
+@pytest.fixture(scope="session")
+def strained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """A speculating worker that reads prompts in pieces and has room for few requests.
+
+    Its KV cache holds 23 blocks of 32 tokens; one block is vLLM's own.
+    """
+    limits = {
+        "block_size": 32,
+        "max_model_len": STRAINED_TOKENS,
+        "max_num_batched_tokens": 64,
+        "max_num_seqs": 8,
+        "num_gpu_blocks_override": 24,
+        "worker_extension_cls": EXTENSION,
+    }
+    folder = tmp_path_factory.mktemp("strained")
+    with starting_worker(folder, profile(vllm=limits, speculation=speculation())) as worker:
+        worker.wait_ready()
+        yield worker

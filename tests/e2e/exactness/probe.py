@@ -1,0 +1,58 @@
+"""Methods that the tests add to a model worker (vLLM's `worker_extension_cls`): look, and break."""
+
+import functools
+import itertools
+from typing import Any
+
+from engine.policy import Price
+from engine.suffix import SuffixIndex
+
+EXTENSION = "tests.e2e.exactness.probe.Probe"
+"""Its name in a profile."""
+
+_ROOMS: dict[str, tuple[type, str]] = {
+    "start": (SuffixIndex, "start"),
+    "extend": (SuffixIndex, "extend"),
+    "propose": (SuffixIndex, "propose_many"),
+    "finish": (SuffixIndex, "finish"),
+    "price": (Price, "settle"),
+}
+ROOMS = tuple(_ROOMS)
+"""What can be made to fail: calls of the suffix index, and of the policy."""
+
+
+class InjectedError(Exception):
+    """What a broken room raises."""
+
+
+class Probe:
+    """Called over HTTP, `/collective_rpc`; arguments are strings."""
+
+    model_runner: Any
+
+    def specgate_held(self) -> dict[str, int]:
+        """Count the requests that the drafter and the suffix index remember."""
+        speculation = self.model_runner._speculation
+        return {
+            "drafter": len(speculation.drafter.running),
+            "index": speculation._index.stats().requests,
+        }
+
+    def specgate_break(self, room: str, every: str) -> None:
+        """Make each `every`th call of a room raise, until `specgate_mend`."""
+        owner, name = _ROOMS[room]
+        original = getattr(owner, name)
+        calls = itertools.count(1)
+
+        @functools.wraps(original)
+        def failing(*args: Any, **kwargs: Any) -> Any:
+            if next(calls) % int(every) == 0:
+                raise InjectedError(room)
+            return original(*args, **kwargs)
+
+        setattr(owner, name, failing)
+
+    def specgate_mend(self, room: str) -> None:
+        """Undo `specgate_break`."""
+        owner, name = _ROOMS[room]
+        setattr(owner, name, getattr(owner, name).__wrapped__)

@@ -1,0 +1,123 @@
+"""What a request says about its own drafts: off, at most so many, a tenant, a prediction."""
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.exactness.prompts import make_prompts, make_prose
+from tests.e2e.exactness.worker import Worker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+PROMPTS = make_prompts(6, seed=40)
+
+
+def controlled(prompts: list[str], **control: Any) -> list[dict[str, Any]]:
+    xargs = {f"specgate_{name}": value for name, value in control.items()}
+    return [{"prompt": prompt, "vllm_xargs": xargs} for prompt in prompts]
+
+
+def test_off_drafts_nothing(plain: Worker, speculating: Worker) -> None:
+    answers = speculating.ask_all(controlled(PROMPTS, mode="off"))
+
+    assert answers == plain.ask_all([{"prompt": prompt} for prompt in PROMPTS])
+    assert all(answer.drafts.drafted == 0 for answer in answers)
+
+
+def test_off_with_a_seed_samples_as_plain_decoding_does_whatever_runs_beside_it(
+    plain: Worker, speculating: Worker
+) -> None:
+    sampling = {"temperature": 0.9, "seed": 17}
+    seeded = [body | sampling for body in controlled(PROMPTS, mode="off")]
+    drafting = [{"prompt": prompt} for prompt in make_prompts(6, seed=41)]
+
+    answers = speculating.ask_all([*seeded, *drafting], concurrency=12)
+
+    assert answers[:6] == plain.ask_all([{"prompt": prompt} | sampling for prompt in PROMPTS])
+    assert all(answer.drafts.drafted == 0 for answer in answers[:6])
+    assert sum(answer.drafts.drafted for answer in answers[6:]) > 0
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_no_step_drafts_more_than_the_request_allows(
+    most: int, plain: Worker, speculating: Worker
+) -> None:
+    answers = speculating.ask_all(controlled(PROMPTS, max_draft_tokens=most))
+
+    assert answers == plain.ask_all([{"prompt": prompt} for prompt in PROMPTS])
+    by_step = [step for answer in answers for step in answer.drafts.drafted_by_step]
+    assert set(by_step) == set(range(1, most + 1))
+
+
+@pytest.mark.parametrize(
+    "control",
+    [
+        pytest.param({"mode": "warp"}, id="mode"),
+        pytest.param({"max_draft_tokens": "many"}, id="most"),
+        pytest.param({"max_draft_tokens": -3}, id="negative"),
+        pytest.param({"prediction": ["a", "b"]}, id="prediction"),
+        pytest.param({"prediction": [-1, 1e300]}, id="no token ids"),
+        pytest.param({"tenant": 7}, id="tenant"),
+    ],
+)
+def test_what_makes_no_sense_is_ignored(
+    control: dict[str, Any], plain: Worker, speculating: Worker
+) -> None:
+    answers = speculating.ask_all(controlled(PROMPTS[:2], **control))
+
+    assert answers == plain.ask_all([{"prompt": prompt} for prompt in PROMPTS[:2]])
+
+
+def test_a_tenant_profits_from_its_own_answers_only(plain: Worker, speculating: Worker) -> None:
+    (prompt,) = make_prose(1, seed=42)
+    (first,) = controlled([prompt], tenant="a")
+    (second,) = controlled([prompt], tenant="b")
+
+    cold, warm, other = (speculating.ask(body) for body in (first, first, second))
+
+    assert cold == warm == other == plain.ask({"prompt": prompt})
+    assert warm.drafts.accepted > cold.drafts.accepted
+    assert other.drafts == cold.drafts
+
+
+@pytest.mark.parametrize("case", ["right", "wrong", "half right", "right, but later", "too long"])
+def test_a_prediction_changes_nothing_but_the_drafts(
+    case: str, plain: Worker, speculating: Worker
+) -> None:
+    prompts = make_prose(6, seed=43)
+    expected = plain.ask_all([{"prompt": prompt} for prompt in prompts])
+    bodies = [
+        controlled([prompt], tenant=f"{case} {number}", prediction=predict(case, answer.token_ids))[
+            0
+        ]
+        for number, (prompt, answer) in enumerate(zip(prompts, expected, strict=True))
+    ]
+
+    answers = speculating.ask_all(bodies)
+
+    assert answers == expected
+
+
+def test_a_right_prediction_is_accepted(plain: Worker, speculating: Worker) -> None:
+    (prompt,) = make_prose(1, seed=44)
+    right = plain.ask({"prompt": prompt}).token_ids
+    (without,) = controlled([prompt], tenant="without a prediction")
+    (with_one,) = controlled([prompt], tenant="with a prediction", prediction=right)
+
+    helped, alone = speculating.ask(with_one), speculating.ask(without)
+
+    assert helped == alone
+    assert helped.drafts.accepted > max(20, 2 * alone.drafts.accepted)
+
+
+def predict(case: str, right: list[int]) -> list[int]:
+    """A prediction of an answer."""
+    wrong = [(token * 7 + 11) % 49000 for token in right]
+    half = len(right) // 2
+    return {
+        "right": right,
+        "wrong": wrong,
+        "half right": [*right[:half], *wrong[: half // 2], *right[half:]],
+        "right, but later": [*wrong, *right],
+        "too long": [*right, *wrong] * 200,
+    }[case]

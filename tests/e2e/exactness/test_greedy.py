@@ -1,0 +1,61 @@
+"""Greedy text is the same token by token, though much is drafted, and some of it refused."""
+
+import pytest
+
+from tests.e2e.exactness.prompts import make_long_prompt, make_prompts
+from tests.e2e.exactness.worker import Worker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+
+PROMPTS = make_prompts(48, seed=1)
+
+
+def test_tokens_are_the_same_and_drafts_are_accepted_and_refused(
+    plain: Worker, speculating: Worker
+) -> None:
+    bodies = [{"prompt": prompt, "max_tokens": 48} for prompt in PROMPTS]
+
+    expected = plain.ask_all(bodies)
+    answers = speculating.ask_all(bodies)
+
+    assert answers == expected
+    assert all(answer.drafts.drafted == 0 for answer in expected)
+    accepted = sum(answer.drafts.accepted for answer in answers)
+    drafted = sum(answer.drafts.drafted for answer in answers)
+    assert accepted > 10 * len(PROMPTS)
+    assert drafted - accepted > 2 * len(PROMPTS)
+
+
+def test_tokens_are_the_same_alone_in_the_batch(plain: Worker, speculating: Worker) -> None:
+    bodies = [{"prompt": prompt} for prompt in make_prompts(6, seed=2)]
+
+    answers = speculating.ask_all(bodies, concurrency=1)
+
+    assert answers == plain.ask_all(bodies, concurrency=1)
+    assert sum(answer.drafts.accepted for answer in answers) > 0
+
+
+def test_chat_is_the_same(plain: Worker, speculating: Worker) -> None:
+    bodies = [
+        {"messages": [{"role": "user", "content": f"Repeat this twice:\n{prompt}"}]}
+        for prompt in make_prompts(6, seed=3)
+    ]
+
+    answers = speculating.ask_all(bodies)
+
+    assert answers == plain.ask_all(bodies)
+    assert sum(answer.drafts.accepted for answer in answers) > 0
+
+
+def test_tokens_are_the_same_behind_a_cached_prefix(plain: Worker, speculating: Worker) -> None:
+    prefix = make_long_prompt(seed=4, records=40)
+    bodies = [{"prompt": prefix + prompt} for prompt in make_prompts(6, seed=4)]
+    speculating.ask({"prompt": prefix, "max_tokens": 2})
+
+    first = speculating.ask_all(bodies)
+    again = speculating.ask_all(bodies)
+
+    expected = plain.ask_all(bodies)
+    assert first == again == expected
+    assert all(answer.cached_tokens > 256 for answer in (*first, *again))
+    assert all(answer.drafts.accepted > 0 for answer in again)

@@ -1,0 +1,147 @@
+"""What a request may ask of the sampler: each option alone, and all of them in one batch.
+
+A draft token is verified under the very conditions under which it would be sampled: penalties count
+the draft tokens before it, `min_tokens` the place where it stands, a grammar the state it meets.
+Random sampling is compared where its outcome is certain: with one candidate left (`top_k` 1, a
+vanishing `top_p`) it takes vLLM's way for random rows and still has one result only.
+"""
+
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from tests.e2e.exactness.prompts import make_prompts
+from tests.e2e.exactness.worker import Worker
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+NEWLINE, FULL_STOP, COMMA, A, BLUE = 198, 30, 28, 253, 4461  # ids of SmolLM2
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "presence_penalty": {"presence_penalty": 0.8},
+    "frequency_penalty": {"frequency_penalty": 0.6},
+    "repetition_penalty": {"repetition_penalty": 1.15},
+    "all penalties": {
+        "presence_penalty": 0.3, "frequency_penalty": -0.4, "repetition_penalty": 1.05,
+    },
+    "bad_words": {"bad_words": ["blue", "total", "door", "coins"]},
+    "allowed_token_ids": {"allowed_token_ids": list(range(8000))},
+    "stop": {"stop": ["coins\n", "door", " total", "red b"]},
+    "stop, kept": {"stop": ["or c", "return"], "include_stop_str_in_output": True},
+    "stop_token_ids": {"stop_token_ids": [NEWLINE, BLUE]},
+    "min_tokens": {"min_tokens": 20, "stop_token_ids": [NEWLINE, FULL_STOP]},
+    "min_tokens before a stop": {"min_tokens": 9, "stop": ["\n", "e "]},
+    "ignore_eos": {"ignore_eos": True, "max_tokens": 40},
+    "seed": {"seed": 11},
+    "top_k 1": {"temperature": 1.0, "top_k": 1},
+    "top_p of one": {"temperature": 1.3, "top_p": 1e-9},
+    "penalties of random rows": {"temperature": 0.7, "top_k": 1, "frequency_penalty": 0.5},
+    "n": {"n": 3, "temperature": 1.0, "top_k": 1},
+    "logprobs": {"logprobs": 3},
+    "repetition_detection": {
+        "max_tokens": 48,
+        "repetition_detection": {"max_pattern_size": 8, "min_pattern_size": 1, "min_count": 3},
+    },
+}  # fmt: skip
+UNDRAFTED: dict[str, dict[str, Any]] = {
+    "logit_bias": {"logit_bias": {str(NEWLINE): -6.0, str(COMMA): 3.0, str(A): -100.0}},
+    "min_p": {"temperature": 1.0, "min_p": 1.0},
+    "seeded sample": {"temperature": 0.9, "seed": 11},
+    "seeded sample, n": {"temperature": 0.9, "seed": 11, "n": 2},
+}
+"""What vLLM cannot verify drafts for, or not with the same random numbers: those decode plainly."""
+
+PROMPTS = {
+    name: make_prompts(8, seed=100 + number) for number, name in enumerate([*OPTIONS, *UNDRAFTED])
+}
+
+
+def bodies_of(option: str) -> list[dict[str, Any]]:
+    fields = {**OPTIONS, **UNDRAFTED}[option]
+    return [{"prompt": prompt, **fields} for prompt in PROMPTS[option]]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_tokens_are_the_same_with(option: str, plain: Worker, speculating: Worker) -> None:
+    bodies = bodies_of(option)
+    drafted = speculating.metric("engine_spec_draft_tokens_total")
+
+    answers = speculating.ask_all(bodies)
+
+    assert answers == plain.ask_all(bodies)
+    speculating.wait_for("engine_spec_draft_tokens_total", above=drafted)
+
+
+@pytest.mark.parametrize("option", UNDRAFTED)
+def test_tokens_are_the_same_without_drafts_with(
+    option: str, plain: Worker, speculating: Worker
+) -> None:
+    answers = speculating.ask_all(bodies_of(option))
+
+    assert answers == plain.ask_all(bodies_of(option))
+    assert all(answer.drafts.drafted == 0 for answer in answers)
+
+
+def test_tokens_are_the_same_with_all_options_in_one_batch(
+    plain: Worker, speculating: Worker
+) -> None:
+    columns = zip(*(bodies_of(option)[:2] for option in PROMPTS), strict=True)
+    bodies = list(chain.from_iterable(columns))
+
+    answers = speculating.ask_all(bodies, concurrency=12)
+
+    assert answers == plain.ask_all(bodies, concurrency=12)
+    assert sum(answer.drafts.accepted for answer in answers) > 0
+
+
+def test_logprobs_are_the_same(plain: Worker, speculating: Worker) -> None:
+    bodies = [
+        *({"prompt": prompt, "logprobs": 3} for prompt in make_prompts(6, seed=90)),
+        *(
+            {"messages": [{"role": "user", "content": f"Go on: {prompt}"}], "logprobs": True,
+             "top_logprobs": 3}
+            for prompt in make_prompts(6, seed=91)
+        ),
+    ]  # fmt: skip
+
+    expected = plain.ask_all(bodies)
+    answers = speculating.ask_all(bodies)
+
+    assert answers == expected
+    assert sum(answer.drafts.accepted for answer in answers) > 0
+    for answer, other in zip(answers, expected, strict=True):
+        (found,), (wanted,) = answer.logprobs, other.logprobs
+        assert found.chosen == pytest.approx(wanted.chosen, abs=1e-3)
+        assert len(found.likeliest) == len(found.chosen) == answer.completion_tokens
+        for likeliest, others in zip(found.likeliest, wanted.likeliest, strict=True):
+            assert likeliest == pytest.approx(others, abs=1e-3)
+
+
+def test_json_of_a_schema_is_the_same(plain: Worker, speculating: Worker) -> None:
+    item = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 12},
+            "colour": {"enum": ["red", "blue", "green"]},
+            "coins": {"type": "integer"},
+        },
+        "required": ["name", "colour", "coins"],
+        "additionalProperties": False,
+    }
+    schema = {"type": "array", "items": item, "minItems": 2, "maxItems": 4}
+    bodies = [
+        {
+            "messages": [{"role": "user", "content": f"As JSON, please:\n{prompt}"}],
+            "response_format": {
+                "type": "json_schema", "json_schema": {"name": "items", "schema": schema},
+            },
+            "max_tokens": 64,
+        }
+        for prompt in make_prompts(6, seed=92)
+    ]  # fmt: skip
+
+    answers = speculating.ask_all(bodies)
+
+    assert answers == plain.ask_all(bodies)
+    assert sum(answer.drafts.accepted for answer in answers) > 0
