@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
@@ -99,8 +99,15 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
     return figures
 
 
+class Answerer(Protocol):
+    """What clients send to: a `BenchWorker`, or a test's fake."""
+
+    async def answer(self, ask: Ask) -> Mapping[str, Any]:
+        """Answer a request."""
+
+
 async def run_clients(
-    worker: BenchWorker, sessions: Sequence[Session], clients: int
+    worker: Answerer, sessions: Sequence[Session], clients: int
 ) -> Sequence[Mapping[str, Any]]:
     """Send sessions by clients that each wait for an answer before they ask on; returns answers."""
     waiting = deque(sessions)
