@@ -89,7 +89,9 @@ class Frames:
     @classmethod
     def read(cls, chunks: Iterable[Mapping[str, Any]]) -> "Frames":
         """Read a stream's chunks up to its end."""
-        text, ids, usages, count = "", [], [], 0
+        text, count = "", 0
+        ids: list[int] = []
+        usages: list[Mapping[str, Any]] = []
         finish_reason, stop_reason = "", None
         for chunk in chunks:
             if chunk.get("usage"):

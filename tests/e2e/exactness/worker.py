@@ -46,7 +46,7 @@ class Worker:
 
     def ask(self, body: Body) -> Answer:
         """Send a request, a chat if it has messages, and read the whole answer."""
-        return Answer.read(self.post(_path(body), _DEFAULTS | body))
+        return Answer.read(self.post(_path(body), {**_DEFAULTS, **body}))
 
     def ask_all(self, bodies: Sequence[Body], *, concurrency: int = 8) -> list[Answer]:
         """Send requests, `concurrency` at a time; answers come in their order."""

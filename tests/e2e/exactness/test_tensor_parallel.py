@@ -1,0 +1,36 @@
+"""A model over several ranks: one of them drafts, and all of them verify the same."""
+
+import os
+
+import pytest
+
+from tests.e2e.exactness.conftest import profile, speculation
+from tests.e2e.exactness.prompts import make_prompts
+from tests.e2e.exactness.worker import Worker, starting_worker
+
+RANKS = 3
+"""SmolLM2-135M has 9 heads and 3 KV heads: 3 is the smallest number that divides both."""
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(
+        "TEST_TENSOR_PARALLEL" not in os.environ,
+        reason="minutes on two cores: TEST_TENSOR_PARALLEL=1 pytest tests/e2e/exactness",
+    ),
+]
+
+
+def test_tokens_are_the_same_over_several_ranks(
+    plain: Worker, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    section = profile(vllm={"tensor_parallel_size": RANKS}, speculation=speculation())
+    section["environment"]["OMP_NUM_THREADS"] = "1"
+    bodies = [{"prompt": prompt} for prompt in make_prompts(12, seed=95)]
+
+    with starting_worker(tmp_path_factory.mktemp("ranks"), section) as worker:
+        worker.wait_ready()
+        answers = worker.ask_all(bodies)
+
+    assert answers == plain.ask_all(bodies)
+    assert sum(answer.drafts.accepted for answer in answers) > 0
