@@ -26,6 +26,8 @@ else:
             """Prepare the device and the runner, without weights yet."""
             super().init_device()
             from engine.worker.runner import HybridCPUModelRunner
+            from engine.worker.sampling import mend_verification_on_cpus
 
+            mend_verification_on_cpus()
             # vLLM makes its runner inline; nothing is loaded into it yet.
             self.model_runner = HybridCPUModelRunner(self.vllm_config, self.device)

@@ -53,3 +53,31 @@ def test_vllm_refuses_some_requests_until_it_is_told_to_take_all(
     accept_all_requests()
 
     biased._validate_spec_decode(object())
+
+
+def test_each_draft_token_gets_the_value_of_its_request(params: Any) -> None:
+    import torch
+
+    from engine.worker.sampling import expand_batch_to_tokens
+
+    temperatures = torch.tensor([0.5, 0.0, 2.0, 0.25])
+    cumulative = torch.tensor([2, 2, 3, 6], dtype=torch.int32)
+
+    expanded = expand_batch_to_tokens(temperatures, cumulative, 6, 0, 1)
+    top_k = expand_batch_to_tokens(torch.tensor([5, 0, 7, 9], dtype=torch.int32), cumulative, 6)
+
+    assert expanded.tolist() == [0.5, 0.5, 2.0, 0.25, 0.25, 0.25]
+    assert top_k.tolist() == [5, 5, 7, 9, 9, 9]
+    assert top_k.dtype == torch.int32
+
+
+def test_a_greedy_request_is_not_divided_by_zero(params: Any) -> None:
+    import torch
+
+    from engine.worker.sampling import expand_batch_to_tokens
+
+    expanded = expand_batch_to_tokens(
+        torch.tensor([0.0, 0.5]), torch.tensor([1, 2]), 2, replace_from=0, replace_to=1
+    )
+
+    assert expanded.tolist() == [1.0, 0.5]
