@@ -5,11 +5,13 @@ from typing import Any
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def params() -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
         from vllm import SamplingParams
+
+        import engine.worker.sampling  # noqa: F401
     return SamplingParams
 
 
@@ -55,7 +57,7 @@ def test_vllm_refuses_some_requests_until_it_is_told_to_take_all(
     biased._validate_spec_decode(object())
 
 
-def test_each_draft_token_gets_the_value_of_its_request(params: Any) -> None:
+def test_each_draft_token_gets_the_value_of_its_request() -> None:
     import torch
 
     from engine.worker.sampling import expand_batch_to_tokens
@@ -71,7 +73,7 @@ def test_each_draft_token_gets_the_value_of_its_request(params: Any) -> None:
     assert top_k.dtype == torch.int32
 
 
-def test_a_greedy_request_is_not_divided_by_zero(params: Any) -> None:
+def test_a_greedy_request_is_not_divided_by_zero() -> None:
     import torch
 
     from engine.worker.sampling import expand_batch_to_tokens
