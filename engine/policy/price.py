@@ -20,11 +20,15 @@ class Price:
 
     Args:
         cost: What a step takes.
+        margin: How much more a token must bring than the formula says. Replays of recorded answers
+            are fastest from 1.5 to 2 (docs/adr/0014): costs and survivals are known only roughly,
+            and a token too many costs more than one too few.
         least: Lowest price, also where tokens cost nothing: below it a draft is noise.
     """
 
-    def __init__(self, cost: StepCost, *, least: float = 0.01) -> None:
+    def __init__(self, cost: StepCost, *, margin: float = 1.5, least: float = 0.01) -> None:
         self._cost = cost
+        self._margin = margin
         self._least = least
         self._length = 1.0
         self._drafted = 0.0
@@ -51,8 +55,7 @@ class Price:
         """Return the price of a step's first draft token; no other is cheaper."""
         if rows == 0:
             return 1.0
-        first = float(self._cost.marginal(rows, 1)[0])
-        return min(1.0, max(self._least, self.goodput(rows) * first))
+        return min(1.0, max(self._least, float(self._prices(rows, 1)[0])))
 
     def settle(self, survival: NDArray[np.float32], rows: int) -> float:
         """Return the price at which the tokens that are bought are those that pay.
@@ -65,7 +68,7 @@ class Price:
         wanted = np.sort(survival[survival >= floor])[::-1]
         if wanted.size == 0:
             return floor
-        prices = self.goodput(rows) * self._cost.marginal(rows, wanted.size)
+        prices = self._prices(rows, wanted.size)
         too_dear = wanted < prices
         first = int(np.argmax(too_dear))
         if not too_dear[first]:
@@ -73,3 +76,7 @@ class Price:
         if first == 0:
             return float(prices[0])
         return float(min(wanted[first - 1], prices[first]))
+
+    def _prices(self, rows: int, tokens: int) -> NDArray[np.float64]:
+        """Return what each of a step's first draft tokens has to be worth; shape (tokens,)."""
+        return self._margin * self.goodput(rows) * self._cost.marginal(rows, tokens)

@@ -67,7 +67,7 @@ def begin(control: Control = Control()) -> Callable[[str], Beginning]:  # noqa: 
 
 
 def drafter(source: Scripted | None, cost: StepCost = FREE, most: int = 8) -> Drafter:
-    return Drafter(source, Price(cost), most=most, native_most=3)
+    return Drafter(source, Price(cost, margin=1.0), most=most, native_most=3)
 
 
 @pytest.fixture

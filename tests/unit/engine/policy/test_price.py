@@ -11,11 +11,17 @@ LINEAR = [(1, 1.0), (101, 6.0)]  # 0.05 of a one-token step for each further tok
 
 
 def price(points: list[tuple[int, float]] = LINEAR) -> Price:
-    return Price(StepCost(points, longest=400))
+    return Price(StepCost(points, longest=400), margin=1.0)
 
 
 def test_a_lone_plain_request_pays_the_marginal_time() -> None:
     assert price().floor(1) == pytest.approx(0.05)
+
+
+def test_a_margin_makes_every_token_dearer() -> None:
+    cost = StepCost(LINEAR, longest=400)
+
+    assert Price(cost, margin=2.0).floor(1) == pytest.approx(2 * price().floor(1))
 
 
 def test_the_price_rises_with_the_rows() -> None:
@@ -70,7 +76,7 @@ survivals = st.lists(st.floats(0.0, 1.0, width=32), min_size=1, max_size=40)
 @given(survivals, st.integers(1, 16))
 def test_what_is_bought_pays_and_what_is_left_does_not(values: list[float], rows: int) -> None:
     cost = StepCost([(1, 1.0), (9, 1.2), (17, 2.0), (65, 9.0)], longest=400)
-    settled = Price(cost)
+    settled = Price(cost, margin=1.0)
     survival = np.array(values, np.float32)
 
     bought = np.sort(survival[survival >= settled.settle(survival, rows)])[::-1]
@@ -86,7 +92,7 @@ def test_what_is_bought_pays_and_what_is_left_does_not(values: list[float], rows
 def test_settling_finds_the_best_of_all_subsets() -> None:
     """By brute force: the gain in tokens over their price in time is largest where it says."""
     cost = StepCost([(1, 1.0), (4, 1.1), (6, 1.5), (12, 4.0)], longest=40)
-    settled = Price(cost)
+    settled = Price(cost, margin=1.0)
     survival = np.array([0.9, 0.55, 0.5, 0.3, 0.2, 0.1, 0.05], np.float32)
     worth = settled.goodput(2)
 
