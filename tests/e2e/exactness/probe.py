@@ -46,9 +46,13 @@ class Probe:
 
         @functools.wraps(original)
         def failing(*args: Any, **kwargs: Any) -> Any:
-            if next(calls) % int(every) == 0:
+            fails = next(calls) % int(every) == 0
+            if fails and room != "finish":
                 raise InjectedError(room)
-            return original(*args, **kwargs)
+            result = original(*args, **kwargs)
+            if fails:  # what cannot be ended would stay in the index for ever
+                raise InjectedError(room)
+            return result
 
         setattr(owner, name, failing)
 

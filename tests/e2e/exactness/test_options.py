@@ -53,7 +53,7 @@ UNDRAFTED: dict[str, dict[str, Any]] = {
 """What vLLM cannot verify drafts for, or not with the same random numbers: those decode plainly."""
 
 PROMPTS = {
-    name: make_prompts(8, seed=100 + number) for number, name in enumerate([*OPTIONS, *UNDRAFTED])
+    name: make_prompts(6, seed=100 + number) for number, name in enumerate([*OPTIONS, *UNDRAFTED])
 }
 
 

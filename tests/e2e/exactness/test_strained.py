@@ -26,8 +26,8 @@ def test_prompts_read_in_pieces_beside_running_requests(plain: Worker, strained:
 def test_preempted_requests_go_on_as_if_nothing_had_happened(
     plain: Worker, strained: Worker
 ) -> None:
-    """Eight requests of about 170 tokens each, where there is room for four of them."""
-    bodies = [{"prompt": prompt, "max_tokens": 96} for prompt in make_prompts(16, seed=50)]
+    """Eight requests of about 170 tokens each, where there is room for three of them."""
+    bodies = [{"prompt": prompt, "max_tokens": 96} for prompt in make_prompts(12, seed=50)]
     before = strained.metric("vllm:num_preemptions_total")
 
     answers = strained.ask_all(bodies)

@@ -27,7 +27,7 @@ Body = Mapping[str, Any]
 _START_SECONDS = 240
 _STOP_SECONDS = 60
 _ANSWER_SECONDS = 120
-_DEFAULTS: Body = {"model": MODEL, "temperature": 0, "max_tokens": 32, "return_token_ids": True}
+_DEFAULTS: Body = {"model": MODEL, "temperature": 0, "max_tokens": 24, "return_token_ids": True}
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,11 @@ class Worker:
         """Stream an answer to its end."""
         with self.streaming(body) as chunks:
             return Frames.read(chunks)
+
+    def stream_all(self, bodies: Sequence[Body]) -> list[Frames]:
+        """Stream answers to their ends, all at once; they come in their order."""
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            return list(pool.map(self.stream, bodies))
 
     def post(self, path: str, body: Body) -> dict[str, Any]:
         """Send JSON, expect JSON and the status 200."""
