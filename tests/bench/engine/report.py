@@ -21,6 +21,9 @@ DEFINITIONS = {
     "two drafted; plain: no draft",
     "own_cpu_us_per_step": "hybrid: mean time in our own code a step of the whole batch, over all "
     "workloads",
+    "creative": "temperature 1, a seed a request. For a seeded request our worker drafts nothing, "
+    "so that the seed means what it means without speculation; vLLM's own drafters go on, and vLLM "
+    "0.32's verification on CPUs refuses nearly all they draft",
     "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
 }
 
