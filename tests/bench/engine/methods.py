@@ -20,7 +20,7 @@ _BASELINES: Mapping[str, Mapping[str, JsonValue]] = {
         "prompt_lookup_min": 2,
         "prompt_lookup_max": 4,
     },
-    # Of 16 and vLLM's default 24 the faster for it: over 66 requests in 3 rounds (on a busy machine)
+    # Of 16 and vLLM's default 24 the faster for it: over 66 requests in 3 rounds (busy machine)
     # 16 on chat, edit, agent and mixed by 2 to 15 %, 24 on code and edit_prediction by 1 to 4 %.
     ARCTIC: {"method": "suffix", "num_speculative_tokens": 16},
     "arctic_suffix_default": {"method": "suffix"},
