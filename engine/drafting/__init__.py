@@ -8,7 +8,7 @@ from engine.drafting.control import Control, read_control
 from engine.drafting.counters import Counters
 from engine.drafting.drafter import Drafter
 from engine.drafting.origin import NATIVE, SOURCE_NAMES, Origin
-from engine.drafting.rows import Beginning, Row, StepDrafts
+from engine.drafting.rows import Beginning, Proposal, Row, StepDrafts
 from engine.drafting.suffix_source import SuffixSource
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Counters",
     "Drafter",
     "Origin",
+    "Proposal",
     "Row",
     "StepDrafts",
     "SuffixSource",

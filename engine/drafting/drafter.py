@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from engine.drafting.control import Control
 from engine.drafting.counters import Counters
 from engine.drafting.origin import NATIVE, PREDICTION, SUFFIX, Origin
-from engine.drafting.rows import Beginning, Row, StepDrafts
+from engine.drafting.rows import Beginning, Proposal, Row, StepDrafts
 from engine.errors import SuffixCapacityError
 from engine.policy import Breaker, PositionAcceptance, Price, worth
-from engine.suffix import DraftBatch
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +35,8 @@ class Source(Protocol):
         """Take in what was generated."""
 
     def propose(
-        self, requests: Sequence[str], most: NDArray[np.int32], *, floor: float
-    ) -> DraftBatch:
+        self, requests: Sequence[str], most: Sequence[int], *, floor: float
+    ) -> Sequence[Proposal]:
         """Draft for each request up to `most` tokens, none with a survival below `floor`."""
 
     def end(self, request: str, *, keep: bool) -> None:
@@ -166,33 +165,27 @@ class Drafter:
     ) -> StepDrafts:
         drafts = StepDrafts.nothing(len(rows))
         live = self._take_in(rows, begin)
-        asked, batch = self._ask_suffix(live)
+        proposals = self._ask_suffix(live)
         guesses = {} if native is None else self._judge(live, native)
-        survivals = [np.asarray(guess, np.float32) for guess in guesses.values()]
-        if batch is not None:
-            inside = np.arange(batch.survival.shape[1]) < batch.lengths[:, None]
-            survivals.append(batch.survival[inside])
-        pool = np.concatenate(survivals) if survivals else np.empty(0, np.float32)
-        if not pool.size:
+        pool = [chance for _, proposal in proposals for chance in proposal.survival]
+        pool += [chance for guess in guesses.values() for chance in guess]
+        if not pool:
             self.counters.verdicts["unknown"] += 1
             return drafts
 
         price = self.counters.price = self._price.settle(pool, len(live))
         gains: dict[int, float] = {}
-        if batch is not None:
-            lengths = ((batch.survival >= price) & inside).sum(axis=1).tolist()
-            columns = (lengths, batch.tokens.tolist(), batch.predicted.tolist())
-            for at, (row, length, tokens, followed) in enumerate(zip(asked, *columns, strict=True)):
-                if length:
-                    _draft(drafts, row, tokens[:length], _origin(length, followed))
-                    if guesses:
-                        gains[row.at] = worth(batch.survival[at, :length].tolist(), price)
+        for row, (tokens, survival, followed) in proposals:
+            length = _paying(survival, price)
+            if length:
+                _draft(drafts, row, tokens[:length], _origin(length, followed))
+            if guesses:
+                gains[row.at] = worth(survival, price)
         if native is not None:
             for row in live:
                 guess = guesses.get(row.at, ())
                 if worth(guess, price) > gains.get(row.at, 0.0):
-                    length = sum(chance >= price for chance in guess)
-                    _draft(drafts, row, list(native[row.at][:length]), _NATIVE)
+                    _draft(drafts, row, native[row.at][: _paying(guess, price)], _NATIVE)
         self.counters.verdicts["drafted" if any(drafts.tokens) else "priced_out"] += 1
         return drafts
 
@@ -241,18 +234,18 @@ class Drafter:
             request.acceptance.learn(known, right)
             request.native = ()
 
-    def _ask_suffix(self, live: Sequence[_Live]) -> tuple[list[_Live], DraftBatch | None]:
-        """Return the rows that were asked for, and their drafts down to the lowest price."""
+    def _ask_suffix(self, live: Sequence[_Live]) -> list[tuple[_Live, Proposal]]:
+        """Return drafts for the rows that may have one, down to the lowest price."""
         asked = [
             row
             for row in live
             if row.room > 0 and row.request.indexed and row.request.control.suffix
         ]
         if not asked or self._suffix is None:
-            return [], None
-        most = np.array([row.room for row in asked], np.int32)
+            return []
+        names, most = [row.name for row in asked], [row.room for row in asked]
         floor = self._price.floor(len(live))
-        return asked, self._suffix.propose([row.name for row in asked], most, floor=floor)
+        return list(zip(asked, self._suffix.propose(names, most, floor=floor), strict=True))
 
     def _judge(
         self, live: Sequence[_Live], native: Sequence[Sequence[int]]
@@ -285,8 +278,18 @@ class Drafter:
             _log.error("speculation failed, and its requests decode plainly", exc_info=exc)
 
 
-def _draft(drafts: StepDrafts, row: _Live, tokens: list[int], origin: Origin) -> None:
-    drafts.tokens[row.at] = tokens
+def _paying(survival: Sequence[float], price: float) -> int:
+    """How many tokens of a draft are worth the price."""
+    length = 0
+    for chance in survival:
+        if chance < price:
+            break
+        length += 1
+    return length
+
+
+def _draft(drafts: StepDrafts, row: _Live, tokens: Sequence[int], origin: Origin) -> None:
+    drafts.tokens[row.at] = list(tokens)
     drafts.origins[row.at] = origin
     row.request.drafted = len(tokens)
 

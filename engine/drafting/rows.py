@@ -1,6 +1,8 @@
 """What goes into a step's drafting, and what comes out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +38,20 @@ class Beginning:
 
     tokens: NDArray[np.int32]
     control: Control
+
+
+class Proposal(NamedTuple):
+    """A draft as its source proposes it.
+
+    Attributes:
+        tokens: Token ids.
+        survival: For each, the probability that it and all before it are accepted; never rising.
+        predicted: How many of the first tokens follow the request's prediction.
+    """
+
+    tokens: Sequence[int]
+    survival: Sequence[float]
+    predicted: int = 0
 
 
 @dataclass(slots=True)

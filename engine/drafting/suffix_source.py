@@ -1,4 +1,4 @@
-"""The suffix index as a source of drafts: begins, feeds and ends requests in it."""
+"""The suffix index as a source of drafts: begins, feeds, asks and ends requests in it."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafting.control import Control
-from engine.suffix import DraftBatch, SuffixIndex
+from engine.drafting.rows import Proposal
+from engine.suffix import SuffixIndex
 
 
 class SuffixSource:
@@ -34,10 +35,21 @@ class SuffixSource:
         self.index.extend(request, tokens)
 
     def propose(
-        self, requests: Sequence[str], most: NDArray[np.int32], *, floor: float
-    ) -> DraftBatch:
+        self, requests: Sequence[str], most: Sequence[int], *, floor: float
+    ) -> list[Proposal]:
         """Draft for several requests; no token whose survival is below `floor`."""
-        return self.index.propose_many(requests, most, min_survival=floor)
+        if len(requests) == 1:
+            # A quarter of the time of a call for many.
+            draft = self.index.propose(requests[0], most[0], min_survival=floor)
+            return [Proposal(draft.tokens, draft.survival, draft.predicted)]
+        batch = self.index.propose_many(requests, np.array(most, np.int32), min_survival=floor)
+        columns = (batch.lengths, batch.tokens, batch.survival, batch.predicted)
+        return [
+            Proposal(tokens[:length], survival[:length], predicted)
+            for length, tokens, survival, predicted in zip(
+                *(column.tolist() for column in columns), strict=True
+            )
+        ]
 
     def end(self, request: str, *, keep: bool) -> None:
         """End a request; with `keep` its answer stays for its tenant."""

@@ -1,7 +1,7 @@
 """The price of a draft token: how sure it must be to be worth verifying."""
 
-import numpy as np
-from numpy.typing import NDArray
+import math
+from collections.abc import Sequence
 
 from engine.policy.step_cost import StepCost
 
@@ -43,7 +43,7 @@ class Price:
         """
         if rows == 0:
             return
-        keep = np.exp(-rows / _HORIZON)
+        keep = math.exp(-rows / _HORIZON)
         self._length += (1.0 - keep) * (emitted / rows - self._length)
         self._drafted += (1.0 - keep) * (drafted / rows - self._drafted)
 
@@ -55,28 +55,21 @@ class Price:
         """Return the price of a step's first draft token; no other is cheaper."""
         if rows == 0:
             return 1.0
-        return min(1.0, max(self._least, float(self._prices(rows, 1)[0])))
+        price = self._margin * self.goodput(rows) * self._cost.marginal(rows)
+        return min(1.0, max(self._least, price))
 
-    def settle(self, survival: NDArray[np.float32], rows: int) -> float:
+    def settle(self, survival: Sequence[float], rows: int) -> float:
         """Return the price at which the tokens that are bought are those that pay.
 
         Args:
-            survival: Of all candidates of all rows, any order; shape (n,).
+            survival: Of all candidates of all rows, in any order.
             rows: Requests that get a token anyway.
         """
-        floor = self.floor(rows)
-        wanted = np.sort(survival[survival >= floor])[::-1]
-        if wanted.size == 0:
-            return floor
-        prices = self._prices(rows, wanted.size)
-        too_dear = wanted < prices
-        first = int(np.argmax(too_dear))
-        if not too_dear[first]:
-            return floor
-        if first == 0:
-            return float(prices[0])
-        return float(min(wanted[first - 1], prices[first]))
-
-    def _prices(self, rows: int, tokens: int) -> NDArray[np.float64]:
-        """Return what each of a step's first draft tokens has to be worth; shape (tokens,)."""
-        return self._margin * self.goodput(rows) * self._cost.marginal(rows, tokens)
+        worth = self._margin * self.goodput(rows)
+        last = math.inf
+        for bought, chance in enumerate(sorted(survival, reverse=True)):
+            price = worth * self._cost.marginal(rows + bought)
+            if chance < price:
+                return max(self._least, min(last, price))
+            last = chance
+        return self.floor(rows)

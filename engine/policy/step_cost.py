@@ -1,10 +1,8 @@
 """How long a step takes, by the tokens that it verifies."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import pairwise
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import accumulate, pairwise
 
 
 class StepCost:
@@ -32,37 +30,33 @@ class StepCost:
             raise ValueError("tokens must rise")
         if any(a > b for a, b in pairwise(times)):
             raise ValueError("times must not fall")
-        hull_at, hull_times = _lower_hull(at, [time / times[0] for time in times])
-        slopes = np.diff(hull_times) / np.diff(hull_at) if len(hull_at) > 1 else np.zeros(1)
-        tokens = np.arange(1, longest + 1, dtype=np.float64)
-        piece = np.clip(np.searchsorted(hull_at, tokens, side="left") - 1, 0, len(slopes) - 1)
-        # _marginal[n]: what token n + 1 adds to a step of n tokens.
-        self._marginal: NDArray[np.float64] = np.append(slopes[piece][1:], slopes[-1])
-        self._time = 1.0 + np.concatenate(([0.0], np.cumsum(self._marginal[:-1])))
+        hull = _lower_hull([(x, time / times[0]) for x, time in zip(at, times, strict=True)])
+        slopes = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in pairwise(hull)] or [0.0]
+        # added[n]: what token n + 1 adds to a step of n tokens; added[0] is never asked for.
+        self._added: Sequence[float] = [
+            slopes[min(bisect_right([x for x, _ in hull[1:]], n), len(slopes) - 1)]
+            for n in range(longest + 1)
+        ]
+        self._times = list(accumulate(self._added[1:], initial=1.0))
 
     def time(self, tokens: int) -> float:
         """Return the time of a step that verifies so many tokens; 1 is a step of one token."""
-        over = max(0, tokens - len(self._time))
-        return float(self._time[max(0, tokens - 1 - over)] + over * self._marginal[-1])
+        over = max(0, tokens - len(self._times))
+        return self._times[max(0, tokens - 1 - over)] + over * self._added[-1]
 
-    def marginal(self, tokens: int, more: int) -> NDArray[np.float64]:
-        """Return what each of `more` tokens adds to a step of `tokens`; shape (more,), rising."""
-        added = self._marginal[tokens - 1 : tokens - 1 + more]
-        if len(added) == more:
-            return added
-        return np.append(added, np.full(more - len(added), self._marginal[-1]))
+    def marginal(self, tokens: int) -> float:
+        """Return what one token more adds to a step of so many."""
+        return self._added[min(tokens, len(self._added) - 1)]
 
 
-def _lower_hull(
-    at: Sequence[float], times: Sequence[float]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     """The points on the largest convex curve below all of them (Andrew's monotone chain)."""
     kept: list[tuple[float, float]] = []
-    for x, y in zip(at, times, strict=True):
+    for x, y in points:
         while len(kept) > 1:
             (x0, y0), (x1, y1) = kept[-2:]
             if (y1 - y0) * (x - x0) < (y - y0) * (x1 - x0):
                 break
             kept.pop()
         kept.append((x, y))
-    return np.array([x for x, _ in kept]), np.array([y for _, y in kept])
+    return kept

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from engine.drafting import Beginning, Control, Drafter, Row, SuffixSource
+from engine.drafting import Beginning, Control, Drafter, Proposal, Row, SuffixSource
 from engine.drafting.origin import NATIVE, PREDICTION, SUFFIX, Origin
 from engine.errors import SuffixCapacityError
 from engine.policy import Price, StepCost
-from engine.suffix import DraftBatch, SuffixIndex
+from engine.suffix import SuffixIndex
 
 FREE = StepCost([(1, 1.0)], longest=64)  # tokens cost nothing but the least price
 DEAR = StepCost([(1, 1.0), (2, 4.0)], longest=64)
@@ -37,20 +37,15 @@ class Scripted:
         self.running[request] += tokens
 
     def propose(
-        self, requests: Sequence[str], most: NDArray[np.int32], *, floor: float
-    ) -> DraftBatch:
+        self, requests: Sequence[str], most: Sequence[int], *, floor: float
+    ) -> list[Proposal]:
         self._raise("propose")
-        self.asked.append((list(requests), most.tolist(), floor))
-        width = int(most.max(initial=0))
-        tokens = np.zeros((len(requests), width), np.int32)
-        survival = np.zeros((len(requests), width), np.float32)
-        lengths = np.zeros(len(requests), np.int32)
-        for at, name in enumerate(requests):
-            ids, chances = self.drafts.get(name, ([], []))
-            length = min(len(ids), int(most[at]))
-            lengths[at] = length
-            tokens[at, :length], survival[at, :length] = ids[:length], chances[:length]
-        return DraftBatch(tokens, survival, lengths, np.zeros(len(requests), np.int32))
+        self.asked.append((list(requests), list(most), floor))
+        drafts = [self.drafts.get(name, ([], [])) for name in requests]
+        return [
+            Proposal(tokens[:longest], survival[:longest])
+            for (tokens, survival), longest in zip(drafts, most, strict=True)
+        ]
 
     def end(self, request: str, *, keep: bool) -> None:
         self._raise("end")

@@ -14,9 +14,8 @@ def source() -> SuffixSource:
 
 
 def drafted(source: SuffixSource, request: str) -> list[int]:
-    batch = source.propose([request], np.array([4], np.int32), floor=0.0)
-    tokens: list[int] = batch.tokens[0, : batch.lengths[0]].tolist()
-    return tokens
+    (proposal,) = source.propose([request], [4], floor=0.0)
+    return list(proposal.tokens)
 
 
 def test_a_prediction_is_drafted_from_its_first_token_on(source: SuffixSource) -> None:
@@ -54,3 +53,18 @@ def test_a_bad_prediction_leaves_nothing_running(source: SuffixSource) -> None:
 
     with pytest.raises(UnknownRequestError):
         source.end("r", keep=False)
+
+
+def test_one_request_drafts_as_several_do(source: SuffixSource) -> None:
+    for name in ("a", "b"):
+        source.begin(name, Control(prediction=(7, 8, 9)), PROMPT)
+        source.extend(name, [7])
+
+    alone = [source.propose([name], [5], floor=0.0)[0] for name in ("a", "b")]
+    together = source.propose(["a", "b"], [5, 1], floor=0.0)
+
+    assert [proposal.tokens for proposal in alone] == [[8, 9], [8, 9]]
+    assert [proposal.tokens for proposal in together] == [[8, 9], [8]]
+    assert together[0].survival == pytest.approx(alone[0].survival)
+    assert [proposal.predicted for proposal in together] == [2, 1]
+    assert alone[0].predicted == 2

@@ -1,6 +1,5 @@
 from itertools import product
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,19 +54,17 @@ def test_free_tokens_still_have_a_least_price() -> None:
 
 
 def test_free_tokens_are_all_bought() -> None:
-    survival = np.linspace(1.0, 0.02, 200, dtype=np.float32)
+    survival = [1.0 - 0.0049 * step for step in range(200)]
 
     assert price([(1, 1.0)]).settle(survival, 64) <= 0.02
 
 
 def test_dear_tokens_are_not_bought_at_all() -> None:
-    survival = np.full(5, 0.9, np.float32)
-
-    assert price([(1, 1.0), (2, 2.0)]).settle(survival, 1) > 0.9
+    assert price([(1, 1.0), (2, 2.0)]).settle([0.9] * 5, 1) > 0.9
 
 
 def test_without_candidates_it_is_the_floor() -> None:
-    assert price().settle(np.empty(0, np.float32), 3) == price().floor(3)
+    assert price().settle([], 3) == price().floor(3)
 
 
 survivals = st.lists(st.floats(0.0, 1.0, width=32), min_size=1, max_size=40)
@@ -77,30 +74,33 @@ survivals = st.lists(st.floats(0.0, 1.0, width=32), min_size=1, max_size=40)
 def test_what_is_bought_pays_and_what_is_left_does_not(values: list[float], rows: int) -> None:
     cost = StepCost([(1, 1.0), (9, 1.2), (17, 2.0), (65, 9.0)], longest=400)
     settled = Price(cost, margin=1.0)
-    survival = np.array(values, np.float32)
+    at = settled.settle(values, rows)
 
-    bought = np.sort(survival[survival >= settled.settle(survival, rows)])[::-1]
-    left = np.sort(survival[survival < settled.settle(survival, rows)])[::-1]
+    bought = sorted((s for s in values if s >= at), reverse=True)
+    left = [s for s in values if s < at]
 
-    dear = settled.goodput(rows) * cost.marginal(rows, len(bought) + 1)
+    def dear(token: int) -> float:
+        return settled.goodput(rows) * cost.marginal(rows + token)
+
     if len(set(values)) == len(values):  # equals are bought together
-        assert all(bought >= dear[: len(bought)] - 1e-6)
-    if len(left):
-        assert left[0] <= max(dear[len(bought)], settled.floor(rows)) + 1e-6
+        assert all(chance >= dear(token) - 1e-9 for token, chance in enumerate(bought))
+    if left:
+        assert max(left) <= max(dear(len(bought)), settled.floor(rows)) + 1e-9
 
 
 def test_settling_finds_the_best_of_all_subsets() -> None:
     """By brute force: the gain in tokens over their price in time is largest where it says."""
     cost = StepCost([(1, 1.0), (4, 1.1), (6, 1.5), (12, 4.0)], longest=40)
     settled = Price(cost, margin=1.0)
-    survival = np.array([0.9, 0.55, 0.5, 0.3, 0.2, 0.1, 0.05], np.float32)
+    survival = [0.9, 0.55, 0.5, 0.3, 0.2, 0.1, 0.05]
     worth = settled.goodput(2)
 
     def gain(chosen: tuple[bool, ...]) -> float:
-        count = sum(chosen)
-        return float(survival[list(chosen)].sum() - worth * cost.marginal(2, count).sum())
+        brought = sum(s for s, taken in zip(survival, chosen, strict=True) if taken)
+        return brought - worth * sum(cost.marginal(2 + token) for token in range(sum(chosen)))
 
     best = max(product((False, True), repeat=len(survival)), key=gain)
-    taken = tuple(bool(x) for x in survival >= settled.settle(survival, 2))
+    at = settled.settle(survival, 2)
+    taken = tuple(s >= at for s in survival)
 
     assert gain(taken) == pytest.approx(gain(best))
