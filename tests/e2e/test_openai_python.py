@@ -57,8 +57,8 @@ def test_chat_answers_with_usage_and_acceptance(client: OpenAI) -> None:
     found = speculation_of(answer)
     assert answer.choices[0].message.content
     assert completion_tokens(answer) > 0
-    assert found["sources"]["native"]["drafted"] == found["num_draft_tokens"] > 0
-    assert found["sources"]["native"]["accepted"] == found["num_accepted_draft_tokens"]
+    assert found["sources"]["suffix"]["drafted"] == found["num_draft_tokens"] > 0
+    assert found["sources"]["suffix"]["accepted"] == found["num_accepted_draft_tokens"]
 
 
 def test_chat_streams_text_and_one_usage_chunk_when_asked(client: OpenAI) -> None:

@@ -100,8 +100,9 @@ def test_acceptance_reaches_histogram_exemplar_and_access_line(service: Service)
 
 
 def test_stream_equals_what_the_worker_sends_to_one_who_asks_for_nothing(service: Service) -> None:
-    body = {"model": MODEL, "prompt": "one two three one two", "max_tokens": 9, "temperature": 0}
-    body |= {"stream": True, "seed": 1}
+    body: dict[str, object] = {"model": MODEL, "prompt": "one two three one two", "max_tokens": 9}
+    # Sampled with a seed nothing is drafted, so that a token is a chunk whoever asks.
+    body |= {"stream": True, "seed": 1, "temperature": 0.7}
     command = service.worker.cmdline()
     transport = httpx.HTTPTransport(uds=command[command.index("--uds") + 1])
     with httpx.Client(transport=transport, timeout=60) as direct:
