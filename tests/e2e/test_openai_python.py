@@ -10,6 +10,7 @@ from openai import OpenAI
 from openai.types.chat import (
     ChatCompletion,
     ChatCompletionChunk,
+    ChatCompletionContentPartTextParam,
     ChatCompletionMessageFunctionToolCall,
     ChatCompletionMessageParam,
 )
@@ -59,6 +60,86 @@ def test_chat_answers_with_usage_and_acceptance(client: OpenAI) -> None:
     assert completion_tokens(answer) > 0
     assert found["sources"]["suffix"]["drafted"] == found["num_draft_tokens"] > 0
     assert found["sources"]["suffix"]["accepted"] == found["num_accepted_draft_tokens"]
+
+
+PREDICTED = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi"
+
+
+@pytest.mark.parametrize(
+    "content", [PREDICTED, [{"type": "text", "text": PREDICTED}]], ids=["string", "parts"]
+)
+def test_a_right_prediction_is_accepted_and_reported(
+    client: OpenAI, content: str | list[ChatCompletionContentPartTextParam]
+) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=ask(f"Repeat exactly: {PREDICTED}"),
+        prediction={"type": "content", "content": content},
+        max_tokens=24,
+        temperature=0,
+    )
+
+    assert answer.usage is not None
+    details = answer.usage.completion_tokens_details
+    assert details is not None
+    assert details.accepted_prediction_tokens is not None
+    assert details.rejected_prediction_tokens is not None
+    assert details.accepted_prediction_tokens > 0
+    found = speculation_of(answer)["sources"]["suffix"]
+    assert details.accepted_prediction_tokens <= found["accepted"]
+
+
+def test_a_wrong_prediction_changes_nothing(client: OpenAI) -> None:
+    def answer(**prediction: Any) -> ChatCompletion:
+        created: ChatCompletion = client.chat.completions.create(
+            model=MODEL, messages=ask("Say hello."), max_tokens=16, temperature=0, **prediction
+        )
+        return created
+
+    plain = answer(extra_body={"speculation": {"mode": "off"}})
+    wrong = answer(prediction={"type": "content", "content": "0 1 2 3 4 5 6 7 8 9"})
+
+    assert wrong.choices[0].message.content == plain.choices[0].message.content
+    assert wrong.usage is not None
+    assert wrong.usage.completion_tokens_details is not None
+    rejected = wrong.usage.completion_tokens_details.rejected_prediction_tokens
+    assert rejected is not None
+    assert rejected > 0
+
+
+def test_a_streams_usage_tells_of_the_prediction(client: OpenAI) -> None:
+    chunks = list(
+        client.chat.completions.create(
+            model=MODEL,
+            messages=ask(f"Repeat exactly: {PREDICTED}"),
+            prediction={"type": "content", "content": PREDICTED},
+            max_tokens=24,
+            temperature=0,
+            stream=True,
+            stream_options={"include_usage": True},
+        )
+    )
+
+    usage = chunks[-1].usage
+    assert usage is not None
+    details = usage.completion_tokens_details
+    assert details is not None
+    accepted, rejected = details.accepted_prediction_tokens, details.rejected_prediction_tokens
+    assert accepted is not None
+    assert rejected is not None
+    assert accepted + rejected >= len(PREDICTED.split())
+
+
+def test_no_speculation_means_no_draft(client: OpenAI) -> None:
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=ask(COUNTING),
+        max_tokens=24,
+        temperature=0,
+        extra_body={"speculation": {"mode": "off"}},
+    )
+
+    assert speculation_of(answer)["num_draft_tokens"] == 0
 
 
 def test_chat_streams_text_and_one_usage_chunk_when_asked(client: OpenAI) -> None:
