@@ -1,6 +1,7 @@
 """Methods that the tests add to a model worker (vLLM's `worker_extension_cls`): look, and break."""
 
 import functools
+import gc
 import itertools
 from typing import Any
 
@@ -37,6 +38,11 @@ class Probe:
             "drafter": len(speculation.drafter.running),
             "index": speculation._index.stats().requests,
         }
+
+    def specgate_objects(self) -> dict[str, int]:
+        """Count the containers that Python keeps alive in this process."""
+        gc.collect()
+        return {"objects": len(gc.get_objects())}
 
     def specgate_break(self, room: str, every: str) -> None:
         """Make each `every`th call of a room raise, until `specgate_mend`."""

@@ -96,6 +96,11 @@ class Worker:
         found: dict[str, int] = self.call("specgate_held")
         return found
 
+    def objects(self) -> int:
+        """How many objects Python keeps alive in the model worker."""
+        count: int = self.call("specgate_objects")["objects"]
+        return count
+
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples of that name with these labels; 0 if there is none."""
         families = text_string_to_metric_families(self.client.get("/metrics").text)
