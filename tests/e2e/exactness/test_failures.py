@@ -9,7 +9,7 @@ from tests.e2e.exactness.probe import ROOMS
 from tests.e2e.exactness.prompts import make_prompts
 from tests.e2e.exactness.worker import Worker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 FALLBACKS, STEPS = "engine_spec_fallbacks_total", "engine_spec_steps_total"
 LOOP = "one two three four five six " * 8

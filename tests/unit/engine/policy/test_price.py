@@ -1,7 +1,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.policy import Price, StepCost
@@ -70,7 +70,6 @@ def test_without_candidates_it_is_the_floor() -> None:
 survivals = st.lists(st.floats(0.0, 1.0, width=32), min_size=1, max_size=40)
 
 
-@settings(deadline=None)
 @given(survivals, st.integers(1, 16))
 def test_what_is_bought_pays_and_what_is_left_does_not(values: list[float], rows: int) -> None:
     cost = StepCost([(1, 1.0), (9, 1.2), (17, 2.0), (65, 9.0)], longest=400)
