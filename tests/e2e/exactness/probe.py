@@ -3,6 +3,7 @@
 import functools
 import gc
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 from engine.policy import Price
@@ -11,12 +12,12 @@ from engine.suffix import SuffixIndex
 EXTENSION = "tests.e2e.exactness.probe.Probe"
 """Its name in a profile."""
 
-_ROOMS: dict[str, tuple[type, str]] = {
-    "start": (SuffixIndex, "start"),
-    "extend": (SuffixIndex, "extend"),
-    "propose": (SuffixIndex, "propose_many"),
-    "finish": (SuffixIndex, "finish"),
-    "price": (Price, "settle"),
+_ROOMS: dict[str, tuple[type, tuple[str, ...]]] = {
+    "start": (SuffixIndex, ("start",)),
+    "extend": (SuffixIndex, ("extend",)),
+    "propose": (SuffixIndex, ("propose", "propose_many")),
+    "finish": (SuffixIndex, ("finish",)),
+    "price": (Price, ("settle",)),
 }
 ROOMS = tuple(_ROOMS)
 """What can be made to fail: calls of the suffix index, and of the policy."""
@@ -46,23 +47,27 @@ class Probe:
 
     def specgate_break(self, room: str, every: str) -> None:
         """Make each `every`th call of a room raise, until `specgate_mend`."""
-        owner, name = _ROOMS[room]
-        original = getattr(owner, name)
+        owner, names = _ROOMS[room]
         calls = itertools.count(1)
 
-        @functools.wraps(original)
-        def failing(*args: Any, **kwargs: Any) -> Any:
-            fails = next(calls) % int(every) == 0
-            if fails and room != "finish":
-                raise InjectedError(room)
-            result = original(*args, **kwargs)
-            if fails:  # what cannot be ended would stay in the index for ever
-                raise InjectedError(room)
-            return result
+        def failing(original: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(original)
+            def call(*args: Any, **kwargs: Any) -> Any:
+                fails = next(calls) % int(every) == 0
+                if fails and room != "finish":
+                    raise InjectedError(room)
+                result = original(*args, **kwargs)
+                if fails:  # what cannot be ended would stay in the index for ever
+                    raise InjectedError(room)
+                return result
 
-        setattr(owner, name, failing)
+            return call
+
+        for name in names:
+            setattr(owner, name, failing(getattr(owner, name)))
 
     def specgate_mend(self, room: str) -> None:
         """Undo `specgate_break`."""
-        owner, name = _ROOMS[room]
-        setattr(owner, name, getattr(owner, name).__wrapped__)
+        owner, names = _ROOMS[room]
+        for name in names:
+            setattr(owner, name, getattr(owner, name).__wrapped__)
