@@ -26,14 +26,15 @@ class Ask:
     Attributes:
         messages: The whole history, the newest last.
         prediction: What the answer is expected to repeat.
-        temperature: 0 is greedy, and then there is no seed.
+        temperature: 0 is greedy.
+        ignore_eos: Whether the answer goes on to `most_tokens` whatever is drawn.
     """
 
     messages: Sequence[Message]
     most_tokens: int
     prediction: str | None = None
     temperature: float = 0.0
-    seed: int | None = None
+    ignore_eos: bool = False
 
 
 Session = Sequence[Ask]

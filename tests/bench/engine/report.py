@@ -19,11 +19,11 @@ DEFINITIONS = {
     "over drafted; `sources`: by source, `vllm` being vLLM's own drafter; over all rounds",
     "steps": "share of a request's steps by the source whose draft they verified, the first where "
     "two drafted; plain: no draft",
-    "own_cpu_us_per_step": "hybrid: mean time in our own code a step of the whole batch, over all "
-    "workloads",
-    "creative": "temperature 1, a seed a request. For a seeded request our worker drafts nothing, "
-    "so that the seed means what it means without speculation; vLLM's own drafters go on, and vLLM "
-    "0.32's verification on CPUs refuses nearly all they draft",
+    "own_cpu_us_per_step": "hybrid: mean CPU time of our own code a step of the whole batch, over "
+    "all workloads",
+    "creative": "temperature 1, no seed, so every method draws other texts; `ignore_eos` makes "
+    "them equally long. vLLM 0.32's verification on CPUs, which ours mends, refuses nearly all "
+    "that vLLM's own drafters draft for it",
     "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
 }
 

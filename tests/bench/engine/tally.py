@@ -15,7 +15,7 @@ UNNAMED = "vllm"
 # Source: engine/drafting/origin.py, which writes these numbers.
 _DRAFTED, _CODE, _LENGTH = 0xFFFF, 0xF, 0xFFFF
 _OWN_TIME = re.compile(
-    r'^engine_spec_step_seconds_(sum|count)\{[^}]*phase="draft"[^}]*\} (\S+)$', re.MULTILINE
+    r'^engine_spec_step_seconds_(sum|count)\{[^}]*phase="draft_cpu"[^}]*\} (\S+)$', re.MULTILINE
 )
 
 
@@ -28,7 +28,7 @@ class Tally:
         spec_steps: Steps of a request that verified a draft.
         steps: Steps of a request that brought tokens, by the source that drafted first.
         drafted, accepted: Draft tokens by source.
-        own_seconds, own_steps: Time in our own code, and in how many steps of the whole batch.
+        own_seconds, own_steps: CPU time of our own code, and in how many steps of the whole batch.
     """
 
     requests: int = 0
@@ -83,7 +83,7 @@ class Tally:
 
     @property
     def own_us_per_step(self) -> float | None:
-        """Our own code's time a step of the batch, in microseconds."""
+        """Our own code's CPU time a step of the batch, in microseconds."""
         return 1e6 * self.own_seconds / self.own_steps if self.own_steps else None
 
 
@@ -110,7 +110,7 @@ def pooled(tallies: Sequence[Tally]) -> Tally:
 
 
 def own_time(metrics: str) -> tuple[float, float]:
-    """Read how long our own code ran so far, in seconds, and in how many steps.
+    """Read our own code's CPU time so far, in seconds, and in how many steps.
 
     Args:
         metrics: A worker's `/metrics`; zeros where it has no such histogram.

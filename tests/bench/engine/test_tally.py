@@ -6,12 +6,14 @@ from tests.bench.engine.tally import Tally, own_time, pooled
 SUFFIX = 1
 METRICS = """\
 # HELP engine_spec_step_seconds A step's time
-engine_spec_step_seconds_bucket{le="0.1",phase="draft"} 7.0
+engine_spec_step_seconds_bucket{le="0.1",phase="draft_cpu"} 7.0
 engine_spec_step_seconds_sum{phase="target"} 9.0
-engine_spec_step_seconds_sum{phase="draft"} 0.5
+engine_spec_step_seconds_sum{phase="draft"} 0.7
+engine_spec_step_seconds_sum{phase="draft_cpu"} 0.5
 engine_spec_step_seconds_count{phase="target"} 4.0
 engine_spec_step_seconds_count{phase="draft"} 4.0
-engine_spec_step_seconds_count{engine="1",phase="draft"} 2.0
+engine_spec_step_seconds_count{phase="draft_cpu"} 4.0
+engine_spec_step_seconds_count{engine="1",phase="draft_cpu"} 2.0
 """
 
 
@@ -60,7 +62,7 @@ def test_rounds_weigh_as_they_are_long() -> None:
     assert total.tokens_per_second == 2.0
 
 
-def test_our_own_time_is_read_from_the_drafting_phase() -> None:
+def test_our_own_time_is_the_cpu_time_of_drafting() -> None:
     assert own_time(METRICS) == (0.5, 6.0)
     assert own_time("vllm:num_requests_running 0.0\n") == (0.0, 0.0)
 

@@ -71,7 +71,7 @@ def test_only_one_workload_sends_predictions_and_one_draws() -> None:
 
     assert {w for w, ask in first.items() if ask.prediction} == {"edit_prediction"}
     assert {w for w, ask in first.items() if ask.temperature} == {"creative"}
-    assert {w for w, ask in first.items() if ask.seed is not None} == {"creative"}
+    assert {w for w, ask in first.items() if ask.ignore_eos} == {"creative"}
 
 
 def test_sessions_in_the_mix_are_shorter() -> None:

@@ -109,9 +109,8 @@ class BenchWorker:
             "messages": ask.messages,
             "max_tokens": ask.most_tokens,
             "temperature": ask.temperature,
+            "ignore_eos": ask.ignore_eos,
         }
-        if ask.seed is not None:
-            body["seed"] = ask.seed
         if self.method.is_ours:
             extra: dict[str, object] = {"specgate_tenant": TENANT}
             if ask.prediction is not None:
