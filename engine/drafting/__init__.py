@@ -7,17 +7,19 @@ error here makes a step plain, never a request fail. No torch, no vllm.
 from engine.drafting.control import Control, read_control
 from engine.drafting.counters import Counters
 from engine.drafting.drafter import Drafter
-from engine.drafting.origin import NATIVE, SOURCE_NAMES, Origin
-from engine.drafting.rows import Beginning, Proposal, Row, StepDrafts
+from engine.drafting.origin import HEAD, NATIVE, SOURCE_NAMES, Origin
+from engine.drafting.rows import Beginning, HeadPass, Proposal, Row, StepDrafts
 from engine.drafting.suffix_source import SuffixSource
 
 __all__ = [
+    "HEAD",
     "NATIVE",
     "SOURCE_NAMES",
     "Beginning",
     "Control",
     "Counters",
     "Drafter",
+    "HeadPass",
     "Origin",
     "Proposal",
     "Row",

@@ -25,6 +25,12 @@ class Origin(NamedTuple):
     second: int = 0
     first_length: int = 0
 
+    def cut(self, length: int) -> "Origin":
+        """Return the origin of the first `length` tokens alone."""
+        if not self.second or length > self.first_length:
+            return self
+        return Origin(self.first)
+
     def encode(self, drafted: int) -> int:
         """Return the number for a step that verified `drafted` tokens; see docs/adr/0013."""
         code = drafted & ((1 << _DRAFTED_BITS) - 1) | self.first << _FIRST_SHIFT

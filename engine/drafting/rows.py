@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,3 +65,14 @@ class StepDrafts:
     def nothing(cls, rows: int) -> "StepDrafts":
         """A step that decodes plainly."""
         return cls([[] for _ in range(rows)], [None] * rows)
+
+
+class HeadPass(Protocol):
+    """One forward pass of a draft head over some rows of the step that has just been sampled."""
+
+    def __call__(self, rows: Sequence[int]) -> Sequence[tuple[Sequence[int], Sequence[float]]]:
+        """Return for each of these rows the head's tokens, and its own probability of each.
+
+        Args:
+            rows: Places in the step's rows, rising; each of them got tokens.
+        """

@@ -51,6 +51,13 @@ class SuffixSource:
             )
         ]
 
+    def go_on(
+        self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float
+    ) -> Proposal:
+        """Draft up to `most` tokens behind another drafter's, all accepted with `survival`."""
+        draft = self.index.propose_after(request, tokens, survival, most, min_survival=floor)
+        return Proposal(draft.tokens, draft.survival, draft.predicted)
+
     def end(self, request: str, *, keep: bool) -> None:
         """End a request; with `keep` its answer stays for its tenant."""
         self.index.finish(request, keep=keep)

@@ -1,6 +1,8 @@
 """How often a source's draft tokens are accepted, by position: of one request and of all."""
 
+import operator
 from collections.abc import Sequence
+from itertools import accumulate
 
 _PRIOR = 4.0
 """Observations that the average of all requests counts for in the estimate of one."""
@@ -28,6 +30,11 @@ class PositionAcceptance:
         self._seen = [0.0] * positions
         self._accepted = [0.0] * positions
 
+    @property
+    def positions(self) -> int:
+        """Most tokens of a draft."""
+        return len(self._seen)
+
     def learn(self, drafted: int, accepted: int) -> None:
         """Take one verified draft in: `accepted` of its `drafted` tokens were right."""
         fade = 1.0 - 1.0 / _MEMORY
@@ -37,15 +44,17 @@ class PositionAcceptance:
         if self._parent is not None:
             self._parent.learn(drafted, accepted)
 
+    def rates(self) -> Sequence[float]:
+        """Return for each position how often it is accepted, given that all before it are."""
+        if self._parent is None:
+            before: Sequence[float] = [self._start] * len(self._seen)
+        else:
+            before = self._parent.rates()
+        return [
+            (accepted + _PRIOR * prior) / (seen + _PRIOR)
+            for accepted, seen, prior in zip(self._accepted, self._seen, before, strict=True)
+        ]
+
     def survival(self) -> Sequence[float]:
         """Return for each position the chance that it and all before it are accepted."""
-        chances: list[float] = []
-        reached = 1.0
-        for position in range(len(self._seen)):
-            reached *= self._chance(position)
-            chances.append(reached)
-        return chances
-
-    def _chance(self, position: int) -> float:
-        before = self._start if self._parent is None else self._parent._chance(position)
-        return (self._accepted[position] + _PRIOR * before) / (self._seen[position] + _PRIOR)
+        return list(accumulate(self.rates(), operator.mul))

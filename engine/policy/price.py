@@ -58,6 +58,15 @@ class Price:
         price = self._margin * self.goodput(rows) * self._cost.marginal(rows)
         return min(1.0, max(self._least, price))
 
+    def of_time(self, time: float, rows: int) -> float:
+        """Return the tokens that so much time must bring to be well spent.
+
+        Args:
+            time: In steps of one token.
+            rows: Requests that get a token anyway.
+        """
+        return self._margin * self.goodput(rows) * time
+
     def settle(self, survival: Sequence[float], rows: int) -> float:
         """Return the price at which the tokens that are bought are those that pay.
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from engine.drafting import Beginning, Control, Drafter, Proposal, Row, SuffixSource
-from engine.drafting.origin import NATIVE, PREDICTION, SUFFIX, Origin
+from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
 from engine.errors import SuffixCapacityError
 from engine.policy import Price, StepCost
 from engine.suffix import SuffixIndex
@@ -27,6 +27,8 @@ class Scripted:
         self.running: dict[str, list[int]] = {}
         self.kept: list[tuple[str, bool]] = []
         self.asked: list[tuple[list[str], list[int], float]] = []
+        self.more: dict[str, tuple[list[int], list[float]]] = {}
+        self.gone_on: list[tuple[str, list[int], float, int]] = []
 
     def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
         self._raise("begin")
@@ -47,6 +49,13 @@ class Scripted:
             for (tokens, survival), longest in zip(drafts, most, strict=True)
         ]
 
+    def go_on(
+        self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float
+    ) -> Proposal:
+        self.gone_on.append((request, list(tokens), survival, most))
+        more, chances = self.more.get(request, ([], []))
+        return Proposal(more[:most], [survival * chance for chance in chances[:most]])
+
     def end(self, request: str, *, keep: bool) -> None:
         self._raise("end")
         del self.running[request]
@@ -61,8 +70,17 @@ def begin(control: Control = Control()) -> Callable[[str], Beginning]:  # noqa: 
     return lambda _: Beginning(np.array(PROMPT, np.int32), control)
 
 
-def drafter(source: Scripted | None, cost: StepCost = FREE, most: int = 8) -> Drafter:
-    return Drafter(source, Price(cost, margin=1.0), most=most, native_most=3)
+def drafter(
+    source: Scripted | None, cost: StepCost = FREE, most: int = 8, head_time: float = 0.0
+) -> Drafter:
+    return Drafter(
+        source,
+        Price(cost, margin=1.0),
+        most=most,
+        native_most=3,
+        head_most=3,
+        head_time=lambda rows: head_time,
+    )
 
 
 @pytest.fixture
@@ -346,3 +364,145 @@ class TestNativeDrafter:
         hybrid.step([Row("r", [1], 8)], begin(control), native=[[]])
 
         assert hybrid.native_tokens() == 0
+
+
+class Head:
+    """A head whose tokens and confidence the test gives; remembers for which rows it ran."""
+
+    def __init__(self, tokens: Sequence[int] = (7, 8, 9), confidence: float = 0.9) -> None:
+        self.tokens = list(tokens)
+        self.confidence = confidence
+        self.ran: list[list[int]] = []
+
+    def __call__(self, rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
+        self.ran.append(list(rows))
+        return [(self.tokens, [self.confidence] * len(self.tokens)) for _ in rows]
+
+
+class TestDraftHead:
+    """A pass that costs time: run for the rows where it brings more than that."""
+
+    def test_it_drafts_alone(self) -> None:
+        drafts = drafter(None).step([Row("r", [1], 8)], begin(), head=Head())
+
+        assert (drafts.tokens, drafts.origins) == ([[7, 8, 9]], [Origin(HEAD)])
+
+    def test_only_rows_that_may_use_it_are_run(self) -> None:
+        rows = [Row("new", [], 8), Row("full", [1], 0), Row("a", [1], 8), Row("off", [1], 8)]
+        controls = {"off": Control(head=False)}
+        head = Head()
+
+        drafts = drafter(None).step(
+            rows,
+            lambda name: Beginning(np.array(PROMPT, np.int32), controls.get(name, Control())),
+            head=head,
+        )
+
+        assert head.ran == [[2]]
+        assert drafts.tokens == [[], [], [7, 8, 9], []]
+
+    def test_room_cuts_its_draft(self, source: Scripted) -> None:
+        source.more["r"] = ([5], [0.9])
+
+        drafts = drafter(source).step([Row("r", [1], 2)], begin(), head=Head())
+
+        assert (drafts.tokens, drafts.origins) == ([[7, 8]], [Origin(HEAD)])
+        assert source.gone_on == []
+
+    def test_rows_that_the_suffix_source_serves_better_are_left_out(self, source: Scripted) -> None:
+        source.drafts["copy"] = (list(range(8)), [0.99] * 8)
+        head = Head()
+
+        drafts = drafter(source).step(
+            [Row("copy", [1], 8), Row("prose", [1], 8)], begin(), head=head
+        )
+
+        assert head.ran == [[1]]
+        assert drafts.origins == [Origin(SUFFIX), Origin(HEAD)]
+
+    def test_a_pass_that_costs_more_than_it_brings_is_left_out(self, source: Scripted) -> None:
+        head = Head()
+
+        dear = drafter(source, head_time=2.0).step([Row("r", [1], 8)], begin(), head=head)
+        assert (dear.tokens, head.ran) == ([[]], [])
+
+        # Four rows share the pass, and the time is worth the same tokens to each.
+        rows = [Row(name, [1], 8) for name in "abcd"]
+        shared = drafter(source, head_time=0.8).step(rows, begin(), head=head)
+        assert shared.tokens == [[7, 8, 9]] * 4
+
+    def test_the_suffix_index_goes_on_where_it_ends(self, source: Scripted) -> None:
+        source.more["r"] = ([5, 6], [0.9, 0.8])
+
+        drafts = drafter(source).step([Row("r", [1], 8)], begin(), head=Head())
+
+        assert drafts.tokens == [[7, 8, 9, 5, 6]]
+        assert drafts.origins == [Origin(HEAD, SUFFIX, 3)]
+        ((request, tokens, survival, most),) = source.gone_on
+        assert (request, tokens, most) == ("r", [7, 8, 9], 5)
+        assert 0.0 < survival < 1.0
+
+    def test_what_is_grafted_is_cut_at_the_price_too(self, source: Scripted) -> None:
+        source.more["r"] = ([5, 6], [0.0001, 0.0001])
+
+        drafts = drafter(source).step([Row("r", [1], 8)], begin(), head=Head())
+
+        assert (drafts.tokens, drafts.origins) == ([[7, 8, 9]], [Origin(HEAD)])
+
+    def test_a_request_that_wants_no_suffix_drafts_gets_no_graft(self, source: Scripted) -> None:
+        source.more["r"] = ([5, 6], [0.9, 0.8])
+
+        drafts = drafter(source).step([Row("r", [1], 8)], begin(Control(suffix=False)), head=Head())
+
+        assert drafts.tokens == [[7, 8, 9]]
+
+    def test_what_is_always_wrong_is_soon_not_run_but_now_and_then(self) -> None:
+        hybrid = drafter(None, head_time=0.1)
+        head = Head()
+        ran = []
+        for _ in range(300):
+            before = len(head.ran)
+            hybrid.step([Row("r", [1], 8)], begin(), head=head)
+            ran.append(len(head.ran) > before)
+
+        assert ran[0]
+        assert not any(ran[60:120][:3])
+        assert 1 <= sum(ran[-130:]) <= 3
+
+    def test_it_is_trusted_again_when_it_is_right(self) -> None:
+        hybrid = drafter(None, head_time=0.1)
+        wrong = Head()
+        for _ in range(100):
+            hybrid.step([Row("r", [1], 8)], begin(), head=wrong)
+
+        right = Head()
+        tokens = [
+            hybrid.step([Row("r", [7, 8, 9], 8)], begin(), head=right).tokens[0]
+            for _ in range(1000)
+        ]
+
+        assert tokens[-1] == [7, 8, 9]
+
+    def test_confidence_tells_good_drafts_from_bad_ones(self) -> None:
+        """Sure drafts come true and unsure ones do not: in the end only the sure are made."""
+        hybrid = drafter(None, StepCost([(1, 1.0), (11, 3.0)], longest=64))
+        lengths = {}
+        for _ in range(200):
+            for sure in (0.9, 0.3):
+                head = Head(confidence=sure)
+                lengths[sure] = len(hybrid.step([Row("r", [1], 8)], begin(), head=head).tokens[0])
+                # What is sampled next scores this draft.
+                hybrid.step([Row("r", [7, 8, 9] if sure > 0.5 else [1], 8)], begin())
+
+        assert lengths[0.9] > 1
+        assert lengths[0.3] <= 1
+
+    def test_an_error_in_the_head_makes_the_step_plain(self, source: Scripted) -> None:
+        def broken(rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
+            raise RuntimeError("broken")
+
+        hybrid = drafter(source)
+
+        assert hybrid.step([Row("r", [1], 8)], begin(), head=broken).tokens == [[]]
+        assert hybrid.counters.fallbacks == {"RuntimeError": 1}
+        assert hybrid.step([Row("r", [1], 8)], begin(), head=Head()).tokens == [[7, 8, 9]]

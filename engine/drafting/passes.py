@@ -1,0 +1,34 @@
+"""The drafters that cost a forward pass: whether one is worth its time, and what it has shown."""
+
+from engine.drafting.guess import Guesser
+from engine.policy import ConfidenceCalibration, PositionAcceptance
+
+_PROBE_STEPS = 64
+"""How often a drafter is asked although it is not worth it: it may have become so."""
+
+
+class ForwardDrafter:
+    """A head, or a drafter of vLLM itself, over all requests.
+
+    Args:
+        most: Most tokens that it proposes.
+        calibrated: Whether it says how sure it is of its tokens.
+    """
+
+    def __init__(self, most: int, *, calibrated: bool) -> None:
+        self.most = most
+        self._overall = PositionAcceptance(most)
+        self._calibration = ConfidenceCalibration(most) if calibrated else None
+        self._idle = 0
+
+    def guesser(self) -> Guesser:
+        """Return it as a new request sees it."""
+        return Guesser(self._overall, self._calibration)
+
+    def runs(self, *, pays: bool) -> bool:
+        """Whether to run it, once a step: where it pays, and now and then to see if it would."""
+        self._idle = 0 if pays else self._idle + 1
+        if self._idle == _PROBE_STEPS:
+            self._idle = 0
+            return True
+        return pays
