@@ -71,6 +71,19 @@ def _check_environment(variables: dict[str, str]) -> dict[str, str]:
     return named
 
 
+Curve = tuple[tuple[int, float], ...]
+"""Points of a rising curve, from 1 on."""
+
+
+def _check_curve(points: Curve) -> Curve:
+    StepCost(points, longest=1)
+    return points
+
+
+def _expand_user(path: Path | None) -> Path | None:
+    return None if path is None else path.expanduser()
+
+
 def _read_sources(value: object) -> object:
     # YAML 1.1 reads a bare `off` as false.
     return () if value is False or value == "off" else value
@@ -118,26 +131,51 @@ class NativeSettings(BaseModel):
         return most
 
 
+class HeadSettings(BaseModel):
+    """A draft head of ours (engine/heads)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: Annotated[Path | None, AfterValidator(_expand_user)] = Field(
+        default=None,
+        description="Folder of the head; by default the one that ships for the model.",
+    )
+    max_draft_tokens: int = Field(
+        default=3, ge=1, le=16, description="Most tokens that it proposes in one step."
+    )
+    pass_cost: Curve = Field(
+        default=((1, 0.1), (16, 0.2)),
+        description="Time of a pass by its rows, in the unit of `step_cost`.",
+    )
+
+    @field_validator("pass_cost")
+    @classmethod
+    def _check_pass_cost(cls, points: Curve) -> Curve:
+        return _check_curve(points)
+
+
 class Speculation(BaseModel):
     """How the worker drafts tokens; the output is the same in every case."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    sources: Annotated[tuple[Literal["suffix", "native"], ...], BeforeValidator(_read_sources)] = (
-        Field(
-            default=("suffix",),
-            description="Where drafts come from: suffix (the index), native (a drafter of vLLM).",
-        )
+    sources: Annotated[
+        tuple[Literal["suffix", "head", "native"], ...], BeforeValidator(_read_sources)
+    ] = Field(
+        default=("suffix",),
+        description="Where drafts come from: suffix (the index), head (a draft head), native (a "
+        "drafter of vLLM).",
     )
     max_draft_tokens: int = Field(
         default=32, ge=1, le=128, description="Most tokens drafted for a request in one step."
     )
-    step_cost: tuple[tuple[int, float], ...] = Field(
+    step_cost: Curve = Field(
         default=((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5)),
         description="Time of a step by the tokens that it verifies: points of a rising curve, from "
         "1 token on; the unit does not matter.",
     )
     suffix: SuffixSettings = Field(default_factory=SuffixSettings, description="The index.")
+    head: HeadSettings = Field(default_factory=HeadSettings, description="The draft head.")
     native: NativeSettings | None = Field(
         default=None, description="The drafter of vLLM, for the source native."
     )
@@ -152,9 +190,8 @@ class Speculation(BaseModel):
 
     @field_validator("step_cost")
     @classmethod
-    def _check_step_cost(cls, points: tuple[tuple[int, float], ...]) -> Any:
-        StepCost(points, longest=1)
-        return points
+    def _check_step_cost(cls, points: Curve) -> Curve:
+        return _check_curve(points)
 
 
 class EngineSettings(BaseModel):
