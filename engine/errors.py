@@ -56,3 +56,27 @@ class SuffixCapacityError(SuffixError):
 
 class SnapshotError(SuffixError):
     """The file is no snapshot of a suffix index, of another version, or damaged."""
+
+
+class TrainingError(EngineError):
+    """A training run cannot go on; what it has written so far stays for the next try."""
+
+
+class RecipeError(TrainingError, ConfigError):
+    """A recipe cannot be used as it is."""
+
+
+class HeadError(EngineError):
+    """Root of the draft heads' errors; the message names the file, what it has, what is right."""
+
+
+class HeadFileError(HeadError):
+    """The folder is missing, holds no head of a layout that we know, or a damaged one."""
+
+
+class HeadTargetError(HeadError):
+    """The head was made for another target."""
+
+
+class HeadInputError(HeadError, ValueError):
+    """An argument that no call accepts: its type, its shape, or its value."""

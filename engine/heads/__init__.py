@@ -1,0 +1,11 @@
+"""Draft heads in torch: load, run, train, save. No KV cache, no vllm.
+
+A head drafts from the target's last hidden state; it may skip steps and rows at will.
+"""
+
+from engine.heads.config import HeadConfig
+from engine.heads.head import DraftHead
+from engine.heads.target import SharedTables, TargetFacts
+from engine.heads.vocabulary import IGNORED, Vocabulary
+
+__all__ = ["IGNORED", "DraftHead", "HeadConfig", "SharedTables", "TargetFacts", "Vocabulary"]

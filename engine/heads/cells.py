@@ -1,0 +1,124 @@
+"""The recurrences: how a head's state follows from the sum of projected state and embedding.
+
+Pure functions of tensors, used by training and drafting alike. Source of the formulas:
+notes, "Draft heads without a KV cache"; norms are RMS norms with weight and bias.
+"""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+EPSILON = 1e-6
+_HALF_ROOT = 0.5**0.5
+
+Linear = Callable[[Tensor], Tensor]
+
+
+class Norm(NamedTuple):
+    """Weight and bias of an RMS norm, each of shape (width,)."""
+
+    weight: Tensor
+    bias: Tensor
+
+
+class Layer(NamedTuple):
+    """A further layer: linear(GELU(norm(x)))."""
+
+    norm: Norm
+    linear: Linear
+
+
+def scale_input(hidden: Tensor) -> Tensor:
+    """Return RMSnorm(hidden) / sqrt(2), of the same shape."""
+    weight = hidden.new_full(hidden.shape[-1:], _HALF_ROOT)
+    return functional.rms_norm(hidden, weight.shape, weight, EPSILON)
+
+
+def join(projected: Tensor, embedded: Tensor, scale: float) -> Tensor:
+    """Return projected + scale * embedded.
+
+    Args:
+        projected: Of all gates, shape (..., gates * width). Without the forget gate at the first
+            position, where there is no memory to forget.
+        embedded: One for each of four gates, shape (..., 4 * width), or one for all, (..., width).
+        scale: `HeadConfig.embedding_scale`.
+    """
+    width, wanted = embedded.shape[-1], projected.shape[-1]
+    if width >= wanted:
+        return torch.add(projected, embedded[..., width - wanted :], alpha=scale)
+    gates = projected.unflatten(-1, (wanted // width, width))
+    return torch.add(gates, embedded.unsqueeze(-2), alpha=scale).flatten(-2)
+
+
+def run_layer(layer: Layer, state: Tensor) -> Tensor:
+    """Return linear(GELU(norm(state)))."""
+    return layer.linear(_gelu(_normed(state, layer.norm)))
+
+
+class MlpCell(NamedTuple):
+    """The recurrence of an MLP: GELU(norm(sum)), with further layers between where it has some."""
+
+    layers: tuple[Layer, ...]
+    norm: Norm
+
+    def step(self, total: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the next state, (..., inner), and no memory.
+
+        Args:
+            total: `join` of projected state and embedding, (..., sum_size).
+            memory: What an LSTM has; None.
+        """
+        for layer in self.layers:
+            total = run_layer(layer, total)
+        return _gelu(_normed(total, self.norm)), memory
+
+
+class LstmCell(NamedTuple):
+    """The recurrence of an LSTM with norms before its two activations."""
+
+    cell_norm: Norm
+    state_norm: Norm
+
+    def step(self, total: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the next state and memory, (..., inner) each.
+
+        Args:
+            total: `join` of projected state and embedding: forget, input, output, candidate,
+                (..., 4 * inner); at the first position without forget, (..., 3 * inner).
+            memory: Of the position before; None at the first, where it is zero.
+        """
+        width = self.cell_norm.weight.shape[0]
+        *forget, enter, leave = torch.sigmoid(total[..., :-width]).split(width, -1)
+        entering = enter * _gelu(_normed(total[..., -width:], self.cell_norm))
+        memory = entering if memory is None else torch.addcmul(entering, forget[0], memory)
+        return leave * _gelu(_normed(memory, self.state_norm)), memory
+
+
+Cell = MlpCell | LstmCell
+
+
+def _normed(state: Tensor, norm: Norm) -> Tensor:
+    if _is_training(state):
+        weight = norm.weight.to(state.dtype)  # which autocast may have lowered
+        return functional.rms_norm(state, weight.shape, weight, EPSILON) + norm.bias
+    # The same with a third of the operations: torch has no single one for CPUs (adr/0015).
+    width = norm.weight.shape[0]
+    length = torch.linalg.vector_norm(state, dim=-1, keepdim=True)
+    length = torch.hypot(length, length.new_full((), math.sqrt(width * EPSILON)))
+    return torch.addcdiv(norm.bias, state * norm.weight, length, value=math.sqrt(width))
+
+
+def _gelu(state: Tensor) -> Tensor:
+    if _is_training(state):
+        return functional.gelu(state)
+    # torch's own wakes all threads for a single row, and waits for them (adr/0015).
+    half = state * 0.5
+    return torch.addcmul(half, half, torch.erf(state * _HALF_ROOT))
+
+
+def _is_training(state: Tensor) -> bool:
+    return bool(state.is_cuda or torch.is_grad_enabled())

@@ -1,0 +1,54 @@
+"""The drafting loop: the head goes on from its own tokens, and nothing waits for the device."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from engine.heads.cells import scale_input
+from engine.heads.stage import Stage, advance
+from engine.heads.vocabulary import Vocabulary
+from engine.heads.weights import at
+
+Propose = Callable[[Tensor, Tensor, int], tuple[Tensor, Tensor]]
+"""From hidden (m, hidden_size), tokens (m,) and n to target ids and confidence, (m, n) each."""
+
+
+class DraftingLoop:
+    """Drafts greedily.
+
+    Args:
+        stages: Of the first positions; later ones are like the last. The first takes target ids,
+            the others draft ids.
+        vocabulary: Of the head.
+        dtype: Of the folded weights.
+        scales_input: `HeadConfig.scale_input`.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        *,
+        vocabulary: Vocabulary,
+        dtype: torch.dtype,
+        scales_input: bool,
+    ) -> None:
+        self._stages = tuple(stages)
+        self._vocabulary = vocabulary
+        self._dtype = dtype
+        self._scales_input = scales_input
+
+    def __call__(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """Return the draft's target ids and confidence, as `DraftHead.propose` says."""
+        state = hidden.to(self._dtype)
+        # A copy either way, as `Matrix` wants it.
+        state = scale_input(state) if self._scales_input else state.clone()
+        memory, drafted, confidences = None, [], []
+        for position in range(n):
+            stage = at(self._stages, position)
+            state, memory = advance(stage, state, memory, tokens)
+            probabilities = torch.softmax(stage.score(state), -1, dtype=torch.float32)
+            confidence, tokens = probabilities.max(-1)
+            drafted.append(tokens)
+            confidences.append(confidence)
+        return self._vocabulary.target_ids(torch.stack(drafted, 1)), torch.stack(confidences, 1)

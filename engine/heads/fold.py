@@ -1,0 +1,123 @@
+"""Folds a head's weights for drafting: what depends on a token alone becomes a table.
+
+What is folded, and what that brings, is in adr/0015.
+"""
+
+from torch import Tensor, nn
+from torch.nn import functional
+
+from engine.heads.cells import Linear
+from engine.heads.config import HeadConfig
+from engine.heads.drafting import DraftingLoop, Propose
+from engine.heads.matrix import Matrix
+from engine.heads.stage import Stage, build_stage
+from engine.heads.target import SharedTables
+from engine.heads.vocabulary import Vocabulary
+from engine.heads.weights import HeadWeights, at
+
+FOLDED_BYTES = 48 * 2**20
+"""Most memory of a table that saves a multiplication: 8,192 tokens by 4 gates of 576 fit."""
+
+
+def fold(
+    config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
+) -> Propose:
+    """Return the drafting loop of a head; it does not follow later changes of the weights."""
+    folding = _Folding(config, weights, vocabulary, shared)
+    positions = min(2, config.positions) if config.tie_positions else config.positions
+    return DraftingLoop(
+        [folding.stage(position) for position in range(positions)],
+        vocabulary=vocabulary,
+        dtype=weights.dtype,
+        scales_input=config.scale_input,
+    )
+
+
+class _Folding:
+    """Builds the stages of a head."""
+
+    def __init__(
+        self, config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
+    ) -> None:
+        self._config = config
+        self._weights = weights
+        self._vocabulary = vocabulary
+        self._shared = shared
+
+    def stage(self, position: int) -> Stage:
+        return build_stage(
+            self._config,
+            self._weights,
+            position,
+            linear=_quicken,
+            embed=self._embed(position),
+            score=self._score(position),
+        )
+
+    def _embed(self, position: int) -> "_Lookup":
+        """The first position looks target ids up, the others draft ids."""
+        table = at(self._weights.embeddings, position).weight.detach()
+        projection = None
+        if self._shared.embedding is not None and self._config.share_embedding:
+            # Without the forget gate at the first position, where the sum has none.
+            gates = at(self._weights.projections, position).linear.weight.shape[0]
+            projection = table[-gates:]
+            table = self._shared.embedding
+        ids = None if position == 0 else self._vocabulary.ids
+        rows = self._config.vocab_size if ids is None else ids.shape[0]
+        width = table.shape[1] if projection is None else projection.shape[0]
+        if rows * width * self._weights.dtype.itemsize > FOLDED_BYTES:
+            return _Lookup(table, ids, None if projection is None else Matrix(projection))
+        if ids is not None or projection is not None:
+            table = (table[:rows] if ids is None else table[ids]).to(self._weights.dtype)
+        if projection is not None:
+            table = functional.linear(table, projection)
+        return _Lookup(table, None, None)
+
+    def _score(self, position: int) -> Linear:
+        outputs = self._weights.outputs
+        own = at(outputs, position).weight.detach() if outputs else None
+        if self._shared.output is None or not self._config.share_output:
+            assert own is not None
+            return Matrix(own)
+        rows = self._vocabulary.rows_of(self._shared.output).to(self._weights.dtype)
+        if own is None:
+            return Matrix(rows)
+        folded_bytes = rows.shape[0] * own.shape[1] * rows.dtype.itemsize
+        if own.shape[1] < own.shape[0] and folded_bytes <= FOLDED_BYTES:
+            return Matrix(functional.linear(rows, own.t()))
+        return _Chain(Matrix(own), Matrix(rows))
+
+
+class _Lookup:
+    """Embeddings of ids: rows of a table, projected where it was too large to do that before."""
+
+    __slots__ = ("_ids", "_projection", "_table")
+
+    def __init__(self, table: Tensor, ids: Tensor | None, projection: Matrix | None) -> None:
+        self._table = table
+        self._ids = ids
+        self._projection = projection
+
+    def __call__(self, tokens: Tensor) -> Tensor:
+        if self._ids is not None:
+            tokens = self._ids[tokens]
+        rows = functional.embedding(tokens, self._table)
+        return rows if self._projection is None else self._projection(rows)
+
+
+class _Chain:
+    """Two matrices in a row, where their product is larger than both."""
+
+    __slots__ = ("_first", "_second")
+
+    def __init__(self, first: Matrix, second: Matrix) -> None:
+        self._first = first
+        self._second = second
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self._second(self._first(rows))
+
+
+def _quicken(linear: nn.Module) -> Matrix:
+    return Matrix(linear.weight)

@@ -1,0 +1,194 @@
+"""A draft head without a KV cache: one module for every published layout and for our own.
+
+The target's last hidden state enters once; from there the head goes on alone, a token at a time.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from engine.errors import HeadInputError
+from engine.heads.cells import scale_input
+from engine.heads.config import HeadConfig
+from engine.heads.drafting import Propose
+from engine.heads.fold import fold
+from engine.heads.stage import Stage, advance, build_stage
+from engine.heads.target import SharedTables, check_tables
+from engine.heads.vocabulary import Vocabulary
+from engine.heads.weights import HeadWeights, at
+
+
+class DraftHead(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
+    """Drafts tokens from the target's last hidden state, and is trained to.
+
+    Not safe from several threads.
+
+    Attributes:
+        config: Its shape.
+        weights: What it has learnt.
+        vocabulary: What it can draft.
+        shared: The target's tables that it reads; not parameters, never saved.
+    """
+
+    def __init__(
+        self, config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
+    ) -> None:
+        super().__init__()
+        check_tables(config, shared, name="head")
+        self.config = config
+        self.weights = weights
+        self.vocabulary = vocabulary
+        self.shared = shared
+        self._drafting: Propose | None = None
+
+    @classmethod
+    def new(
+        cls,
+        config: HeadConfig,
+        draft_ids: Tensor | Sequence[int] | None = None,
+        *,
+        embedding: Tensor | None = None,
+        output: Tensor | None = None,
+        seed: int = 0,
+    ) -> Self:
+        """Return a head to be trained: random weights in float32, on the tables' device or the CPU.
+
+        Args:
+            config: Its shape.
+            draft_ids: Target ids that it can draft, rising; None for all.
+            embedding: The target's input embeddings, where the head shares them.
+            output: The rows of the target's output layer, where the head shares them.
+            seed: Of the weights.
+
+        Raises:
+            HeadInputError: The draft ids do not fit the configuration.
+            HeadTargetError: A shared table is missing or has another shape.
+        """
+        shared = SharedTables(embedding, output)
+        check_tables(config, shared, name="head")
+        weights = HeadWeights(config)
+        weights.initialise(config, seed=seed, embedding=embedding)
+        head = cls(config, weights, Vocabulary(config, draft_ids), shared)
+        table = embedding if embedding is not None else output
+        return head if table is None else head.to(table.device)
+
+    def unroll(self, hidden: Tensor, tokens: Tensor) -> list[Tensor]:
+        """Return the state of each position, given the true tokens; differentiable.
+
+        Args:
+            hidden: The target's last hidden state after its final norm, (..., hidden_size).
+            tokens: int64, (..., n): first the token that the target drew from `hidden`, then
+                those that followed it.
+
+        Returns:
+            n states, (..., inner_size).
+
+        Raises:
+            HeadInputError: More positions are asked for than the head has.
+        """
+        self._check_length(tokens.shape[-1])
+        state = hidden.to(self.weights.dtype)
+        state = scale_input(state) if self.config.scale_input else state
+        memory, states = None, []
+        for position, token in enumerate(tokens.unbind(-1)):
+            state, memory = advance(self._stage(position), state, memory, token)
+            states.append(state)
+        return states
+
+    def logits(self, state: Tensor, position: int) -> Tensor:
+        """Return the logits of a position, (..., draft_vocab_size), from its state."""
+        outputs = self.weights.outputs
+        state = at(outputs, position)(state) if outputs else state
+        if not self.config.share_output:
+            return state
+        assert self.shared.output is not None
+        return functional.linear(state, self.vocabulary.rows_of(self.shared.output).to(state.dtype))
+
+    def forward(self, hidden: Tensor, tokens: Tensor) -> list[Tensor]:
+        """Return the logits of each position, given the true tokens; differentiable.
+
+        Args and errors are those of `unroll`.
+
+        Returns:
+            n logits, (..., draft_vocab_size): the i-th says what follows tokens[..., i].
+        """
+        return [
+            self.logits(state, position)
+            for position, state in enumerate(self.unroll(hidden, tokens))
+        ]
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]  # torch is Any to mypy
+    def propose(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """Draft n tokens for each row, greedily; nothing waits for the device.
+
+        The weights are folded at the first call, and again after `train`, `eval`, `to` or
+        `load_state_dict`; whoever changes them otherwise calls one of these.
+
+        Args:
+            hidden: The target's last hidden state after its final norm at the position that
+                produced `tokens`, (m, hidden_size), on the head's device.
+            tokens: int64, (m,), on the head's device.
+            n: Tokens to draft, at least 1. A head with tied positions goes on beyond those that
+                it was trained for.
+
+        Returns:
+            The target's ids of the draft, int64, (m, n), and the head's own probability of each,
+            given those before it, float32, (m, n); the caller's to keep.
+
+        Raises:
+            HeadInputError: Shapes or n are wrong.
+        """
+        self._check_length(n)
+        rows = tokens.shape[0] if tokens.ndim == 1 else -1
+        if hidden.shape != (rows, self.config.hidden_size):
+            raise HeadInputError(
+                f"found hidden {tuple(hidden.shape)} and tokens {tuple(tokens.shape)}, "
+                f"expected (m, {self.config.hidden_size}) and (m,)"
+            )
+        if self._drafting is None:
+            self._drafting = fold(self.config, self.weights, self.vocabulary, self.shared)
+        return self._drafting(hidden, tokens, n)
+
+    def train(self, mode: bool = True) -> Self:
+        """Switch between training and evaluation; what was folded from the weights is dropped."""
+        self._drafting = None
+        super().train(mode)
+        return self
+
+    def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        """As torch's; what was folded from the weights is dropped."""
+        self._drafting = None
+        return super().load_state_dict(*args, **kwargs)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Any:
+        self._drafting = None
+        return super()._apply(*args, **kwargs)
+
+    def _check_length(self, n: int) -> None:
+        most = self.config.positions
+        if n < 1 or (n > most and not (self.config.tie_positions and most > 1)):
+            raise HeadInputError(f"found {n} positions, expected 1 to {most}")
+
+    def _stage(self, position: int) -> Stage:
+        return build_stage(
+            self.config,
+            self.weights,
+            position,
+            linear=_keep,
+            embed=partial(self._embed, at(self.weights.embeddings, position)),
+            score=partial(self.logits, position=position),
+        )
+
+    def _embed(self, own: nn.Module, tokens: Tensor) -> Tensor:
+        if not self.config.share_embedding:
+            return own(tokens)
+        assert self.shared.embedding is not None
+        return own(functional.embedding(tokens, self.shared.embedding).to(self.weights.dtype))
+
+
+def _keep(linear: nn.Module) -> nn.Module:
+    return linear

@@ -1,0 +1,70 @@
+"""One position of a head: how it comes from a state and a token to the next state."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+from engine.heads.cells import Cell, Layer, Linear, join, run_layer
+from engine.heads.config import HeadConfig
+from engine.heads.weights import HeadWeights, ReadLinear, at
+
+Embed = Callable[[Tensor], Tensor]
+
+
+class Stage(NamedTuple):
+    """What a position is made of, for training or folded for drafting.
+
+    Attributes:
+        project: From the state before to the sum.
+        layers: Further layers behind it.
+        embed: From token ids, (...,), to embeddings, (..., embedding_size).
+        scale: What embeddings are multiplied with.
+        cell: The recurrence.
+        score: From the state to logits.
+    """
+
+    project: Linear
+    layers: tuple[Layer, ...]
+    embed: Embed
+    scale: float
+    cell: Cell
+    score: Linear
+
+
+def advance(
+    stage: Stage, state: Tensor, memory: Tensor | None, tokens: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """Return the next state, (..., inner), and what an LSTM remembers.
+
+    Args:
+        stage: Of the position.
+        state: Of the position before; at the first, the target's, scaled if the head wants that.
+        memory: Of the position before; None at the first.
+        tokens: The last token of each row, as `stage.embed` takes it.
+    """
+    projected = stage.project(state)
+    for layer in stage.layers:
+        projected = run_layer(layer, projected)
+    return stage.cell.step(join(projected, stage.embed(tokens), stage.scale), memory)
+
+
+def build_stage(
+    config: HeadConfig,
+    weights: HeadWeights,
+    position: int,
+    *,
+    linear: ReadLinear,
+    embed: Embed,
+    score: Linear,
+) -> Stage:
+    """Return the stage of a position; `linear` says what to take for its linear layers."""
+    projection = at(weights.projections, position)
+    return Stage(
+        project=linear(projection.linear),
+        layers=tuple(layer.read(linear) for layer in projection.layers),
+        embed=embed,
+        scale=config.embedding_scale,
+        cell=at(weights.cells, position).read(linear),
+        score=score,
+    )

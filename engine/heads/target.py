@@ -1,0 +1,90 @@
+"""The target model as a head sees it, and whether the two belong together."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.errors import HeadTargetError
+from engine.heads.config import HeadConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """What a head must know of the model that it drafts for.
+
+    Attributes:
+        hidden_size: Width of its last hidden state.
+        vocab_size: Its tokens, without what an engine pads its tables with.
+        tokenizer_sha256: Checksum of its tokenizer.json, lower-case hexadecimal; None if unknown.
+        dtype: Of its weights.
+        device: Where it runs.
+    """
+
+    hidden_size: int
+    vocab_size: int
+    tokenizer_sha256: str | None
+    dtype: torch.dtype
+    device: torch.device
+
+
+@dataclass(frozen=True, slots=True)
+class SharedTables:
+    """Tables of the target that a head reads; they stay the target's.
+
+    Attributes:
+        embedding: Input embeddings, shape (vocab_size or more, hidden_size).
+        output: Rows of the output layer, shape (vocab_size or more, hidden_size).
+    """
+
+    embedding: Tensor | None = None
+    output: Tensor | None = None
+
+
+def check_target(config: HeadConfig, target: TargetFacts, *, name: str) -> None:
+    """Check that a head drafts for this target.
+
+    Args:
+        config: Of the head.
+        target: The model.
+        name: Of the head, for the message.
+
+    Raises:
+        HeadTargetError: Hidden size, vocabulary or tokenizer differ.
+    """
+    facts = (
+        ("hidden_size", config.hidden_size, target.hidden_size),
+        ("vocab_size", config.vocab_size, target.vocab_size),
+        ("tokenizer_sha256", config.tokenizer_sha256, target.tokenizer_sha256),
+    )
+    for fact, found, expected in facts:
+        if found != expected and None not in (found, expected):
+            raise HeadTargetError(
+                f"{name}: made for another target: found {fact} {found}, the target has {expected}"
+            )
+
+
+def check_tables(config: HeadConfig, shared: SharedTables, *, name: str) -> None:
+    """Check that the target's tables are there and fit, where the head shares them.
+
+    Raises:
+        HeadTargetError: A table is missing, or its shape is another.
+    """
+    tables = (
+        ("embedding", config.share_embedding, shared.embedding),
+        ("output", config.share_output, shared.output),
+    )
+    for table_name, is_shared, table in tables:
+        if not is_shared:
+            continue
+        expected = f"a table of {config.vocab_size} or more rows by {config.hidden_size}"
+        if table is None:
+            raise HeadTargetError(
+                f"{name}: shares the target's {table_name}: found none, expected {expected}"
+            )
+        fits = table.ndim == 2 and table.shape[1] == config.hidden_size
+        if not fits or table.shape[0] < config.vocab_size:
+            raise HeadTargetError(
+                f"{name}: shares the target's {table_name}: found shape {tuple(table.shape)}, "
+                f"expected {expected}"
+            )

@@ -1,0 +1,158 @@
+"""What a head has learnt, as torch parameters; the names of our format are the names here.
+
+Each list has one entry a position, or fewer where positions share: whoever asks beyond the last one
+gets the last one.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from engine.heads.cells import Layer, Linear, LstmCell, MlpCell, Norm
+from engine.heads.config import HeadConfig
+
+T = TypeVar("T")
+ReadLinear = Callable[[nn.Module], Linear]
+"""What to take for a linear layer: itself, or something quicker."""
+
+
+def at(entries: Sequence[T], position: int) -> T:
+    """Return the entry of a position; the last one serves all positions beyond it."""
+    return entries[min(position, len(entries) - 1)]
+
+
+class NormWeights(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
+    """Weight and bias of an RMS norm, each of shape (width,)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def read(self) -> Norm:
+        """Return both as the recurrences take them."""
+        return Norm(self.weight, self.bias)
+
+
+class LayerWeights(nn.Module):  # type: ignore[misc]
+    """A further layer: the norm of its input, then a linear layer."""
+
+    def __init__(self, width: int, out: int) -> None:
+        super().__init__()
+        self.norm = NormWeights(width)
+        self.linear = nn.Linear(width, out, bias=False)
+
+    def read(self, linear: ReadLinear) -> Layer:
+        """Return it as the recurrences take it."""
+        return Layer(self.norm.read(), linear(self.linear))
+
+
+class ProjectionWeights(nn.Module):  # type: ignore[misc]
+    """From a state to the sum: a linear layer, and further ones of an MLP."""
+
+    def __init__(self, config: HeadConfig, *, position: int) -> None:
+        super().__init__()
+        width = config.sum_size
+        # An LSTM has nothing to forget at its first position, and so no forget gate.
+        gates = config.gates - 1 if config.kind == "lstm" and position == 0 else config.gates
+        enters = config.hidden_size if position == 0 else config.inner_size
+        self.linear = nn.Linear(enters, gates * width, bias=False)
+        self.layers = nn.ModuleList(
+            LayerWeights(width, width) for _ in range(config.deep_projection)
+        )
+
+
+class MlpCellWeights(nn.Module):  # type: ignore[misc]
+    """From the sum to the state of an MLP."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        widths = (*config.deep_sizes, config.inner_size)
+        self.layers = nn.ModuleList(LayerWeights(width, out) for width, out in pairwise(widths))
+        self.norm = NormWeights(config.inner_size)
+
+    def read(self, linear: ReadLinear) -> MlpCell:
+        """Return the recurrence."""
+        return MlpCell(tuple(layer.read(linear) for layer in self.layers), self.norm.read())
+
+
+class LstmCellWeights(nn.Module):  # type: ignore[misc]
+    """From the sum to state and memory of an LSTM."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.cell_norm = NormWeights(config.inner_size)
+        self.state_norm = NormWeights(config.inner_size)
+
+    def read(self, linear: ReadLinear) -> LstmCell:
+        """Return the recurrence; it has no linear layers."""
+        return LstmCell(self.cell_norm.read(), self.state_norm.read())
+
+
+_CELLS = {"mlp": MlpCellWeights, "lstm": LstmCellWeights}
+
+
+class HeadWeights(nn.Module):  # type: ignore[misc]
+    """All parameters of a head.
+
+    Attributes:
+        projections: `ProjectionWeights`; with tied positions one for the first position and one
+            for all others. Gates in the order forget, input, output, candidate.
+        embeddings: Linear layers without bias, used as tables of shape (vocab_size,
+            embedding_size); where the target's table is shared, they project its rows, shape
+            (embedding_size, hidden_size).
+        cells: `MlpCellWeights` or `LstmCellWeights`.
+        outputs: Linear layers without bias to the tokens that can be drafted; where the target's
+            rows are shared, to hidden_size, or none when the widths are the same.
+    """
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        own = 1 if config.tie_positions else config.positions
+        projections = min(2, config.positions) if config.tie_positions else config.positions
+        self.projections = nn.ModuleList(
+            ProjectionWeights(config, position=position) for position in range(projections)
+        )
+        self.embeddings = nn.ModuleList(
+            nn.Linear(config.hidden_size, config.embedding_size, bias=False)
+            if config.share_embedding
+            else nn.Embedding(config.vocab_size, config.embedding_size)
+            for _ in range(own)
+        )
+        self.cells = nn.ModuleList(_CELLS[config.kind](config) for _ in range(own))
+        out = config.hidden_size if config.share_output else config.output_size
+        has_outputs = not config.share_output or config.inner_size != config.hidden_size
+        self.outputs = nn.ModuleList(
+            nn.Linear(config.inner_size, out, bias=False) for _ in range(own if has_outputs else 0)
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of all parameters."""
+        return self.projections[0].linear.weight.dtype
+
+    def initialise(self, config: HeadConfig, *, seed: int, embedding: Tensor | None) -> None:
+        """Draw all weights anew; norms start as plain RMS norms.
+
+        Args:
+            config: The one that these weights were built from.
+            seed: Of the draws; the same seed gives the same weights on every device.
+            embedding: The target's input embeddings, where they are shared: the projection is
+                scaled so that what it makes of them is as large as own embeddings would be.
+
+        Source: ArcticTraining's recipe: normal, deviation 1 / sqrt(the smaller dimension).
+        """
+        draws = torch.Generator().manual_seed(seed)
+        for name, parameter in self.named_parameters():
+            if parameter.ndim == 1:
+                continue
+            deviation = 1 / math.sqrt(min(parameter.shape))
+            if embedding is not None and name.startswith("embeddings."):
+                length = embedding[: config.vocab_size].float().square().sum(-1).mean().sqrt()
+                deviation = 1 / math.sqrt(config.sum_size) / max(float(length), 1e-6)
+            drawn = torch.randn(parameter.shape, generator=draws) * deviation
+            parameter.data.copy_(drawn)
