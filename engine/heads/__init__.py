@@ -3,9 +3,19 @@
 A head drafts from the target's last hidden state; it may skip steps and rows at will.
 """
 
+from engine.heads.checkpoint import load_head, save_head
 from engine.heads.config import HeadConfig
 from engine.heads.head import DraftHead
 from engine.heads.target import SharedTables, TargetFacts
 from engine.heads.vocabulary import IGNORED, Vocabulary
 
-__all__ = ["IGNORED", "DraftHead", "HeadConfig", "SharedTables", "TargetFacts", "Vocabulary"]
+__all__ = [
+    "IGNORED",
+    "DraftHead",
+    "HeadConfig",
+    "SharedTables",
+    "TargetFacts",
+    "Vocabulary",
+    "load_head",
+    "save_head",
+]
