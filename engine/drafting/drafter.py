@@ -116,11 +116,28 @@ class Drafter:
         try:
             drafts = self._step(rows, begin, native, head)
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
-            self._fail(exc, rows)
-            return StepDrafts.nothing(len(rows))
+            return self.fail(exc, [row.request for row in rows])
         self._breaker.succeeded()
         self.counters.paused = False
         return drafts
+
+    def fail(self, exc: Exception, requests: Sequence[str]) -> StepDrafts:
+        """Make a step plain because of an error in it, or in what came before it.
+
+        Args:
+            exc: Counted by its class; logged once for each.
+            requests: Of the step. Their state may be anything now, so they are forgotten; a later
+                step begins them again.
+        """
+        self._count(exc)
+        self.counters.verdicts["failed"] += 1
+        self.end(requests, keep=False)
+        if self._breaker.failed():
+            self.counters.paused = True
+            # While it is paused nobody tells the sources what is generated.
+            self.end(list(self._running), keep=True)
+            _log.error("speculation is paused after repeated errors; requests decode plainly")
+        return StepDrafts.nothing(len(requests))
 
     def native_tokens(self) -> int:
         """Return how many tokens vLLM's own drafter shall propose in the next step.
@@ -297,17 +314,6 @@ class Drafter:
     def _settle(self, chosen: _Choices, rows: int) -> float:
         pool = chain.from_iterable(candidate.survival for candidate in chosen.values())
         return self._price.settle(list(pool), rows)
-
-    def _fail(self, exc: Exception, rows: Sequence[Row]) -> None:
-        """Forget the rows, whose state may be anything now; a later step begins them again."""
-        self._count(exc)
-        self.counters.verdicts["failed"] += 1
-        self.end([row.request for row in rows], keep=False)
-        if self._breaker.failed():
-            self.counters.paused = True
-            # While it is paused nobody tells the sources what is generated.
-            self.end(list(self._running), keep=True)
-            _log.error("speculation is paused after repeated errors; requests decode plainly")
 
     def _count(self, exc: Exception) -> None:
         cause = type(exc).__name__

@@ -121,20 +121,22 @@ class DraftingMetrics:
         )
         seconds = Histogram(
             "engine_spec_step_seconds",
-            "A step's time: `target` is vLLM's forward and sampling, `draft` our own code, and "
-            "`draft_cpu` the part of that on the CPU.",
+            "A step's time: `target` is vLLM's forward and sampling, `head` a pass of the draft "
+            "head, `draft` our own code beside that, and `draft_cpu` its part on the CPU.",
             ("phase",),
             buckets=_STEP_BUCKETS,
             registry=registry,
         )
         self._target, self._draft = seconds.labels("target"), seconds.labels("draft")
-        self._draft_cpu = seconds.labels("draft_cpu")
+        self._draft_cpu, self._head = seconds.labels("draft_cpu"), seconds.labels("head")
 
-    def observe_step(self, *, target: float, draft: float, draft_cpu: float) -> None:
-        """Record a step's times, in seconds."""
+    def observe_step(self, *, target: float, draft: float, draft_cpu: float, head: float) -> None:
+        """Record a step's times, in seconds; `head` is 0 where the head did not run."""
         self._target.observe(target)
         self._draft.observe(draft)
         self._draft_cpu.observe(draft_cpu)
+        if head:
+            self._head.observe(head)
 
     def publish(self, counters: Counters, index: Stats | None, sources: tuple[str, ...]) -> None:
         """Hand the sums and the latest values to Prometheus."""

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pydantic import JsonValue
 
 from engine.config import EngineSettings, Speculation
-from engine.models import ResolvedModel
+from engine.errors import ConfigError
+from engine.models import ResolvedModel, shipped_head
 
 # What the gateway's accounting stands on: times per request, cached prompt tokens, and the number
 # of requests in flight. The access line is the gateway's.
@@ -80,6 +81,7 @@ def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict
     ours: dict[str, JsonValue] = {
         "speculation": speculation.model_dump(mode="json"),
         "snapshot": snapshot,
+        "head": _head_folder(settings),
     }
     return {
         "additional_config": {"specgate": ours},
@@ -92,11 +94,22 @@ def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict
     }
 
 
+def _head_folder(settings: EngineSettings) -> str | None:
+    if "head" not in settings.speculation.sources:
+        return None
+    folder = settings.speculation.head.path or shipped_head(settings.model)
+    if folder is None:
+        raise ConfigError(
+            [f"engine.speculation.head.path: no head ships for {settings.model}; give its folder"]
+        )
+    return str(folder)
+
+
 def _vllm_drafter(speculation: Speculation) -> dict[str, JsonValue]:
     if speculation.native is not None:
         # Room for the longest draft of any source. How many tokens vLLM's drafter proposes in a
         # step is said by our scheduler.
-        ours = speculation.max_draft_tokens if "suffix" in speculation.sources else 0
+        ours = speculation.max_draft_tokens if speculation.sources != ("native",) else 0
         longest = max(speculation.native.most, ours)
         return {**speculation.native.config, "num_speculative_tokens": longest}
     return {

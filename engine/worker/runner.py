@@ -7,6 +7,7 @@ drafts. Asked there, tokens are on the CPU whatever drafter vLLM itself runs.
 import dataclasses
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
-from engine.drafting import NATIVE, Beginning, Row, StepDrafts, read_control
+from engine.drafting import NATIVE, Beginning, Row, read_control
+from engine.heads import DraftHead
+from engine.worker.head import HeadRun, StepStates, gather_tables, load_for_target
 from engine.worker.sampling import all_processors, decodes_plainly
 from engine.worker.sourced import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
@@ -33,10 +36,24 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         self._sampled: Sequence[list[int]] = ()
         self._native_tokens = 0
         self._step_began = 0.0
+        self._head: DraftHead | None = None
+        self._states: StepStates | None = None
         self._vocabulary = self.model_config.get_vocab_size()
         if not self.is_pooling_model:
             self.input_batch.logitsprocs = all_processors(
                 vllm_config, self.device, pin_memory=PIN_MEMORY
+            )
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Load the target, then its draft head where one is wanted."""
+        super().load_model(*args, **kwargs)
+        folder = self.vllm_config.additional_config["specgate"]["head"]
+        if folder is None:
+            return
+        tables = gather_tables(self.model, self._vocabulary)
+        if self._speculation is not None:
+            self._head = load_for_target(
+                Path(folder), tables, self.model_config, device=self.device
             )
 
     def shutdown(self) -> None:
@@ -47,6 +64,7 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
     def _update_states(self, scheduler_output: Any) -> Any:
         self._step_began = time.perf_counter()
         self._sampled = ()
+        self._states = None
         self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
         if self._speculation is not None:
             drafter = self._speculation.drafter
@@ -71,13 +89,36 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
             self._native_tokens = 0
         return bool(room > 0)
 
-    def propose_draft_token_ids(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
-        """Let vLLM's own drafter propose as many tokens as fit."""
+    def propose_draft_token_ids(
+        self,
+        scheduler_output: Any,
+        sampled_token_ids: Any,
+        sampling_metadata: Any,
+        hidden_states: Any,
+        sample_hidden_states: Any,
+        aux_hidden_states: Any,
+        spec_decode_metadata: Any,
+        *args: Any,
+    ) -> Any:
+        """Let vLLM's own drafter propose as many tokens as fit; keep the states for our head."""
+        if self._head is not None:
+            verified = spec_decode_metadata
+            drafted = None if verified is None else verified.num_draft_tokens
+            self._states = StepStates(sample_hidden_states, drafted)
         if scheduler_output.num_spec_tokens_to_schedule != self._native_tokens:
             scheduler_output = dataclasses.replace(
                 scheduler_output, num_spec_tokens_to_schedule=self._native_tokens
             )
-        return super().propose_draft_token_ids(scheduler_output, *args, **kwargs)
+        return super().propose_draft_token_ids(
+            scheduler_output,
+            sampled_token_ids,
+            sampling_metadata,
+            hidden_states,
+            sample_hidden_states,
+            aux_hidden_states,
+            spec_decode_metadata,
+            *args,
+        )
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
         """Draw tokens; where nothing is verified, with the ordinary sampler.
@@ -102,14 +143,19 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         began, began_cpu = time.perf_counter(), time.thread_time()
         requests = list(self.input_batch.req_ids)
         drafter = self._speculation.drafter
-        native = None
-        if self._speculation.has_native and self._native_tokens and proposed is not None:
-            native = proposed.draft_token_ids
-        drafts: StepDrafts = drafter.step(
-            [self._row(at, request) for at, request in enumerate(requests)],
-            self._beginning,
-            native=native,
-        )
+        head = None
+        try:
+            rows = [self._row(at, request) for at, request in enumerate(requests)]
+            native = None
+            if self._speculation.has_native and self._native_tokens and proposed is not None:
+                native = proposed.draft_token_ids
+            if self._head is not None and self._states is not None:
+                most = self._speculation.head_most
+                head = HeadRun(self._head, most, self._states, self._sampled)
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            drafts = drafter.fail(exc, requests)
+        else:
+            drafts = drafter.step(rows, self._beginning, native=native, head=head)
         native_tokens = None
         if self._speculation.has_native:
             native_tokens = drafter.native_tokens()
@@ -117,10 +163,12 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
                 # The probabilities that vLLM's drafter left belong to drafts that are not taken. A
                 # token without any counts as certain, which is exact whoever drew it.
                 self._draft_probs = self._draft_prob_req_ids = None
+        head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         self._speculation.observe_step(
             target=began - self._step_began,
-            draft=time.perf_counter() - began,
-            draft_cpu=time.thread_time() - began_cpu,
+            draft=time.perf_counter() - began - head_seconds,
+            draft_cpu=time.thread_time() - began_cpu - head_cpu,
+            head=head_seconds,
         )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 

@@ -1,6 +1,7 @@
 """Everything of ours that lives in the model worker: built from the settings, ended with it."""
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,14 @@ def read_settings(vllm_config: Any) -> Speculation:
     return Speculation.model_validate(vllm_config.additional_config["specgate"]["speculation"])
 
 
+def head_time(settings: Speculation, *, most_rows: int) -> Callable[[int], float]:
+    """Return what a pass of the head over so many rows takes, in steps of one token."""
+    points = settings.head.pass_cost
+    unit = points[0][1] / settings.step_cost[0][1]
+    curve = StepCost(points, longest=most_rows)
+    return lambda rows: unit * curve.time(rows)
+
+
 class RankSpeculation:
     """The drafter of the rank whose drafts count, with its metrics and snapshots."""
 
@@ -28,11 +37,14 @@ class RankSpeculation:
         if "suffix" in settings.sources:
             self._index = SuffixIndex(settings.suffix.capacity_mb << 20)
         self.has_native = "native" in settings.sources
+        self.head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
         self.drafter = Drafter(
             None if self._index is None else SuffixSource(self._index),
             Price(cost),
             most=most,
             native_most=0 if settings.native is None else settings.native.most,
+            head_most=self.head_most,
+            head_time=head_time(settings, most_rows=most_rows),
         )
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
@@ -57,9 +69,9 @@ class RankSpeculation:
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
         )
 
-    def observe_step(self, *, target: float, draft: float, draft_cpu: float) -> None:
-        """Record a step's times, in seconds: vLLM's, ours, and of ours the part on the CPU."""
-        self._metrics.observe_step(target=target, draft=draft, draft_cpu=draft_cpu)
+    def observe_step(self, *, target: float, draft: float, draft_cpu: float, head: float) -> None:
+        """Record a step's times, in seconds; `head` is 0 where the head did not run."""
+        self._metrics.observe_step(target=target, draft=draft, draft_cpu=draft_cpu, head=head)
 
     def stop(self) -> None:
         """Keep what running requests wrote, save, and publish the last figures."""

@@ -256,6 +256,17 @@ def test_an_error_of_the_caller_is_no_exception_either(source: Scripted) -> None
     assert drafter(source).step([Row("r", [1], 8)], lost).tokens == [[]]
 
 
+def test_an_error_before_a_step_counts_like_one_in_it(source: Scripted) -> None:
+    hybrid = drafter(source)
+    hybrid.step([Row("r", [1], 8)], begin())
+
+    drafts = hybrid.fail(KeyError("r"), ["r", "unknown"])
+
+    assert (drafts.tokens, drafts.origins) == ([[], []], [None, None])
+    assert hybrid.counters.fallbacks == {"KeyError": 1}
+    assert source.kept == [("r", False)]
+
+
 def test_an_error_at_the_end_is_counted(source: Scripted) -> None:
     hybrid = drafter(source)
     hybrid.step([Row("r", [1], 8)], begin())

@@ -62,7 +62,7 @@ def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) 
     metrics = DraftingMetrics(registry)
 
     metrics.publish(counters, index.stats(), ("suffix",))
-    metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005)
+    metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005, head=0.001)
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
@@ -76,3 +76,13 @@ def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) 
     assert value("engine_suffix_evictions_total") == 0
     assert value("engine_spec_step_seconds_sum", phase="target") == pytest.approx(0.02)
     assert value("engine_spec_step_seconds_count", phase="draft") == 1
+    assert value("engine_spec_step_seconds_sum", phase="head") == pytest.approx(0.001)
+
+
+def test_steps_in_which_the_head_did_not_run_are_not_counted_for_it() -> None:
+    registry = CollectorRegistry()
+    metrics = DraftingMetrics(registry)
+
+    metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005, head=0.0)
+
+    assert registry.get_sample_value("engine_spec_step_seconds_count", {"phase": "head"}) == 0

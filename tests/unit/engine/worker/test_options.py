@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 from pydantic import JsonValue
 
 from engine.config import EngineSettings, Speculation
+from engine.errors import ConfigError
 from engine.models import ResolvedModel
 from engine.worker.options import build_options, to_arguments
 
@@ -102,6 +105,23 @@ def test_an_index_is_kept_beside_the_models(
     assert isinstance(ours := options["additional_config"], dict)
     assert isinstance(found := ours["specgate"], dict)
     assert found["snapshot"] == expected
+
+
+def test_a_head_is_named_by_its_folder(tmp_path: Path) -> None:
+    chosen = {"sources": ["suffix", "head"], "head": {"path": str(tmp_path)}}
+
+    options = build_options(settings(speculation=chosen), MODEL)
+
+    assert isinstance(ours := options["additional_config"], dict)
+    assert isinstance(found := ours["specgate"], dict)
+    assert found["head"] == str(tmp_path)
+
+
+def test_a_model_without_a_head_of_its_own_needs_a_folder() -> None:
+    chosen = settings(model="org/model", speculation={"sources": ["head"]})
+
+    with pytest.raises(ConfigError, match="no head ships for org/model"):
+        build_options(chosen, MODEL)
 
 
 @pytest.mark.parametrize(

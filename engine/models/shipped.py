@@ -1,0 +1,11 @@
+"""The draft heads that come with the package, by the catalogue name of their target."""
+
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / "heads"
+
+
+def shipped_head(model: str) -> Path | None:
+    """Return the folder of the head for a model of the catalogue; None if none ships for it."""
+    folder = _FOLDER / model
+    return folder if (folder / "config.json").is_file() else None
