@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.errors import HeadFileError
-from engine.heads.cells import Layer, Norm, run_layer
+from engine.heads.cells import Layer, Norm, make_norm, run_layer
 from engine.heads.layout import configure, groups, validate
 from engine.heads.stored import StoredWeights
 
@@ -212,7 +212,7 @@ def _take_norm(stored: StoredWeights, kind: str, positions: range, at: int, widt
         stored.take_tied(_names(kind, positions, f"{at}.{part}"), (width,))
         for part in ("weight", "bias")
     )
-    return Norm(weight, bias)
+    return make_norm(weight, bias)
 
 
 def _name_norm(norm: Norm, ours: str) -> dict[str, Tensor]:
@@ -221,7 +221,7 @@ def _name_norm(norm: Norm, ours: str) -> dict[str, Tensor]:
 
 def _apply(norm: Norm, weight: Tensor, table: Tensor) -> Tensor:
     precise = Layer(
-        Norm(norm.weight.float(), norm.bias.float()),
+        make_norm(norm.weight.float(), norm.bias.float()),
         partial(functional.linear, weight=weight.float()),
     )
     parts = [run_layer(precise, part.float()) for part in table.split(_TOKENS_AT_ONCE)]

@@ -19,10 +19,22 @@ Linear = Callable[[Tensor], Tensor]
 
 
 class Norm(NamedTuple):
-    """Weight and bias of an RMS norm, each of shape (width,)."""
+    """An RMS norm: x / sqrt(mean(x^2) + 1e-6) * weight + bias.
+
+    Attributes:
+        weight: Shape (width,).
+        bias: Shape (width,).
+        floor: The root of width times 1e-6, a scalar tensor.
+    """
 
     weight: Tensor
     bias: Tensor
+    floor: Tensor
+
+
+def make_norm(weight: Tensor, bias: Tensor) -> Norm:
+    """Return the RMS norm of this weight and bias, (width,) each."""
+    return Norm(weight, bias, weight.new_full((), math.sqrt(weight.shape[0] * EPSILON)))
 
 
 class Layer(NamedTuple):
@@ -32,10 +44,15 @@ class Layer(NamedTuple):
     linear: Linear
 
 
-def scale_input(hidden: Tensor) -> Tensor:
-    """Return RMSnorm(hidden) / sqrt(2), of the same shape."""
-    weight = hidden.new_full(hidden.shape[-1:], _HALF_ROOT)
-    return functional.rms_norm(hidden, weight.shape, weight, EPSILON)
+def make_input_norm(width: int, like: Tensor) -> Norm:
+    """Return the norm of the target's state: RMSnorm(h) / sqrt(2), without parameters.
+
+    Args:
+        width: Of the state.
+        like: Whose dtype and device it gets.
+    """
+    weight = like.new_full((width,), _HALF_ROOT)
+    return make_norm(weight, torch.zeros_like(weight))
 
 
 def join(projected: Tensor, embedded: Tensor, scale: float) -> Tensor:
@@ -48,7 +65,9 @@ def join(projected: Tensor, embedded: Tensor, scale: float) -> Tensor:
         scale: `HeadConfig.embedding_scale`.
     """
     width, wanted = embedded.shape[-1], projected.shape[-1]
-    if width >= wanted:
+    if width == wanted:
+        return torch.add(projected, embedded, alpha=scale)
+    if width > wanted:
         return torch.add(projected, embedded[..., width - wanted :], alpha=scale)
     gates = projected.unflatten(-1, (wanted // width, width))
     return torch.add(gates, embedded.unsqueeze(-2), alpha=scale).flatten(-2)
@@ -56,7 +75,7 @@ def join(projected: Tensor, embedded: Tensor, scale: float) -> Tensor:
 
 def run_layer(layer: Layer, state: Tensor) -> Tensor:
     """Return linear(GELU(norm(state)))."""
-    return layer.linear(_gelu(_normed(state, layer.norm)))
+    return layer.linear(_gelu(apply_norm(state, layer.norm)))
 
 
 class MlpCell(NamedTuple):
@@ -74,7 +93,7 @@ class MlpCell(NamedTuple):
         """
         for layer in self.layers:
             total = run_layer(layer, total)
-        return _gelu(_normed(total, self.norm)), memory
+        return _gelu(apply_norm(total, self.norm)), memory
 
 
 class LstmCell(NamedTuple):
@@ -93,32 +112,33 @@ class LstmCell(NamedTuple):
         """
         width = self.cell_norm.weight.shape[0]
         *forget, enter, leave = torch.sigmoid(total[..., :-width]).split(width, -1)
-        entering = enter * _gelu(_normed(total[..., -width:], self.cell_norm))
+        entering = enter * _gelu(apply_norm(total[..., -width:], self.cell_norm))
         memory = entering if memory is None else torch.addcmul(entering, forget[0], memory)
-        return leave * _gelu(_normed(memory, self.state_norm)), memory
+        return leave * _gelu(apply_norm(memory, self.state_norm)), memory
 
 
 Cell = MlpCell | LstmCell
 
 
-def _normed(state: Tensor, norm: Norm) -> Tensor:
-    if _is_training(state):
+def apply_norm(state: Tensor, norm: Norm) -> Tensor:
+    """Return the normed state, of the same shape."""
+    if _has_one_operation(state):
         weight = norm.weight.to(state.dtype)  # which autocast may have lowered
         return functional.rms_norm(state, weight.shape, weight, EPSILON) + norm.bias
     # The same with a third of the operations: torch has no single one for CPUs (adr/0015).
     width = norm.weight.shape[0]
     length = torch.linalg.vector_norm(state, dim=-1, keepdim=True)
-    length = torch.hypot(length, length.new_full((), math.sqrt(width * EPSILON)))
+    length = torch.hypot(length, norm.floor)
     return torch.addcdiv(norm.bias, state * norm.weight, length, value=math.sqrt(width))
 
 
 def _gelu(state: Tensor) -> Tensor:
-    if _is_training(state):
+    if _has_one_operation(state):
         return functional.gelu(state)
     # torch's own wakes all threads for a single row, and waits for them (adr/0015).
     half = state * 0.5
     return torch.addcmul(half, half, torch.erf(state * _HALF_ROOT))
 
 
-def _is_training(state: Tensor) -> bool:
+def _has_one_operation(state: Tensor) -> bool:
     return bool(state.is_cuda or torch.is_grad_enabled())

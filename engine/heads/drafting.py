@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from engine.heads.cells import scale_input
+from engine.heads.cells import Norm, apply_norm
 from engine.heads.stage import Stage, advance
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import at
@@ -22,7 +22,7 @@ class DraftingLoop:
             the others draft ids.
         vocabulary: Of the head.
         dtype: Of the folded weights.
-        scales_input: `HeadConfig.scale_input`.
+        input_norm: Of the target's state, where the head scales it.
     """
 
     def __init__(
@@ -31,18 +31,19 @@ class DraftingLoop:
         *,
         vocabulary: Vocabulary,
         dtype: torch.dtype,
-        scales_input: bool,
+        input_norm: Norm | None,
     ) -> None:
         self._stages = tuple(stages)
         self._vocabulary = vocabulary
         self._dtype = dtype
-        self._scales_input = scales_input
+        self._input_norm = input_norm
 
     def __call__(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Return the draft's target ids and confidence, as `DraftHead.propose` says."""
         state = hidden.to(self._dtype)
         # A copy either way, as `Matrix` wants it.
-        state = scale_input(state) if self._scales_input else state.clone()
+        norm = self._input_norm
+        state = state.clone() if norm is None else apply_norm(state, norm)
         memory, drafted, confidences = None, [], []
         for position in range(n):
             stage = at(self._stages, position)

@@ -6,9 +6,10 @@ What is folded, and what that brings, is in adr/0015.
 from torch import Tensor, nn
 from torch.nn import functional
 
-from engine.heads.cells import Linear
+from engine.heads.cells import Linear, make_input_norm
 from engine.heads.config import HeadConfig
 from engine.heads.drafting import DraftingLoop, Propose
+from engine.heads.graphs import GraphedDrafting
 from engine.heads.matrix import Matrix
 from engine.heads.stage import Stage, build_stage
 from engine.heads.target import SharedTables
@@ -22,14 +23,20 @@ FOLDED_BYTES = 48 * 2**20
 def fold(
     config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
 ) -> Propose:
-    """Return the drafting loop of a head; it does not follow later changes of the weights."""
+    """Return the drafting of a head, as graphs on CUDA; later changes of weights are not followed."""
     folding = _Folding(config, weights, vocabulary, shared)
     positions = min(2, config.positions) if config.tie_positions else config.positions
-    return DraftingLoop(
+    weight = weights.projections[0].linear.weight
+    loop = DraftingLoop(
         [folding.stage(position) for position in range(positions)],
         vocabulary=vocabulary,
         dtype=weights.dtype,
-        scales_input=config.scale_input,
+        input_norm=make_input_norm(config.hidden_size, weight) if config.scale_input else None,
+    )
+    if weight.device.type != "cuda":
+        return loop
+    return GraphedDrafting(
+        loop, hidden_size=config.hidden_size, dtype=weights.dtype, device=weight.device
     )
 
 
@@ -67,11 +74,10 @@ class _Folding:
         rows = self._config.vocab_size if ids is None else ids.shape[0]
         width = table.shape[1] if projection is None else projection.shape[0]
         if rows * width * self._weights.dtype.itemsize > FOLDED_BYTES:
-            return _Lookup(table, ids, None if projection is None else Matrix(projection))
-        if ids is not None or projection is not None:
-            table = (table[:rows] if ids is None else table[ids]).to(self._weights.dtype)
+            return _Lookup(table, ids, None if projection is None else _Projection(projection))
+        table = table if ids is None else table[ids]
         if projection is not None:
-            table = functional.linear(table, projection)
+            table = functional.linear(table.to(projection.dtype), projection)
         return _Lookup(table, None, None)
 
     def _score(self, position: int) -> Linear:
@@ -94,7 +100,7 @@ class _Lookup:
 
     __slots__ = ("_ids", "_projection", "_table")
 
-    def __init__(self, table: Tensor, ids: Tensor | None, projection: Matrix | None) -> None:
+    def __init__(self, table: Tensor, ids: Tensor | None, projection: Linear | None) -> None:
         self._table = table
         self._ids = ids
         self._projection = projection
@@ -104,6 +110,19 @@ class _Lookup:
             tokens = self._ids[tokens]
         rows = functional.embedding(tokens, self._table)
         return rows if self._projection is None else self._projection(rows)
+
+
+class _Projection:
+    """A matrix for rows of the target's table, whose dtype may be another."""
+
+    __slots__ = ("_dtype", "_matrix")
+
+    def __init__(self, weight: Tensor) -> None:
+        self._dtype = weight.dtype
+        self._matrix = Matrix(weight)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        return self._matrix(rows.to(self._dtype))
 
 
 class _Chain:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine.errors import HeadInputError
-from engine.heads.cells import scale_input
+from engine.heads.cells import apply_norm, make_input_norm
 from engine.heads.config import HeadConfig
 from engine.heads.drafting import Propose
 from engine.heads.fold import fold
@@ -92,7 +92,8 @@ class DraftHead(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         """
         self._check_length(tokens.shape[-1])
         state = hidden.to(self.weights.dtype)
-        state = scale_input(state) if self.config.scale_input else state
+        if self.config.scale_input:
+            state = apply_norm(state, make_input_norm(self.config.hidden_size, state))
         memory, states = None, []
         for position, token in enumerate(tokens.unbind(-1)):
             state, memory = advance(self._stage(position), state, memory, token)

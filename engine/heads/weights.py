@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from engine.heads.cells import Layer, Linear, LstmCell, MlpCell, Norm
+from engine.heads.cells import EPSILON, Layer, Linear, LstmCell, MlpCell, Norm, make_norm
 from engine.heads.config import HeadConfig
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class NormWeights(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
 
     def read(self) -> Norm:
         """Return both as the recurrences take them."""
-        return Norm(self.weight, self.bias)
+        return make_norm(self.weight, self.bias)
 
 
 class LayerWeights(nn.Module):  # type: ignore[misc]
@@ -142,7 +142,7 @@ class HeadWeights(nn.Module):  # type: ignore[misc]
             config: The one that these weights were built from.
             seed: Of the draws; the same seed gives the same weights on every device.
             embedding: The target's input embeddings, where they are shared: the projection is
-                scaled so that what it makes of them is as large as own embeddings would be.
+                scaled so that what it makes of them is as large as own embeddings are.
 
         Source: ArcticTraining's recipe: normal, deviation 1 / sqrt(the smaller dimension).
         """
@@ -150,9 +150,14 @@ class HeadWeights(nn.Module):  # type: ignore[misc]
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
                 continue
-            deviation = 1 / math.sqrt(min(parameter.shape))
-            if embedding is not None and name.startswith("embeddings."):
-                length = embedding[: config.vocab_size].float().square().sum(-1).mean().sqrt()
-                deviation = 1 / math.sqrt(config.sum_size) / max(float(length), 1e-6)
+            # A gate's rows are drawn as if they were a layer of their own.
+            deviation = 1 / math.sqrt(min(*parameter.shape, config.sum_size))
+            if config.share_embedding and embedding is not None and name.startswith("embeddings."):
+                deviation = 1 / math.sqrt(config.sum_size) / _mean_length(embedding)
             drawn = torch.randn(parameter.shape, generator=draws) * deviation
             parameter.data.copy_(drawn)
+
+
+def _mean_length(table: Tensor) -> float:
+    squares = table.float().square().sum(-1)
+    return max(float(squares.mean().sqrt()), EPSILON)

@@ -1,0 +1,86 @@
+"""Drafting as CUDA graphs: one launch for a whole call, whatever the number of its operations."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.heads.drafting import Propose
+
+MOST_ROWS = 256
+"""Most rows of a graph; calls with more take the plain way, whose launches cost little there."""
+
+# Of a call that is captured: allocations and libraries must have settled.
+_WARM_UPS = 2
+
+
+class _Captured(NamedTuple):
+    """A graph with the memory that it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    hidden: Tensor
+    tokens: Tensor
+    drafted: Tensor
+    confidence: Tensor
+
+
+class GraphedDrafting:
+    """The drafting loop of a CUDA device, captured for each (rows, n) when it is first needed.
+
+    Rows are rounded up to powers of two; what the rows beyond hold does not touch the others.
+    Everything is ordered by the caller's stream: the copies into the graph's memory, the graph, and
+    the copies out of it, so that the next call may begin at once.
+
+    Args:
+        draft: The loop; it must only do work on the device.
+        hidden_size: Of the target.
+        dtype: Of the hidden states that the graphs keep.
+        device: Of everything.
+    """
+
+    def __init__(
+        self, draft: Propose, *, hidden_size: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self._draft = draft
+        self._hidden_size = hidden_size
+        self._dtype = dtype
+        self._device = device
+        self._captured: dict[tuple[int, int], _Captured] = {}
+        # Results are copied out before the next graph may run, so that all can use one memory.
+        self._memory = torch.cuda.graph_pool_handle()
+
+    def __call__(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
+        """Return the draft's target ids and confidence, as `DraftHead.propose` says."""
+        rows = tokens.shape[0]
+        if rows > MOST_ROWS:
+            return self._draft(hidden, tokens, n)
+        bucket = round_up(rows)
+        captured = self._captured.get((bucket, n))
+        if captured is None:
+            with torch.cuda.device(self._device):
+                captured = self._captured[bucket, n] = self._capture(bucket, n)
+        captured.hidden[:rows].copy_(hidden)
+        captured.tokens[:rows].copy_(tokens)
+        captured.graph.replay()
+        return captured.drafted[:rows].clone(), captured.confidence[:rows].clone()
+
+    def _capture(self, rows: int, n: int) -> _Captured:
+        hidden = torch.zeros(rows, self._hidden_size, dtype=self._dtype, device=self._device)
+        tokens = torch.zeros(rows, dtype=torch.int64, device=self._device)
+        current = torch.cuda.current_stream(self._device)
+        side = torch.cuda.Stream(self._device)
+        side.wait_stream(current)
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UPS):
+                self._draft(hidden, tokens, n)
+        current.wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        # Other threads of the process may allocate meanwhile.
+        with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
+            drafted, confidence = self._draft(hidden, tokens, n)
+        return _Captured(graph, hidden, tokens, drafted, confidence)
+
+
+def round_up(rows: int) -> int:
+    """Return the smallest power of two that is at least `rows`; 1 for none."""
+    return 1 << max(rows - 1, 0).bit_length()
