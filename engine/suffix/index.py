@@ -116,8 +116,9 @@ class SuffixIndex:
             request: A running request.
             max_tokens: Most tokens to draft, 0 to `LONGEST_DRAFT`.
             min_survival: The draft ends before the first token whose survival is below it, 0 to 1.
-                None: 0.114 times the tenant's mean acceptance length, which is where a token pays
-                if to verify it costs 11.4 % of a step; see adr/0012.
+                None: a price that rises along the draft, by the tenant's mean acceptance length
+                L: 0.0715 * L^0.75 * place^0.5, at most 0.8, where `place` counts from 1. That is
+                where a token pays if to verify it costs about 7 % of a step; see adr/0012.
 
         Returns:
             Tokens and, for each, the calibrated probability that it and all before it are

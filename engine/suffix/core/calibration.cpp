@@ -72,8 +72,9 @@ void Reliability::learn(Kind kind, int match_length, bool right) {
 }
 
 void Fortune::learn(int accepted_tokens, int drafted_tokens) {
-  accepted = accepted_tokens;
-  drafted = drafted_tokens;
+  last = accepted_tokens == 0                ? Outcome::kWrong
+         : accepted_tokens < drafted_tokens ? Outcome::kPartlyRight
+                                            : Outcome::kRight;
   for (int i = 0; i < drafted_tokens && i <= accepted_tokens; ++i) {
     const float outcome = i < accepted_tokens ? 1.0f : 0.0f;
     fast += kFast * (outcome - fast);
@@ -116,7 +117,6 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
       0.3f * fast * length,
   };
   const int now = length_class(vote.match_length);
-  const int first = length_class(vote.first_length);
   const auto token = static_cast<std::uint32_t>(vote.token);
   const auto previous = static_cast<std::uint32_t>(vote.previous);
   std::uint32_t base = 0;
@@ -126,15 +126,19 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
     base += values;
   };
   const int origin = (vote.aligned ? 2 : 0) + (vote.own ? 1 : 0);
-  const int record = std::min(fortune.accepted, 7) * 9 + std::min(fortune.drafted, 8);
-  add(static_cast<std::uint32_t>(now * 4 + origin), 52);
-  add(static_cast<std::uint32_t>(first * kLengthClasses + length_class(vote.depth)), 169);
-  add(static_cast<std::uint32_t>(record * kLengthClasses + first), 936);
+  const int last = static_cast<int>(fortune.last);
+  // How the matches are divided.
+  const int split = (std::min(vote.tokens, 5) - 1) * 40 + (std::min(vote.voters, 5) - 1) * 8 +
+                    std::min(vote.matches, 8) - 1;
+  add(static_cast<std::uint32_t>((now * kOrigins + origin) * kOutcomes + last),
+      kLengthClasses * kOrigins * kOutcomes);
+  add(static_cast<std::uint32_t>(split), 200);
   add(scramble(token, 10), 1024);
   add(scramble(previous, 9), 512);
   add(scramble(previous * 31337u + token, 11), 2048);
   add(scramble(static_cast<std::uint32_t>(std::min(vote.match_length, 6)) * 7919u + token, 10),
       1024);
+  add(scramble(static_cast<std::uint32_t>(now) * 7919u + previous, 10), 1024);
   return out;
 }
 

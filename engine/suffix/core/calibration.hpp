@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -64,9 +65,9 @@ struct Vote {
   float share;            // of the weight, 0 to 1
   int voters;             // matches that vote for it
   int matches;            // matches that were live
+  int tokens;             // different ones that they vote for
   int match_length;       // of its longest voter
   int rival_length;       // of the longest that votes for another, 0 if none does
-  int first_length;       // of the longest voter for the draft's first token
   int depth;              // tokens drafted before it
   float weight;           // of its most reliable voter
   float log_survival;     // of the draft before it
@@ -76,12 +77,15 @@ struct Vote {
   Token previous;
 };
 
+// What became of a draft.
+enum class Outcome : std::uint8_t { kNone, kWrong, kPartlyRight, kRight };
+inline constexpr int kOutcomes = 4;
+
 // How the request's latest drafts fared.
 struct Fortune {
   float fast = 0.5f;      // moving mean of accepted (1) and rejected (0) draft tokens
   float slow = 0.5f;
-  int accepted = 0;       // of the last draft
-  int drafted = 0;
+  Outcome last = Outcome::kNone;
 
   void learn(int accepted_tokens, int drafted_tokens);
 };
@@ -113,8 +117,8 @@ class SurvivalModel {
   }
 
  private:
-  static constexpr int kStructured = 52 + 169 + 936;
-  static constexpr int kHashed = 1024 + 512 + 2048 + 1024;
+  static constexpr int kStructured = 208 + 200;
+  static constexpr int kHashed = 1024 + 512 + 2048 + 1024 + 1024;
   static constexpr int kWeights = kStructured + kHashed;
 
   std::array<float, kDense> dense_;
@@ -123,19 +127,46 @@ class SurvivalModel {
   std::array<float, kWeights> squares_;
 };
 
+// The survival from which a draft token pays.
+class Price {
+ public:
+  // The same for every token of a draft.
+  static Price fixed(float survival) { return {survival, false}; }
+  // Rises with the root of a token's place.
+  static Price rising(float first) { return {first, true}; }
+
+  // `place` counts from 0, and what another drafter proposes counts too.
+  float at(int place) const {
+    if (!rises_) return first_;
+    return std::min(first_ * std::sqrt(static_cast<float>(place + 1)), kHighest);
+  }
+
+ private:
+  static constexpr float kHighest = 0.8f;  // what is almost sure is always drafted
+
+  Price(float first, bool rises) : first_(first), rises_(rises) {}
+
+  float first_;
+  bool rises_;
+};
+
 // Tokens a step, the one that the target adds included: what a step of this tenant is worth.
 class AcceptanceLength {
  public:
   void learn(int accepted) { mean_ += kStep * (static_cast<float>(accepted + 1) - mean_); }
 
-  // The survival from which a draft token pays, if to verify it costs kTokenCost of a step:
-  // goodput times marginal time, as the gate will have it for a whole batch.
-  float price() const { return std::min(kTokenCost * mean_, kHighestPrice); }
+  // To verify a token costs a part of a step, so it has to bring that part of what the step brings
+  // without it: the more, the longer the step. How long it becomes is guessed from two sides: the
+  // tenant's mean (its power 3/4), and how far the draft has come already (the root of the place).
+  // A draft that comes far is a long step wherever it happens. Powers and factor: adr/0012.
+  Price price() const {
+    const float root = std::sqrt(mean_);
+    return Price::rising(kTokenCost * root * std::sqrt(root));
+  }
 
  private:
   static constexpr float kStep = 0.002f;
-  static constexpr float kTokenCost = 0.114f;  // adr/0012
-  static constexpr float kHighestPrice = 0.5f;
+  static constexpr float kTokenCost = 0.0715f;
   float mean_ = 2.0f;
 };
 

@@ -28,6 +28,7 @@ struct Ballot {
 struct Count {
   std::array<Ballot, kCandidates> ballots;
   float total = 0.0f;
+  int tokens = 0;  // that were voted for
 
   void add(const Ballot& ballot) {
     std::size_t at = kCandidates;
@@ -63,6 +64,7 @@ class Voters {
       ballots[at].weight += weight;
     }
     for (std::size_t i = 0; i < tokens; ++i) count.add(ballots[i]);
+    count.tokens = static_cast<int>(tokens);
     return count;
   }
 
@@ -111,9 +113,8 @@ class Voters {
 // What was drafted so far.
 struct Path {
   Token last;
-  int before = 0;        // tokens that another drafter proposed
-  int length = 0;        // behind those
-  int first_length = 0;  // of the longest match behind its first token
+  int before = 0;  // tokens that another drafter proposed
+  int length = 0;  // behind those
   float log_survival = 0.0f;
   float survival = 1.0f;
   float share = 1.0f;
@@ -123,27 +124,26 @@ struct Candidate {
   Guess guess;
   float share = 0.0f;
   float score = 0.0f;
-  int match_length = 0;
 };
 
-Candidate look_at(const Ballot& ballot, float total, const Voters& voters, const Path& path,
+Candidate look_at(const Ballot& ballot, const Count& count, const Voters& voters, const Path& path,
                   const Model& model, const Fortune& fortune) {
   Vote vote{};
   vote.token = ballot.token;
-  vote.share = ballot.weight / total;
+  vote.share = ballot.weight / count.total;
+  vote.tokens = count.tokens;
   vote.depth = path.before + path.length;
   vote.log_survival = path.log_survival;
   vote.previous = path.last;
   voters.describe(model.reliability, vote);
-  vote.first_length = path.length == 0 ? vote.match_length : path.first_length;
   const Features features = SurvivalModel::features(vote, fortune);
-  return {{vote.token, features}, vote.share, model.survival.score(features), vote.match_length};
+  return {{vote.token, features}, vote.share, model.survival.score(features)};
 }
 
 }  // namespace
 
 void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, const Model& model,
-          const Fortune& fortune, float least_survival, Draft& draft, Pending& pending) {
+          const Fortune& fortune, Price price, Draft& draft, Pending& pending) {
   Voters voters(matcher, {sources.own, onset.proposed, draft.tokens.data()});
   const int most = static_cast<int>(draft.tokens.size());
   Path path{.last = onset.newest,
@@ -156,12 +156,12 @@ void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, co
   while (path.length < most && voters.size() > 0) {
     const Count count = voters.count(model.reliability);
     if (count.ballots[0].token == kGap) break;
-    Candidate taken = look_at(count.ballots[0], count.total, voters, path, model, fortune);
+    Candidate taken = look_at(count.ballots[0], count, voters, path, model, fortune);
     Candidate rival;
     for (std::size_t i = 1; i < kCandidates; ++i) {
       const Ballot& ballot = count.ballots[i];
       if (ballot.weight <= kRivalWeight * count.ballots[0].weight) break;
-      const Candidate other = look_at(ballot, count.total, voters, path, model, fortune);
+      const Candidate other = look_at(ballot, count, voters, path, model, fortune);
       if (other.score > taken.score) {
         rival = std::exchange(taken, other);
       } else if (rival.guess.token == kGap || other.score > rival.score) {
@@ -172,12 +172,11 @@ void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, co
       pending.choices[static_cast<std::size_t>(pending.scored++)] = {taken.guess, rival.guess};
     }
     const float survival = path.survival / (1.0f + std::exp(-taken.score));
-    if (survival < least_survival) break;
+    if (survival < price.at(path.before + path.length)) break;
     path.survival = survival;
     path.log_survival = log_of(survival);
     path.share *= taken.share;
     path.last = taken.guess.token;
-    if (path.length == 0) path.first_length = taken.match_length;
     const auto at = static_cast<std::size_t>(path.length++);
     draft.tokens[at] = path.last;
     draft.survival[at] = path.survival;

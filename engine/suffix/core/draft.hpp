@@ -55,8 +55,8 @@ struct Onset {
 };
 
 // Fill `draft` (spans of equal size: the most tokens wanted) and `pending`.
-// A token is drafted while its survival is at least `least_survival`.
+// A token is drafted while it survives at its `price`.
 void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, const Model& model,
-          const Fortune& fortune, float least_survival, Draft& draft, Pending& pending);
+          const Fortune& fortune, Price price, Draft& draft, Pending& pending);
 
 }  // namespace specgate::suffix

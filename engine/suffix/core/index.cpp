@@ -34,6 +34,10 @@ void check_draft(std::optional<float> least_survival, std::size_t tokens) {
   if (tokens > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
 }
 
+Price price_of(std::optional<float> least_survival, const Model& model) {
+  return least_survival ? Price::fixed(*least_survival) : model.acceptance_length.price();
+}
+
 }  // namespace
 
 Index::Index(std::size_t capacity_bytes, std::uint64_t salt)
@@ -173,7 +177,7 @@ void Index::propose_for(Request& request, std::optional<float> least_survival, D
   const Sources sources = request.sources();
   request.matcher.search(request.recent, sources);
   vote(request.matcher, sources, {request.recent.newest()}, model, request.fortune,
-       least_survival.value_or(model.acceptance_length.price()), draft, request.pending);
+       price_of(least_survival, model), draft, request.pending);
   request.pending.asked = true;
 }
 
@@ -193,7 +197,7 @@ void Index::propose_after(std::string_view name, std::span<const Token> tokens, 
   matcher.foresee(tokens, request.recent, sources);
   Pending unscored;
   vote(matcher, sources, {tokens.back(), tokens, survival}, model, request.fortune,
-       least_survival.value_or(model.acceptance_length.price()), draft, unscored);
+       price_of(least_survival, model), draft, unscored);
 }
 
 void Index::observe(std::string_view name, int accepted) {

@@ -24,7 +24,7 @@ namespace specgate::suffix {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x58465355'45544753u;  // "SGTEUSFX" where bytes run upwards
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 
 struct Header {
   std::uint64_t magic;

@@ -23,7 +23,7 @@ from tests.bench.suffix.replay import accepted_of
 
 _HEADER = Path(__file__).parents[3] / "engine/suffix/core/prior.hpp"
 _OUTCOMES = 50.0
-_DENSE, _STRUCTURED = 18, 1157
+_DENSE, _STRUCTURED = 18, 408
 _KINDS, _LENGTHS = 8, 65
 _FIRST_SQUARES = 0.1  # of the dense features; of the others 1
 _MOST_DENSE_SQUARES, _MOST_SQUARES = 5.0, 3.0

@@ -32,11 +32,12 @@ LEAST_SURVIVAL = 1e-6
 FORGET = 2000.0  # calibration.cpp
 DENSE_STEP, DISCRETE_STEP = 0.1, 0.3
 FAST, SLOW = 0.3, 0.05
-TABLES = (52, 169, 936, 1024, 512, 2048, 1024)
-LENGTH_CLASSES = 13
+TOKEN_COST, LENGTH_STEP, HIGHEST_PRICE = 0.0715, 0.002, 0.8  # calibration.hpp
+TABLES = (208, 200, 1024, 512, 2048, 1024, 1024)
 
 GAP = -1
 OLDER, OWN, OWN_ALIGNED, OLDER_ALIGNED = range(4)
+NO_DRAFT, WRONG, PARTLY_RIGHT, RIGHT = range(4)
 
 Float = np.float32
 HALF, ONE = Float(0.5), Float(1)
@@ -151,11 +152,10 @@ class Fortune:
 
     fast: Any = HALF
     slow: Any = HALF
-    accepted: int = 0
-    drafted: int = 0
+    last: int = NO_DRAFT
 
     def learn(self, accepted: int, drafted: int) -> None:
-        self.accepted, self.drafted = accepted, drafted
+        self.last = WRONG if accepted == 0 else PARTLY_RIGHT if accepted < drafted else RIGHT
         for i in range(min(drafted, accepted + 1)):
             outcome = Float(i < accepted)
             self.fast += Float(FAST) * (outcome - self.fast)
@@ -168,7 +168,6 @@ class Guess:
 
     token: int
     share: Any
-    length: int
     dense: Any
     discrete: list[int]
 
@@ -208,6 +207,16 @@ class Tenant:
     store: Store
     reliability: Reliability = field(default_factory=Reliability)
     regression: Regression = field(default_factory=Regression)
+    mean_length: Any = field(default_factory=lambda: Float(2))
+
+    def learn_length(self, accepted: int) -> None:
+        self.mean_length += Float(LENGTH_STEP) * (Float(accepted + 1) - self.mean_length)
+
+    def price(self, place: int) -> float:
+        """The survival from which a token at that place pays."""
+        root = np.sqrt(self.mean_length)
+        first = Float(TOKEN_COST) * root * np.sqrt(root)
+        return min(float(first * np.sqrt(Float(place + 1))), HIGHEST_PRICE)
 
 
 @dataclass(slots=True)
@@ -220,6 +229,7 @@ class Drafted:
     survival: list[Any] = field(default_factory=list)
     share: list[Any] = field(default_factory=list)
     predicted: int = 0
+    asked: bool = False
     choices: list[tuple[Guess, Guess | None]] = field(default_factory=list)
 
 
@@ -316,10 +326,9 @@ class Request:
         if length >= least:
             self.matches.append(Match(store, place, length, origin, latest))
 
-    def draft(self, most: int, least_survival: float, out: Drafted) -> Drafted:
+    def draft(self, most: int, least_survival: float | None, out: Drafted) -> Drafted:
         """Vote, token by token; each winner's matches go on."""
         live = list(self.matches)
-        first_length = 0
         while len(out.tokens) < most and live:
             votes = [self._vote(match, out.behind + out.tokens) for match in live]
             ballots = self._count(live, votes)
@@ -328,7 +337,7 @@ class Request:
             total = self._total(live, votes)
             least = Float(RIVAL_WEIGHT) * ballots[0][1]
             guesses = [
-                self._look_at(ballot, total, live, votes, out, first_length)
+                self._look_at(ballot, total, len(ballots), live, votes, out)
                 for place, ballot in enumerate(ballots[:CANDIDATES])
                 if place == 0 or ballot[1] > least
             ]
@@ -339,10 +348,10 @@ class Request:
                 out.choices.append((taken, rival))
             before = out.survival[-1] if out.survival else out.behind_survival
             survival = before / (Float(1) + np.exp(-self._score(taken), dtype=Float))
-            if survival < Float(least_survival):
+            place = len(out.behind) + len(out.tokens)
+            price = self.tenant.price(place) if least_survival is None else least_survival
+            if survival < Float(price):
                 break
-            if not out.tokens:
-                first_length = taken.length
             out.share.append((out.share[-1] if out.share else Float(1)) * taken.share)
             out.tokens.append(taken.token)
             out.survival.append(survival)
@@ -384,17 +393,16 @@ class Request:
         self,
         ballot: tuple[int, Any],
         total: Any,
+        tokens: int,
         live: list[Match],
         votes: list[int],
         out: Drafted,
-        first_length: int,
     ) -> Guess:
         token, weight = ballot
         voters = [match for match, vote in zip(live, votes, strict=True) if vote == token]
         rivals = [match for match, vote in zip(live, votes, strict=True) if vote != token]
         longest = max(match.length for match in voters)
         depth = len(out.behind) + len(out.tokens)
-        first = first_length if out.tokens else longest
         own = any(match.origin in (OWN, OWN_ALIGNED) for match in voters)
         aligned = any(match.origin in (OWN_ALIGNED, OLDER_ALIGNED) for match in voters)
         odds = max(self.tenant.reliability.odds(match) for match in voters)
@@ -423,18 +431,20 @@ class Request:
             Float(0.3) * fast * length,
         ]
         previous = out.tokens[-1] if out.tokens else self.recent[-1]
-        record = min(self.fortune.accepted, 7) * 9 + min(self.fortune.drafted, 8)
+        now = length_class(longest)
+        kind = now * 4 + aligned * 2 + own
+        split = (min(tokens, 5) - 1) * 40 + (min(len(voters), 5) - 1) * 8 + min(len(live), 8) - 1
         values = (
-            length_class(longest) * 4 + aligned * 2 + own,
-            length_class(first) * LENGTH_CLASSES + length_class(depth),
-            record * LENGTH_CLASSES + length_class(first),
+            kind * 4 + self.fortune.last,
+            split,
             scramble(token, 1024),
             scramble(previous, 512),
             scramble(previous * 31337 + token, 2048),
             scramble(min(longest, 6) * 7919 + token, 1024),
+            scramble(now * 7919 + previous, 1024),
         )
         discrete = [sum(TABLES[:table]) + value for table, value in enumerate(values)]
-        return Guess(token, weight / total, longest, np.array(dense, Float), discrete)
+        return Guess(token, weight / total, np.array(dense, Float), discrete)
 
 
 def scramble(value: int, values: int) -> int:
@@ -455,7 +465,7 @@ class Twin:
 
     def extend(self, request: str, tokens: Sequence[int]) -> None:
         it = self._requests[request]
-        if it.pending.choices:
+        if it.pending.asked:
             self._score(it, tokens)
         for token in tokens:
             it.advance(token)
@@ -466,10 +476,10 @@ class Twin:
         prediction.append(tokens)
         self._requests[request].expect(prediction)
 
-    def propose(self, request: str, max_tokens: int, *, min_survival: float) -> Drafted:
+    def propose(self, request: str, max_tokens: int, *, min_survival: float | None) -> Drafted:
         it = self._requests[request]
         it.search()
-        it.pending = it.draft(max_tokens, min_survival, Drafted())
+        it.pending = it.draft(max_tokens, min_survival, Drafted(asked=True))
         return it.pending
 
     def propose_after(
@@ -479,7 +489,7 @@ class Twin:
         survival: float,
         max_tokens: int,
         *,
-        min_survival: float,
+        min_survival: float | None,
     ) -> Drafted:
         it = self._requests[request].foreseen(tokens)
         return it.draft(max_tokens, min_survival, Drafted(tokens, Float(survival)))
@@ -492,6 +502,7 @@ class Twin:
         for i, (taken, _) in enumerate(it.pending.choices[: min(accepted + 1, drafted)]):
             it.tenant.regression.learn(taken, i < accepted)
         it.fortune.learn(accepted, drafted)
+        it.tenant.learn_length(accepted)
         it.pending = Drafted()
 
     def finish(self, request: str, *, keep: bool) -> None:
@@ -514,4 +525,5 @@ class Twin:
             accepted = min(accepted + 1, drafted)
         if drafted > 0:
             it.fortune.learn(accepted, drafted)
+        it.tenant.learn_length(accepted)
         it.pending = Drafted()

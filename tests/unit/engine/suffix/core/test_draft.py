@@ -27,7 +27,7 @@ class Pair:
         for request in REQUESTS:
             self._start(request, TENANTS[0], prompt)
 
-    def propose(self, request: str, most: int, least: float) -> None:
+    def propose(self, request: str, most: int, least: float | None) -> None:
         ours = self.index.propose(request, most, min_survival=least)
         theirs = self.twin.propose(request, most, min_survival=least)
 
@@ -35,7 +35,7 @@ class Pair:
         self.drafted[request] = ours.tokens
 
     def propose_after(
-        self, request: str, tokens: Sequence[int], survival: float, most: int, least: float
+        self, request: str, tokens: Sequence[int], survival: float, most: int, least: float | None
     ) -> None:
         proposed = list(tokens)
         ours = self.index.propose_after(request, proposed, survival, most, min_survival=least)
@@ -101,7 +101,10 @@ def calls() -> st.SearchStrategy[list[tuple[Any, ...]]]:
     request = st.sampled_from(REQUESTS)
     part = st.sampled_from([0.0, 0.3, 0.7, 1.0])
     proposal = st.tuples(
-        st.just(Pair.propose), request, st.integers(0, 40), st.sampled_from([0.0, 0.2, 0.37, 0.6])
+        st.just(Pair.propose),
+        request,
+        st.integers(0, 40),
+        st.sampled_from([0.0, 0.2, 0.37, 0.6, None]),
     )
     call = st.one_of(
         proposal,
@@ -114,7 +117,7 @@ def calls() -> st.SearchStrategy[list[tuple[Any, ...]]]:
             texts(40),
             st.sampled_from([0.0, 0.5, 1.0]),
             st.integers(0, 40),
-            st.sampled_from([0.0, 0.2]),
+            st.sampled_from([0.0, 0.2, None]),
         ),
         st.tuples(
             st.just(Pair.propose_after_part),
@@ -158,6 +161,21 @@ EDITED_BY_ANOTHER = [
     (Pair.propose, "one", 8, 0.0),
 ]
 
+# Without a bound a draft ends at the price, which rises with the place and with what was accepted.
+AT_THE_PRICE = [
+    (Pair.extend, "one", [1, 2, 3, 4, 5, 6, 7] * 9),
+    (Pair.propose, "one", 200, None),
+    (Pair.propose_after, "one", [1, 2, 3], 0.4, 200, None),
+    (Pair.accept, "one", 1.0, 9),
+    (Pair.propose, "one", 8, None),
+    (Pair.observe, "one", 0.3),
+    (Pair.extend, "one", [500]),
+    (Pair.propose, "one", 200, None),
+    (Pair.extend, "one", [10, 11, 12]),
+    (Pair.propose, "one", 200, None),
+    (Pair.propose_after, "one", list(range(10, 40)), 0.9, 200, None),
+]
+
 # The end of an answer that was kept is no place where its last tokens are followed by anything.
 END_OF_AN_ANSWER = [
     (Pair.extend, "one", [0, 0]),
@@ -182,6 +200,7 @@ LONG_LOOP = [
 @settings(max_examples=150, deadline=None)
 @example(1, list(range(10, 60)), EDITED_COPY)
 @example(1, list(range(10, 60)), EDITED_BY_ANOTHER)
+@example(1, list(range(10, 60)), AT_THE_PRICE)
 @example(1, [0], END_OF_AN_ANSWER)
 @example(1, [9], LONG_LOOP)
 def test_the_core_drafts_what_the_twin_drafts(
@@ -197,7 +216,7 @@ def conversations(rounds: int) -> list[tuple[Any, ...]]:
         for step in range(rounds)
         for request in REQUESTS
         for call in (
-            (Pair.propose, request, 8, 0.2),
+            (Pair.propose, request, 8, (0.2, None)[step % 2]),
             (Pair.propose_after_part, request, (0.0, 0.5, 1.0)[step % 3], step % 5, 8),
             (Pair.accept, request, (0.0, 0.5, 1.0)[step % 3], step % 5),
         )
