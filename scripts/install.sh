@@ -5,6 +5,7 @@
 #   scripts/install.sh gateway   the gateway alone
 #   scripts/install.sh engine    gateway and engine for CPUs
 #   scripts/install.sh gpu       gateway and engine for CUDA
+#   scripts/install.sh train     engine for CPUs, and what `specgate train` needs beside it
 #   scripts/install.sh dev       engine for CPUs, and the tools of `make check` and `make test`
 #   scripts/install.sh node      the Node SDKs that the end-to-end tests use
 #
@@ -107,8 +108,8 @@ install_dependencies() { # target, lock...
   if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
     return
   fi
-  case $target in engine | gpu | dev) scripts/apt.sh runtime ;; esac
-  case $target in engine | dev) install_torch_cpu ;; esac
+  case $target in engine | gpu | train | dev) scripts/apt.sh runtime ;; esac
+  case $target in engine | train | dev) install_torch_cpu ;; esac
   install_locked "$@"
   echo "$mark" >"$stamp"
 }
@@ -134,10 +135,11 @@ case ${1:-} in
   gateway) install_python gateway requirements/gateway.lock ;;
   engine) install_python engine requirements/cpu.lock ;;
   gpu) install_python gpu requirements/gpu.lock ;;
-  dev) install_python dev requirements/cpu.lock requirements/dev.lock ;;
+  train) install_python train requirements/cpu.lock requirements/train.lock ;;
+  dev) install_python dev requirements/cpu.lock requirements/train.lock requirements/dev.lock ;;
   node) install_node ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|dev|node" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node" >&2
     exit 2
     ;;
 esac

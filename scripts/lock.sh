@@ -36,7 +36,8 @@ compile() { # lock, option...
 cpu=(requirements/cpu.lock pyproject.toml --extra cpu --override requirements/cpu.overrides)
 compile "${cpu[@]}" || compile "${cpu[@]}" --extra-index-url "$TORCH_CPU_INDEX"
 compile requirements/gateway.lock pyproject.toml --constraint requirements/cpu.lock
-compile requirements/dev.lock --group dev --constraint requirements/cpu.lock
+compile requirements/train.lock pyproject.toml --extra train --constraint requirements/cpu.lock
+compile requirements/dev.lock --group dev --constraint requirements/cpu.lock --constraint requirements/train.lock
 
 # Without those places: a CPU build of torch in one of them would satisfy torch==2.13.0 as well.
 places=()

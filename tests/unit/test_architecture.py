@@ -54,8 +54,10 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "fastapi": frozenset({"gateway.server", "gateway.app", "gateway.api", "gateway.middleware"}),
     "starlette": frozenset({"gateway.server", "gateway.app", "gateway.api", "gateway.middleware"}),
     "aiohttp": frozenset(),
-    "httpx": frozenset(),
+    "httpx": frozenset({"engine.training"}),
     "vllm": frozenset({"engine.worker"}),
+    "matplotlib": frozenset({"engine.training"}),
+    "transformers": frozenset({"engine.training"}),
     "torch": frozenset({"engine.worker", "engine.heads", "engine.training", "engine.models"}),
 }
 

@@ -1,0 +1,1 @@
+"""Recipe, data, loop, export of a head."""

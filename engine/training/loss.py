@@ -1,0 +1,96 @@
+"""What a head is trained to make small, and how often it is right already."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.heads import IGNORED, DraftHead
+from engine.training.examples import Examples, Labels
+from engine.training.recipe import TrainSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Labels of a whole batch, float32, [positions].
+
+    Attributes:
+        hard: Those that the head can draft.
+        all: Those that there are.
+    """
+
+    hard: Tensor
+    all: Tensor
+
+    @classmethod
+    def of(cls, labels: Labels) -> "Counts":
+        """Count."""
+        return cls(
+            (labels.draft_ids != IGNORED).sum((0, 1)).float(), labels.exist.sum((0, 1)).float()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums over the labels of some runs, float32, [positions]; differentiable but for `hits`.
+
+    Attributes:
+        hard: Cross-entropy against the token that came, where the head can draft it.
+        soft: Cross-entropy against the target's own distribution over what the head can draft.
+        hits: How often the head's first choice is the token that came.
+    """
+
+    hard: Tensor
+    soft: Tensor
+    hits: Tensor
+
+
+def sum_losses(head: DraftHead, examples: Examples, teacher: Tensor | None) -> Sums:
+    """Run a head over some runs, each position given the true tokens before it.
+
+    The hard loss is that of the notes: cross-entropy on x_{t+i+2} at position i. For the soft one
+    the target's distribution needs no forward pass: its state at that place is at hand, and the
+    output rows of the draft vocabulary make logits of it.
+
+    Args:
+        head: In training.
+        examples: On its device.
+        teacher: The target's output rows of the draft vocabulary, [draft_vocab, hidden_size], for
+            the soft loss; None leaves it zero.
+    """
+    run_tokens, positions = examples.tokens.shape[1:]
+    taught = None
+    if teacher is not None:
+        with torch.no_grad():
+            taught = functional.linear(examples.hidden[:, 1:].to(teacher.dtype), teacher)
+    hard, soft, hits = [], [], []
+    scores = head(examples.hidden[:, :run_tokens], examples.tokens)
+    for position, score in enumerate(scores):
+        labels = examples.labels.draft_ids[..., position]
+        known = labels != IGNORED
+        logs = functional.log_softmax(score, -1, dtype=torch.float32)
+        said = logs.gather(-1, labels.clamp_min(0)[..., None])[..., 0]
+        hard.append(-(said * known).sum())
+        hits.append((score.detach().argmax(-1) == labels).sum())
+        if taught is not None:
+            wanted = taught[:, position : position + run_tokens].softmax(-1, dtype=torch.float32)
+            apart = -(wanted * logs).sum(-1)
+            soft.append((apart * examples.labels.exist[..., position]).sum())
+    none = torch.zeros(positions, device=examples.tokens.device)
+    return Sums(torch.stack(hard), torch.stack(soft) if soft else none, torch.stack(hits).float())
+
+
+def weigh(sums: Sums, counts: Counts, settings: TrainSettings) -> Tensor:
+    """Return the loss of some runs as their part of the batch's: over all runs they add up to it.
+
+    Args:
+        sums: Of the runs.
+        counts: Of the whole batch, on the same device.
+        settings: Weights of positions, and of the soft loss.
+    """
+    weights = sums.hard.new_tensor(settings.position_weights or [1.0] * len(sums.hard))
+    share = settings.distillation_ratio
+    hard = sums.hard / counts.hard.clamp_min(1)
+    soft = sums.soft / counts.all.clamp_min(1)
+    return (weights * ((1 - share) * hard + share * soft)).sum()

@@ -1,0 +1,190 @@
+"""A recipe: everything that decides what a training run does, in one YAML file."""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from engine.config import EngineSettings
+from engine.errors import RecipeError
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Prompts(_Section):
+    """One kind of prompts. The target goes on from an opening, and so writes the user's turn.
+
+    An empty opening is the bare user turn of arXiv 2406.08464 (Magpie).
+    """
+
+    kind: str = Field(min_length=1, description="Its name in reports.")
+    weight: float = Field(gt=0, description="Its share of the documents, against the others'.")
+    openings: tuple[str, ...] = Field(
+        default=("",), min_length=1, description="Beginnings of a user's turn."
+    )
+    endings: tuple[str, ...] = Field(
+        default=("",), min_length=1, description="What is put behind the turn that was written."
+    )
+
+
+class TextSettings(_Section):
+    """Step 1: the target writes prompts and answers them."""
+
+    tokens: int = Field(ge=1, description="Answer tokens to write.")
+    prompts: tuple[Prompts, ...] = Field(min_length=1, description="Where prompts come from.")
+    prompt_temperature: float = Field(default=1.0, ge=0, description="For prompts.")
+    answer_temperatures: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        default=(1.0,), min_length=1, description="For answers; each as often as the others."
+    )
+    max_prompt_tokens: int = Field(default=256, ge=1, description="Longer prompts are given up.")
+    max_answer_tokens: int = Field(default=512, ge=1, description="Answers are cut here.")
+    concurrency: int = Field(default=64, ge=1, description="Documents that are written at once.")
+
+
+class HiddenSettings(_Section):
+    """Step 2: the target's hidden states over what it wrote."""
+
+    store: bool = Field(
+        default=True,
+        description="Keep them in files (a bfloat16 state an answer token); else they are computed "
+        "again in each epoch.",
+    )
+    batch_tokens: int = Field(default=4096, ge=1, description="Read by the target at once.")
+    shard_tokens: int = Field(
+        default=32768, ge=1, description="Answer tokens of a shard: what a killed run loses."
+    )
+    window_shards: int = Field(
+        default=16, ge=1, description="Shards among which rows are mixed if nothing is stored."
+    )
+
+
+class HeadSettings(_Section):
+    """The head's shape; hidden size and vocabulary are the target's."""
+
+    kind: Literal["mlp", "lstm"] = Field(default="lstm", description="The recurrence.")
+    inner_size: int = Field(ge=1, description="Width of the head's state.")
+    positions: int = Field(default=3, ge=1, description="Tokens that it is trained to draft.")
+    draft_vocab_size: int | None = Field(
+        default=None, ge=1, description="The most frequent answer tokens; null for all tokens."
+    )
+    tie_positions: bool = Field(default=True, description="One set of weights for all positions.")
+    tie_gates: bool = Field(default=True, description="One embedding for all gates of an LSTM.")
+    scale_input: bool = Field(default=True, description="Norm the target's state first.")
+    share_embedding: bool = Field(
+        default=False, description="Project the target's input embeddings instead of own ones."
+    )
+    share_output: bool = Field(
+        default=False, description="Take the target's output rows instead of own ones."
+    )
+
+
+class TrainSettings(_Section):
+    """Step 3."""
+
+    steps: int = Field(ge=1, description="Optimizer steps.")
+    batch_tokens: int = Field(
+        default=8192, ge=1, description="Positions of a step, of all processes together."
+    )
+    micro_batch_tokens: int = Field(
+        default=2048, ge=1, description="Positions computed at once; halved when memory runs out."
+    )
+    run_tokens: int = Field(
+        default=32, ge=1, description="Positions that follow each other, drawn as one."
+    )
+    learning_rate: float = Field(default=1e-3, gt=0, description="Its peak; then down a cosine.")
+    warmup_ratio: float = Field(default=0.05, ge=0, lt=1, description="Share of steps to the peak.")
+    final_ratio: float = Field(default=0.0, ge=0, le=1, description="Where the cosine ends.")
+    betas: tuple[float, float] = Field(default=(0.9, 0.95), description="Of AdamW.")
+    weight_decay: float = Field(default=0.1, ge=0, description="Of matrices; norms have none.")
+    clip_norm: float = Field(default=1.0, gt=0, description="Most length of a gradient.")
+    position_weights: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
+        default=None, description="Of the loss at each position; null for 1 each."
+    )
+    distillation_ratio: float = Field(
+        default=0.0, ge=0, le=1, description="Share of the loss against the target's distribution."
+    )
+    bfloat16: bool = Field(default=True, description="Multiply in bfloat16 (autocast).")
+    checkpoint_every_s: float = Field(default=60.0, gt=0, description="What a killed run loses.")
+    checkpoint_every_steps: int = Field(default=500, ge=1, description="The same, in steps.")
+    log_every_steps: int = Field(default=20, ge=1, description="Lines of train.csv.")
+    evaluate_every_steps: int = Field(default=500, ge=1, description="Lines of evaluate.csv.")
+    evaluate_tokens: int = Field(default=10_000, ge=1, description="Held-out tokens for those.")
+
+
+class ExportSettings(_Section):
+    """Step 5."""
+
+    most_mb: float | None = Field(
+        default=None, gt=0, description="A head's file may take so many MB (10^6 bytes) at most."
+    )
+    licence: str | None = Field(
+        default=None, min_length=1, description="Of the target, where our catalogue has it not."
+    )
+
+
+class Recipe(_Section):
+    """The whole file."""
+
+    name: str = Field(min_length=1, description="Names the run's folder and the head.")
+    seed: int = Field(default=0, ge=0, description="Decides every draw that is ours.")
+    engine: EngineSettings = Field(description="The target, as in a profile.")
+    folder: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
+        default=Path("~/.cache/specgate/training"),
+        validate_default=True,
+        description="Runs live in subfolders of their recipe's name.",
+    )
+    text: TextSettings = Field(description="Step 1: text that the target writes.")
+    hidden: HiddenSettings = Field(default_factory=HiddenSettings, description="Step 2.")
+    head: HeadSettings = Field(description="The head's shape.")
+    train: TrainSettings = Field(description="Step 3.")
+    export: ExportSettings = Field(default_factory=ExportSettings, description="Step 5.")
+
+    @model_validator(mode="after")
+    def _check_weights(self) -> Self:
+        weights = self.train.position_weights
+        if weights is not None and len(weights) != self.head.positions:
+            raise ValueError("train.position_weights: give one for each of head.positions")
+        return self
+
+    @property
+    def run_folder(self) -> Path:
+        """Where everything of this recipe lies."""
+        return self.folder / self.name
+
+    def card(self) -> dict[str, Any]:
+        """Return what the file says, without the places of this machine."""
+        said = self.model_dump(mode="json", exclude={"folder"}, exclude_unset=True)
+        for place in ("cache_dir", "host", "port", "uds"):
+            said["engine"].pop(place, None)
+        return said
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read a recipe.
+
+    Raises:
+        RecipeError: The file cannot be read, or a name or a value in it is wrong.
+    """
+    try:
+        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+        raise RecipeError([f"{path}: cannot be read: {exc}"]) from exc
+    try:
+        return Recipe.model_validate(document)
+    except ValidationError as exc:
+        raise RecipeError(
+            [
+                f"{path}: {'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
+                for error in exc.errors()
+            ]
+        ) from exc

@@ -1,0 +1,250 @@
+"""The five steps of a recipe, each going on where an earlier run stopped."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from pydantic import JsonValue
+
+from engine.errors import TrainingError
+from engine.heads import DraftHead
+from engine.training.assembly import Vocabulary, build_head, build_trainer, mark_of
+from engine.training.chat import ChatTemplate
+from engine.training.documents import Document, DocumentFile
+from engine.training.evaluation import evaluate
+from engine.training.export import Facts, export_head
+from engine.training.group import Group
+from engine.training.loop import Course, train
+from engine.training.plot import plot_acceptance
+from engine.training.progress import report, shown_progress
+from engine.training.recipe import Recipe
+from engine.training.shard import Shard, beginning
+from engine.training.states import States, StoredStates, StreamedStates, cut_documents
+from engine.training.steps import STEPS, Step
+from engine.training.target import Target, find_target, load_target
+from engine.training.text import write_documents
+from engine.training.writer import starting_writer
+
+TEXT_FILE = "text.jsonl"
+_FIGURES = "evaluation.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The text, in the parts of its use.
+
+    Attributes:
+        training: What a head is trained on.
+        held_out: What it is evaluated on.
+    """
+
+    training: list[Document]
+    held_out: list[Document]
+
+
+class Run:
+    """A recipe being carried out by a group of processes.
+
+    Files in the recipe's folder: text.jsonl (step 1), states/ (2), train/ (3), evaluation.json and
+    acceptance.png (4), head/ (5).
+    """
+
+    def __init__(self, recipe: Recipe, *, group: Group) -> None:
+        self._recipe = recipe
+        self._group = group
+        self._folder = recipe.run_folder
+
+    def carry_out(self, until: Step) -> None:
+        """Do all steps up to this one.
+
+        Raises:
+            TrainingError: One failed; the next run goes on there.
+        """
+        steps = {
+            "text": self.write_text,
+            "hidden": self.write_states,
+            "train": self.train,
+            "evaluate": self.evaluate,
+            "export": self.export,
+        }
+        for step in STEPS[: STEPS.index(until) + 1]:
+            steps[step]()
+            self._group.wait()
+
+    def write_text(self) -> None:
+        """Step 1. The first process alone has the worker, which may use all devices."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if self._group.is_first:
+            asyncio.run(self._write_text())
+
+    def write_states(self) -> None:
+        """Step 2; nothing if the recipe streams them."""
+        for part, states in (("training", self._training), ("held-out", self._held_out)):
+            if isinstance(states, StoredStates):
+                self._store(f"hidden, {part}", states)
+
+    def train(self) -> None:
+        """Step 3."""
+        course = Course(
+            folder=self._folder / "train",
+            mark=self._mark,
+            seed=self._recipe.seed,
+            states=self._training,
+            held_out=beginning(self._held_out_shards, self._recipe.train.evaluate_tokens),
+            window_shards=None if self._recipe.hidden.store else self._recipe.hidden.window_shards,
+        )
+        trainer = build_trainer(
+            self._recipe, self._head, self._target, self._vocabulary, group=self._group
+        )
+        train(trainer, course, self._recipe.train, group=self._group)
+
+    def evaluate(self) -> None:
+        """Step 4, of what will be served: the head in bfloat16."""
+        held_out = self._held_out_shards  # which all processes may have to compute together
+        if not self._group.is_first or self._figures() is not None:
+            return
+        found = evaluate(self._served_head, held_out, device=self._group.device)
+        plot_acceptance(found, self._folder / "acceptance.png", title=self._recipe.name)
+        text = json.dumps({"mark": self._mark, **found.as_json()}, indent=2)
+        (self._folder / _FIGURES).write_text(f"{text}\n", encoding="utf-8")
+        total = found.total
+        report(
+            f"{total.ratio:.1%} of the drafted tokens accepted, {total.length:.2f} tokens a step; "
+            f"see {self._folder / _FIGURES} and acceptance.png"
+        )
+
+    def export(self) -> None:
+        """Step 5."""
+        if not self._group.is_first:
+            return
+        figures = self._figures()
+        assert figures is not None
+        facts = Facts(
+            figures=figures,
+            training_tokens=sum(len(document.answer) for document in self._corpus.training),
+            coverage_ratio=self._vocabulary.coverage_ratio,
+            mark=self._mark,
+        )
+        export_head(self._served_head, self._recipe, facts, self._folder / "head")
+        report(f"the head is in {self._folder / 'head'}")
+
+    async def _write_text(self) -> None:
+        recipe = self._recipe
+        documents = DocumentFile(self._folder / TEXT_FILE)
+        if documents.tokens >= recipe.text.tokens:
+            return
+        engine = recipe.engine
+        template = ChatTemplate(self._source)
+        report("starting the worker that writes the text")
+        async with starting_writer(
+            engine.model_dump(mode="json", exclude_unset=True),
+            model=engine.served_model_name or engine.model,
+            log=self._folder / "worker.log",
+        ) as writer:
+            with shown_progress(
+                "text", done=documents.tokens, total=recipe.text.tokens, unit="tokens"
+            ) as advance:
+                await write_documents(
+                    recipe.text,
+                    documents,
+                    seed=recipe.seed,
+                    template=template,
+                    writer=writer,
+                    progress=advance,
+                )
+
+    def _states(self, part: str, documents: Sequence[Document]) -> States:
+        settings = self._recipe.hidden
+        cuts = cut_documents(documents, shard_tokens=settings.shard_tokens)
+        if settings.store:
+            return StoredStates(self._folder / "states", part, cuts, target=self._source)
+        return StreamedStates(
+            self._target, cuts, batch_tokens=settings.batch_tokens, group=self._group
+        )
+
+    def _store(self, part: str, states: StoredStates) -> None:
+        missing = states.missing()
+        self._group.wait()  # nobody writes before everybody has looked
+        mine = missing[self._group.rank :: self._group.processes]
+        if not mine:
+            return
+        target = self._target  # says that it is loading, before the bar is there
+        total = sum(states.rows)
+        done = total - sum(states.rows[number] for number in missing)
+        with shown_progress(part, done=done, total=total, unit="tokens") as advance:
+            for number in mine:
+                states.write(
+                    number,
+                    target,
+                    batch_tokens=self._recipe.hidden.batch_tokens,
+                    progress=advance,
+                )
+
+    def _figures(self) -> dict[str, JsonValue] | None:
+        """Return what step 4 found, if it was about this head."""
+        path = self._folder / _FIGURES
+        if not path.exists():
+            return None
+        figures: dict[str, JsonValue] = json.loads(path.read_text(encoding="utf-8"))
+        return figures if figures.pop("mark") == self._mark else None
+
+    @cached_property
+    def _source(self) -> str:
+        return find_target(self._recipe.engine, report=report)
+
+    @cached_property
+    def _target(self) -> Target:
+        report(f"loading {self._recipe.engine.model}")
+        return load_target(self._source, self._recipe.engine, device=self._group.device)
+
+    @cached_property
+    def _corpus(self) -> Corpus:
+        documents = list(DocumentFile(self._folder / TEXT_FILE))
+        corpus = Corpus(
+            [document for document in documents if not document.is_held_out],
+            [document for document in documents if document.is_held_out],
+        )
+        for part in (corpus.training, corpus.held_out):
+            if not any(len(document.answer) > 1 for document in part):
+                raise TrainingError(
+                    "there is too little text to hold some of it out: raise text.tokens"
+                )
+        return corpus
+
+    @cached_property
+    def _mark(self) -> str:
+        return mark_of(self._recipe, self._corpus.training)
+
+    @cached_property
+    def _training(self) -> States:
+        return self._states("training", self._corpus.training)
+
+    @cached_property
+    def _held_out(self) -> States:
+        return self._states("held-out", self._corpus.held_out)
+
+    @cached_property
+    def _held_out_shards(self) -> list[Shard]:
+        return self._held_out.load(range(len(self._held_out.rows)))
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary.of(
+            self._corpus.training,
+            self._recipe.head.draft_vocab_size,
+            vocab_size=self._target.vocab_size,
+        )
+
+    @cached_property
+    def _head(self) -> DraftHead:
+        return build_head(self._recipe, self._target, self._vocabulary, source=self._source)
+
+    @cached_property
+    def _served_head(self) -> DraftHead:
+        """What step 3 has made, in the dtype that is stored and served."""
+        self._head.to(torch.bfloat16)
+        self._head.eval()
+        return self._head

@@ -1,0 +1,6 @@
+"""The names of a recipe's steps, in their order."""
+
+from typing import Literal, get_args
+
+Step = Literal["text", "hidden", "train", "evaluate", "export"]
+STEPS: tuple[Step, ...] = get_args(Step)

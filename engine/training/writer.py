@@ -1,0 +1,123 @@
+"""The target as a writer: a worker of our own, asked over its Unix socket."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+import httpx
+import yaml
+from pydantic import JsonValue
+
+from engine.config import process_environment
+from engine.errors import TrainingError
+
+_START_SECONDS = 600.0
+_POLL_SECONDS = 0.5
+_STOP_SECONDS = 60.0
+# Source: torchrun's documentation, "Environment Variables"; it sets OMP_NUM_THREADS to 1.
+_TORCHRUN = frozenset({
+    "GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "OMP_NUM_THREADS", "RANK", "ROLE_RANK", "ROLE_WORLD_SIZE", "WORLD_SIZE",
+})  # fmt: skip
+
+
+class Writer:
+    """Goes on with texts, as many at a time as the worker takes."""
+
+    def __init__(self, client: httpx.AsyncClient, model: str) -> None:
+        self._client = client
+        self._model = model
+
+    async def write(
+        self, tokens: Sequence[int], *, most: int, temperature: float
+    ) -> tuple[list[int], bool]:
+        """Return up to `most` tokens that follow, and whether the target ended by itself.
+
+        Raises:
+            TrainingError: The worker refused, or is gone.
+        """
+        body = {
+            "model": self._model,
+            "prompt": list(tokens),
+            "max_tokens": most,
+            "temperature": temperature,
+            "return_token_ids": True,
+        }
+        try:
+            answer = await self._client.post("/v1/completions", json=body)
+            answer.raise_for_status()
+        except httpx.HTTPError as exc:
+            raise TrainingError(f"the worker that writes the text failed: {exc!r}") from exc
+        (choice,) = answer.json()["choices"]
+        return choice["token_ids"], choice["finish_reason"] == "stop"
+
+
+@contextlib.asynccontextmanager
+async def starting_writer(
+    engine: dict[str, JsonValue], *, model: str, log: Path
+) -> AsyncIterator[Writer]:
+    """Start a worker, wait until it serves, and stop it at the end.
+
+    Args:
+        engine: The `engine:` section of its profile.
+        model: The name under which it serves the target.
+        log: Takes its output.
+
+    Raises:
+        TrainingError: It did not start.
+    """
+    with contextlib.ExitStack() as stack:
+        # A Unix socket's path must be short.
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sg-train-")))
+        profile, socket = folder / "profile.yaml", folder / "s"
+        profile.write_text(yaml.safe_dump({"engine": engine}), encoding="utf-8")
+        output = stack.enter_context(log.open("ab"))
+        worker = subprocess.Popen(  # noqa: S603, ASYNC220  # our own module; starts at once
+            [sys.executable, "-m", "engine", "--config", str(profile), "--uds", str(socket),
+             "--die-with-parent"],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            env=_alone(process_environment()),
+            start_new_session=True,  # a Ctrl-C at the terminal is for us; we stop it in order
+        )  # fmt: skip
+        stack.callback(_stop, worker)
+        async with httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=httpx.Limits()),
+            base_url="http://worker",
+            timeout=None,  # noqa: S113  # a full batch may take minutes; a dead worker hangs up
+        ) as client:
+            await _wait(worker, client, log)
+            yield Writer(client, model)
+
+
+def _alone(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment in which vLLM does not take itself for one of torchrun's processes."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _TORCHRUN and not name.startswith("TORCHELASTIC_")
+    }
+
+
+async def _wait(worker: subprocess.Popen[bytes], client: httpx.AsyncClient, log: Path) -> None:
+    deadline = asyncio.get_running_loop().time() + _START_SECONDS
+    while asyncio.get_running_loop().time() < deadline:
+        if worker.poll() is not None:
+            raise TrainingError(f"the worker that writes the text did not start; see {log}")
+        with contextlib.suppress(httpx.TransportError):
+            if (await client.get("/health")).is_success:
+                return
+        await asyncio.sleep(_POLL_SECONDS)
+    raise TrainingError(f"the worker that writes the text is not ready; see {log}")
+
+
+def _stop(worker: subprocess.Popen[bytes]) -> None:
+    worker.terminate()
+    try:
+        worker.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        worker.kill()
+        worker.wait()

@@ -1,0 +1,43 @@
+from pathlib import Path
+
+from engine.training.documents import Document, DocumentFile
+
+
+def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
+    file = DocumentFile(tmp_path / "text.jsonl")
+    first, second = Document(3, "chat", [1, 2], [3, 4, 5]), Document(0, "code", [], [])
+
+    file.append(first)
+    file.append(second)
+    again = DocumentFile(tmp_path / "text.jsonl")
+
+    assert list(again) == [first, second]
+    assert again.numbers == file.numbers == {0, 3}
+    assert again.tokens == file.tokens == 3
+
+
+def test_a_line_that_was_cut_off_is_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "text.jsonl"
+    DocumentFile(path).append(Document(0, "chat", [1], [2]))
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"number":1,"kind":"ch')
+
+    again = DocumentFile(path)
+    again.append(Document(1, "chat", [1], [2, 3]))
+
+    assert [document.number for document in DocumentFile(path)] == [0, 1]
+    assert again.tokens == 3
+
+
+def test_a_file_with_nothing_but_the_beginning_of_a_line_is_empty(tmp_path: Path) -> None:
+    path = tmp_path / "text.jsonl"
+    path.write_text('{"number":1', encoding="utf-8")
+
+    assert list(DocumentFile(path)) == []
+    assert path.read_bytes() == b""
+
+
+def test_one_document_in_fifty_is_held_out() -> None:
+    held_out = [n for n in range(120) if Document(n, "chat", [1], [2]).is_held_out]
+
+    assert held_out == [49, 99]

@@ -1,0 +1,51 @@
+import numpy as np
+import torch
+
+from engine.heads import IGNORED
+from engine.training.examples import Cutter
+from tests.unit.engine.training.tiny import some_shard
+
+
+def cutter(*, run_tokens: int = 3, positions: int = 2, vocab: int = 100) -> Cutter:
+    draft_of = torch.arange(200).where(torch.arange(200) < vocab, torch.tensor(IGNORED))
+    return Cutter(draft_of, run_tokens=run_tokens, positions=positions)
+
+
+def test_a_row_is_given_its_own_token_and_labelled_with_those_behind_it() -> None:
+    found = cutter().cut([some_shard(20)], np.array([[0, 4]]))
+
+    assert found.hidden[0, :, 0].tolist() == [14, 15, 16, 17, 18]
+    assert found.tokens.tolist() == [[[14, 15], [15, 16], [16, 17]]]
+    assert found.labels.draft_ids.tolist() == [[[15, 16], [16, 17], [17, 18]]]
+    assert found.labels.exist.all()
+
+
+def test_nothing_is_to_be_drafted_behind_the_end_of_an_answer() -> None:
+    found = cutter().cut([some_shard(6, 5)], np.array([[0, 3]]))
+
+    assert found.labels.draft_ids.tolist() == [[[14, 15], [15, IGNORED], [IGNORED, IGNORED]]]
+    assert found.labels.exist.tolist() == [[[True, True], [True, False], [False, False]]]
+
+
+def test_a_run_over_the_edges_of_a_shard_has_rows_without_labels() -> None:
+    found = cutter().cut([some_shard(5)], np.array([[0, -2], [0, 3]]))
+
+    assert found.labels.exist[0].tolist() == [[False, False], [False, False], [True, True]]
+    assert found.labels.exist[1].tolist() == [[True, False], [False, False], [False, False]]
+    assert found.labels.draft_ids[0, 2].tolist() == [11, 12]
+
+
+def test_a_token_that_the_head_cannot_draft_is_ignored_but_exists() -> None:
+    labels = cutter(vocab=13).label([some_shard(9)], np.array([[0, 0]]))
+
+    assert labels.draft_ids.tolist() == [[[11, 12], [12, IGNORED], [IGNORED, IGNORED]]]
+    assert labels.exist.all()
+
+
+def test_runs_come_in_the_order_of_their_shards() -> None:
+    shards = [some_shard(9), some_shard(9)]
+
+    found = cutter().cut(shards, np.array([[0, 1], [1, 4], [1, 2]]))
+
+    assert found.tokens[:, 0, 0].tolist() == [11, 14, 12]
+    assert found.hidden[:, 0, 0].tolist() == [11, 14, 12]

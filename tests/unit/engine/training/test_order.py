@@ -1,0 +1,60 @@
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from engine.training.order import Batch, order_batches
+
+ROWS = [30, 7, 64]
+
+
+def batches(*, seed: int = 5, window_shards: int | None = None) -> Iterator[Batch]:
+    return order_batches(
+        ROWS, seed=seed, run_tokens=8, batch_tokens=24, window_shards=window_shards
+    )
+
+
+def rows_of(batch: Batch) -> set[tuple[int, int]]:
+    return {
+        (batch.window[place], row)
+        for place, start in batch.runs.tolist()
+        for row in range(start, start + 8)
+        if 0 <= row < ROWS[batch.window[place]]
+    }
+
+
+@pytest.mark.parametrize("window_shards", [None, 1, 2])
+def test_an_epoch_sees_every_row_once(window_shards: int | None) -> None:
+    seen: list[tuple[int, int]] = []
+
+    for batch in batches(window_shards=window_shards):
+        seen += rows_of(batch)
+        if len(seen) >= sum(ROWS):
+            break
+
+    assert sorted(seen) == [(shard, row) for shard, rows in enumerate(ROWS) for row in range(rows)]
+
+
+def test_the_same_seed_gives_the_same_order() -> None:
+    first, again = (itertools.islice(batches(), 40) for _ in range(2))
+
+    for one, other in zip(first, again, strict=True):
+        assert one.window == other.window
+        assert np.array_equal(one.runs, other.runs)
+
+
+def test_another_seed_and_another_epoch_give_another_order() -> None:
+    first = list(itertools.islice(batches(), 16))
+    other_seed = list(itertools.islice(batches(seed=6), 8))
+
+    assert any(not np.array_equal(a.runs, b.runs) for a, b in zip(first, other_seed, strict=False))
+    assert any(
+        not np.array_equal(a.runs, b.runs) for a, b in zip(first[:8], first[8:], strict=False)
+    )
+
+
+def test_batches_keep_their_size_and_stay_in_their_window() -> None:
+    for batch in itertools.islice(batches(window_shards=2), 30):
+        assert 1 <= len(batch.runs) <= 3
+        assert set(batch.runs[:, 0].tolist()) <= set(range(len(batch.window)))

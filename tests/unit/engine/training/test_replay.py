@@ -1,0 +1,109 @@
+"""Compared with a slow loop that decodes one answer token by token."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.training.replay import Acceptance, count_matches, replay, walk
+from engine.training.shard import Shard
+from tests.unit.engine.training.tiny import some_shard
+
+answers = st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=12), min_size=1, max_size=4)
+
+
+def shard_of(texts: list[list[int]], kinds: list[str] | None = None) -> Shard:
+    tokens = torch.tensor([token for text in texts for token in text])
+    hidden = torch.arange(len(tokens))[:, None].to(torch.bfloat16)
+    return Shard.of(hidden, tokens, [len(text) for text in texts], kinds or ["a"] * len(texts))
+
+
+def draft(token: int, positions: int) -> list[int]:
+    """A head that knows the last token alone: it counts on."""
+    return [(token + 1 + ahead) % 3 for ahead in range(positions)]
+
+
+def propose(_hidden: Tensor, tokens: Tensor, positions: int = 3) -> Tensor:
+    return torch.tensor([draft(int(token), positions) for token in tokens])
+
+
+def decode_slowly(text: list[int], positions: int) -> tuple[list[int], list[int]]:
+    drafted, accepted = [0] * positions, [0] * positions
+    written = [text[0]]
+    while len(written) < len(text):
+        is_alive = True
+        for place, token in enumerate(draft(written[-1], positions)):
+            if len(written) + place >= len(text):
+                break
+            drafted[place] += 1
+            is_alive = is_alive and token == text[len(written) + place]
+            accepted[place] += is_alive
+        ahead = draft(written[-1], positions)
+        for token in ahead:
+            if len(written) < len(text) and token == text[len(written)]:
+                written.append(token)
+            else:
+                break
+        if len(written) < len(text):
+            written.append(text[len(written)])
+    return drafted, accepted
+
+
+@given(answers)
+def test_acceptance_is_that_of_decoding_step_by_step(texts: list[list[int]]) -> None:
+    found = replay(propose, [shard_of(texts)], positions=3)["a"]
+
+    slow = [decode_slowly(text, 3) for text in texts]
+    assert found.drafted.tolist() == np.sum([drafted for drafted, _ in slow], axis=0).tolist()
+    assert found.accepted.tolist() == np.sum([accepted for _, accepted in slow], axis=0).tolist()
+
+
+def test_kinds_are_counted_apart_over_all_shards() -> None:
+    shards = [shard_of([[0, 1, 2], [0, 0]], ["a", "b"]), shard_of([[1, 2]], ["a"])]
+
+    found = replay(propose, shards, positions=3)
+
+    assert {kind: one.accepted.tolist() for kind, one in found.items()} == {
+        "a": [2, 1, 0],
+        "b": [0, 0, 0],
+    }
+
+
+def test_a_match_does_not_reach_into_the_next_answer() -> None:
+    matched = count_matches(propose, shard_of([[0, 1], [2, 0, 1, 2]]), positions=3)
+
+    assert matched.tolist() == [1, 0, 3, 2, 1, 0]
+
+
+def test_many_rows_are_drafted_in_parts() -> None:
+    shard = some_shard(2500)
+    sizes = []
+
+    def count_on(_hidden: Tensor, tokens: Tensor) -> Tensor:
+        sizes.append(len(tokens))
+        return tokens[:, None] + torch.tensor([1, 2])
+
+    matched = count_matches(count_on, shard, positions=2)
+
+    assert sizes == [1024, 1024, 452]
+    assert matched.tolist() == [2] * 2498 + [1, 0]
+
+
+def test_figures_follow_from_the_counts() -> None:
+    found = walk(np.array([2, 0, 1, 0, 0]), positions=2) + Acceptance(
+        np.array([2, 2]), np.array([1, 0])
+    )
+
+    assert found.drafted.tolist() == [4, 3]
+    assert found.accepted.tolist() == [2, 1]
+    assert found.ratio == pytest.approx(3 / 7)
+    assert found.length == pytest.approx(1 + 3 / 4)
+    assert found.by_position == pytest.approx([2 / 4, 1 / 3])
+
+
+def test_an_answer_of_one_token_drafts_nothing() -> None:
+    found = walk(np.array([0]), positions=2)
+
+    assert (found.ratio, found.length, found.by_position) == (0, 1, [0, 0])

@@ -1,0 +1,108 @@
+"""A target of a few kilobytes, and a language that a head can learn from its states."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from engine.training.documents import Document
+from engine.training.recipe import Recipe
+from engine.training.shard import Shard
+
+VOCAB_SIZE = 96
+HIDDEN_SIZE = 64
+
+RECIPE: dict[str, Any] = {
+    "name": "tiny",
+    "seed": 3,
+    "engine": {"vllm": {"dtype": "float32"}},
+    "text": {"tokens": 1, "prompts": [{"kind": "count", "weight": 1}]},
+    "hidden": {"batch_tokens": 512, "shard_tokens": 700},
+    "head": {"inner_size": 32, "positions": 3, "draft_vocab_size": 64},
+    "train": {
+        "steps": 24,
+        "batch_tokens": 128,
+        "micro_batch_tokens": 64,
+        "run_tokens": 8,
+        "learning_rate": 1.0e-2,
+        "distillation_ratio": 0.2,
+        "bfloat16": False,
+        "checkpoint_every_steps": 5,
+        "log_every_steps": 4,
+        "evaluate_every_steps": 12,
+        "evaluate_tokens": 100,
+    },
+}
+
+
+def write_target(folder: Path) -> Path:
+    """Write a Llama of two layers with random weights."""
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=VOCAB_SIZE,
+        hidden_size=HIDDEN_SIZE,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    (folder / "tokenizer.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def speak(number: int, *, length: int = 40) -> Document:
+    """Return document `number`: it counts in steps of its own, and now and then starts anew."""
+    draws = random.Random(number)
+    token, stride = draws.randrange(VOCAB_SIZE), draws.choice((1, 2))
+    said = []
+    for _ in range(length):
+        said.append(token)
+        token = (token + stride) % VOCAB_SIZE if draws.random() < 0.95 else draws.randrange(64)
+    begin = draws.randrange(2, 9)
+    return Document(number, ("even", "odd")[number % 2], tuple(said[:begin]), tuple(said[begin:]))
+
+
+def write_text(path: Path, *, documents: int) -> None:
+    lines = (speak(number) for number in range(documents))
+    path.write_text(
+        "".join(
+            json.dumps({"number": d.number, "kind": d.kind, "prompt": d.prompt, "answer": d.answer})
+            + "\n"
+            for d in lines
+        ),
+        encoding="utf-8",
+    )
+
+
+def tiny_recipe(folder: Path, **train: Any) -> Recipe:
+    """The recipe with text that is there already, in `folder`, for the target beside it."""
+    document = {**RECIPE, "folder": str(folder), "train": {**RECIPE["train"], **train}}
+    document["engine"] = {**RECIPE["engine"], "model": str(folder / "target")}
+    return Recipe.model_validate(document)
+
+
+def prepare(folder: Path, *, documents: int = 200, **sections: Any) -> Path:
+    """Write target, text and a recipe file; returns the file."""
+    write_target(folder / "target")
+    (folder / "tiny").mkdir()
+    write_text(folder / "tiny" / "text.jsonl", documents=documents)
+    document = {**RECIPE, "folder": str(folder)}
+    document["engine"] = {**RECIPE["engine"], "model": str(folder / "target")}
+    for name, changes in sections.items():
+        document[name] = {**document[name], **changes}
+    path = folder / "recipe.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def some_shard(*lengths: int, hidden_size: int = 4) -> Shard:
+    """Answers whose tokens count on from 10, and whose states are those tokens."""
+    tokens = torch.arange(10, 10 + sum(lengths))
+    hidden = tokens[:, None].expand(-1, hidden_size).to(torch.bfloat16)
+    return Shard.of(hidden.contiguous(), tokens, lengths, ["chat"] * len(lengths))
