@@ -23,7 +23,7 @@ FOLDED_BYTES = 48 * 2**20
 def fold(
     config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
 ) -> Propose:
-    """Return the drafting of a head, as graphs on CUDA; later changes of weights are not followed."""
+    """Return the drafting of a head, graphs on CUDA; it does not see weights that change later."""
     folding = _Folding(config, weights, vocabulary, shared)
     positions = min(2, config.positions) if config.tie_positions else config.positions
     weight = weights.projections[0].linear.weight

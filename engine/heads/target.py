@@ -82,6 +82,10 @@ def check_tables(config: HeadConfig, shared: SharedTables, *, name: str) -> None
             raise HeadTargetError(
                 f"{name}: shares the target's {table_name}: found none, expected {expected}"
             )
+        if not table.is_floating_point():
+            raise HeadTargetError(
+                f"{name}: shares the target's {table_name}: found {table.dtype}, expected floats"
+            )
         fits = table.ndim == 2 and table.shape[1] == config.hidden_size
         if not fits or table.shape[0] < config.vocab_size:
             raise HeadTargetError(

@@ -1,0 +1,72 @@
+"""Small heads, and folders that hold them."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from engine.heads import DraftHead, HeadConfig, TargetFacts
+
+HIDDEN, VOCAB, INNER = 48, 90, 32
+
+WriteFolder = Callable[[Mapping[str, Any], Mapping[str, Tensor]], Path]
+MakeHead = Callable[..., DraftHead]
+
+
+@pytest.fixture
+def target() -> TargetFacts:
+    return TargetFacts(HIDDEN, VOCAB, None, torch.float32, torch.device("cpu"))
+
+
+@pytest.fixture
+def tables() -> dict[str, Tensor]:
+    """The target's embedding and output, padded as vLLM pads them."""
+    draws = torch.Generator().manual_seed(1)
+    return {
+        name: torch.randn(VOCAB + 6, HIDDEN, generator=draws) for name in ("embedding", "output")
+    }
+
+
+@pytest.fixture
+def write_folder(tmp_path: Path) -> WriteFolder:
+    def write(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> Path:
+        folder = tmp_path / "head"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        save_file(dict(weights), folder / "model.safetensors")
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def make_head(tables: dict[str, Tensor]) -> MakeHead:
+    """Heads with random weights, norms included; the draft vocabulary is every other token."""
+
+    def make(**fields: Any) -> DraftHead:
+        config = HeadConfig(
+            **{
+                "kind": "lstm",
+                "hidden_size": HIDDEN,
+                "vocab_size": VOCAB,
+                "inner_size": INNER,
+                "positions": 3,
+                **fields,
+            }
+        )
+        count = config.draft_vocab_size
+        ids = None if count is None else range(1, 1 + 2 * count, 2)
+        head = DraftHead.new(config, ids, seed=7, **tables)
+        draws = torch.Generator().manual_seed(8)
+        for parameter in head.parameters():
+            if parameter.ndim == 1:
+                parameter.data += 0.3 * torch.randn(parameter.shape, generator=draws)
+        head.eval()
+        return head
+
+    return make

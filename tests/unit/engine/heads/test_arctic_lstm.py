@@ -1,0 +1,238 @@
+"""Arctic's LSTM speculators, both methods, in exactly their layout."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.errors import HeadFileError
+from engine.heads import TargetFacts, load_head
+from tests.unit.engine.heads.conftest import HIDDEN, INNER, VOCAB, WriteFolder
+from tests.unit.engine.heads.reference import LstmReference, Reference, SumRnnReference
+
+POSITIONS = 3
+GATES = ("forget", "input", "cell", "output")
+
+Case = tuple[dict[str, Any], dict[str, Tensor]]
+
+
+def make_config(**fields: Any) -> dict[str, Any]:
+    return {
+        "architectures": ["ArcticLSTMSpeculatorPreTrainedModel"],
+        "base_model_name_or_path": "someone/some-model",
+        "input_hidden_dim": HIDDEN,
+        "inner_dim": str(INNER),
+        "proj_dim": str(INNER),
+        "emb_dim": str(INNER),
+        "model_type": "mlp_speculator",
+        "n_candidates": POSITIONS,
+        "n_predict": POSITIONS,
+        "scale_input": True,
+        "tie_weights": True,
+        "tie_lstm_embs": True,
+        "top_k_tokens_per_head": [1, 1, 1],
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.51.3",
+        "vocab_size": VOCAB,
+        "method": "sum_lstm",
+        **fields,
+    }
+
+
+class Draws:
+    """Draws tensors, the same ones each time."""
+
+    def __init__(self) -> None:
+        self._draws = torch.Generator().manual_seed(5)
+
+    def matrix(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self._draws) / shape[-1] ** 0.5
+
+    def norm(self, name: str, width: int) -> dict[str, Tensor]:
+        return {
+            f"{name}.weight": 1 + 0.3 * torch.randn(width, generator=self._draws),
+            f"{name}.bias": 0.3 * torch.randn(width, generator=self._draws),
+        }
+
+
+def make_lstm(*, embeddings: tuple[str, ...] = ("forget",)) -> dict[str, Tensor]:
+    draws = Draws()
+    weights = {f"{gate}_emb.0.weight": draws.matrix(VOCAB, INNER) for gate in embeddings}
+    for gate in GATES:
+        weights[f"{gate}_proj.0.weight"] = draws.matrix(INNER, HIDDEN)
+        weights[f"{gate}_proj.1.weight"] = draws.matrix(INNER, INNER)
+    weights |= draws.norm("cell_ln.0", INNER) | draws.norm("state_ln.0", INNER)
+    return weights | {"head.0.weight": draws.matrix(VOCAB, INNER) * 4}
+
+
+def make_rnn(
+    *,
+    emb: int = 1,
+    proj: int = 1,
+    inner: tuple[int, ...] = (INNER,),
+    tied: bool = True,
+) -> dict[str, Tensor]:
+    """Draw a sum_rnn: so many embedding and projection layers, and these widths of the norms."""
+    draws = Draws()
+    weights: dict[str, Tensor] = {}
+    width = inner[0]
+    for position in range(1 if tied else POSITIONS):
+        weights[f"emb.{position}.0.weight"] = draws.matrix(VOCAB, width)
+        for layer in range(emb - 1):
+            weights |= draws.norm(f"emb.{position}.{3 * layer + 1}", width)
+            weights[f"emb.{position}.{3 * layer + 3}.weight"] = draws.matrix(width, width)
+        weights |= draws.norm(f"ln.{position}.0", width)
+        for layer, (before, after) in enumerate(pairwise(inner)):
+            weights[f"ln.{position}.{3 * layer + 2}.weight"] = draws.matrix(after, before)
+            weights |= draws.norm(f"ln.{position}.{3 * layer + 3}", after)
+        weights[f"head.{position}.weight"] = draws.matrix(VOCAB, inner[-1]) * 4
+    for position in range(2 if tied else POSITIONS):
+        enters = HIDDEN if position == 0 else inner[-1]
+        weights[f"proj.{position}.0.weight"] = draws.matrix(width, enters)
+        for layer in range(proj - 1):
+            weights |= draws.norm(f"proj.{position}.{3 * layer + 1}", width)
+            weights[f"proj.{position}.{3 * layer + 3}.weight"] = draws.matrix(width, width)
+    return weights
+
+
+def prefixed(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"speculator.{name}": tensor for name, tensor in weights.items()}
+
+
+RNN = {"method": "sum_rnn", "tie_lstm_embs": False}
+CASES: dict[str, Case] = {
+    "lstm": (make_config(), make_lstm()),
+    "lstm, sizes as numbers": (
+        make_config(inner_dim=INNER, proj_dim=INNER, emb_dim=INNER),
+        make_lstm(),
+    ),
+    "lstm, embeddings apart, not scaled": (
+        make_config(tie_lstm_embs=False, scale_input=False),
+        make_lstm(embeddings=GATES),
+    ),
+    "lstm, prefixed": (make_config(), prefixed(make_lstm())),
+    "rnn": (make_config(**RNN), make_rnn()),
+    "rnn, not tied": (make_config(**RNN, tie_weights=False), make_rnn(tied=False)),
+    "rnn, deep embeddings and projections": (
+        make_config(**RNN, emb_dim=f"{INNER}.{INNER}.{INNER}", proj_dim=f"{INNER}.{INNER}"),
+        make_rnn(emb=3, proj=2),
+    ),
+    "rnn, deep norms": (
+        make_config(**RNN, inner_dim=f"{INNER}.40.24"),
+        make_rnn(inner=(INNER, 40, 24)),
+    ),
+    "rnn, all deep, not tied, prefixed": (
+        make_config(
+            **RNN,
+            tie_weights=False,
+            inner_dim=f"{INNER}.40",
+            emb_dim=f"{INNER}.{INNER}",
+            proj_dim=f"{INNER}.{INNER}.{INNER}",
+        ),
+        prefixed(make_rnn(emb=2, proj=3, inner=(INNER, 40), tied=False)),
+    ),
+}
+REFERENCES: dict[str, type[Reference]] = {"sum_lstm": LstmReference, "sum_rnn": SumRnnReference}
+
+
+@pytest.fixture(params=CASES.values(), ids=list(CASES))
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+def refer(config: dict[str, Any], weights: dict[str, Tensor]) -> Reference:
+    return REFERENCES[config["method"]](
+        weights,
+        positions=config["n_predict"],
+        tied=config["tie_weights"],
+        scaled=config["scale_input"],
+    )
+
+
+def test_logits_are_those_of_the_formulas(
+    write_folder: WriteFolder, target: TargetFacts, case: Case
+) -> None:
+    head = load_head(write_folder(*case), target)
+    hidden, tokens = torch.randn(2, HIDDEN), [[3, 60, 8], [0, 89, 89]]
+
+    found = head(hidden, torch.tensor(tokens))
+
+    for row in range(2):
+        expected = refer(*case).logits(hidden[row], tokens[row])
+        for position in range(POSITIONS):
+            torch.testing.assert_close(
+                found[position][row].double(), expected[position], atol=1e-4, rtol=1e-4
+            )
+
+
+def test_drafts_are_those_of_the_formulas(
+    write_folder: WriteFolder, target: TargetFacts, case: Case
+) -> None:
+    head = load_head(write_folder(*case), target)
+    hidden = torch.randn(4, HIDDEN, generator=torch.Generator().manual_seed(6))
+
+    drafted, _ = head.propose(hidden, torch.tensor([1, 2, 3, 4]), POSITIONS)
+
+    expected = [refer(*case).draft(hidden[row], row + 1, POSITIONS) for row in range(4)]
+    assert drafted.tolist() == expected
+
+
+def test_tied_embeddings_and_outputs_may_be_stored_under_all_names(
+    write_folder: WriteFolder, target: TargetFacts
+) -> None:
+    weights = make_lstm()
+    for gate in GATES[1:]:
+        weights[f"{gate}_emb.0.weight"] = weights["forget_emb.0.weight"].clone()
+    for position in (1, 2):
+        weights[f"head.{position}.weight"] = weights["head.0.weight"].clone()
+
+    head = load_head(write_folder(make_config(), weights), target)
+
+    assert len(head.weights.outputs) == 1
+
+
+def test_method_is_sum_rnn_where_it_is_not_said(
+    write_folder: WriteFolder, target: TargetFacts
+) -> None:
+    config = make_config(tie_lstm_embs=False)
+    del config["method"]
+
+    assert load_head(write_folder(config, make_rnn()), target).config.kind == "mlp"
+
+
+def test_single_position_loads(write_folder: WriteFolder, target: TargetFacts) -> None:
+    head = load_head(write_folder(make_config(n_predict=1), make_lstm()), target)
+
+    drafted, _ = head.propose(torch.randn(1, HIDDEN), torch.tensor([5]), 1)
+
+    assert drafted.shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"inner_dim": "32.32"}, "expected one size"),
+        ({"emb_dim": "16"}, "found inner_dim 32, proj_dim 32, emb_dim 16, expected one size"),
+        ({"tie_weights": False}, "found tie_weights false"),
+        ({"method": "sum_gru"}, "method: found 'sum_gru'"),
+        ({"inner_dim": "32.x"}, "inner_dim: found '32.x'"),
+        ({"inner_dim": "0"}, "inner_dim"),
+        (RNN | {"proj_dim": "32.16"}, "expected all of proj_dim"),
+    ],
+)
+def test_config_that_no_reference_runs_is_refused(
+    write_folder: WriteFolder, target: TargetFacts, fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(HeadFileError, match=rf"config.json: .*{problem}"):
+        load_head(write_folder(make_config(**fields), make_lstm()), target)
+
+
+def test_missing_gate_is_named(write_folder: WriteFolder, target: TargetFacts) -> None:
+    weights = make_lstm()
+    del weights["output_proj.1.weight"]
+
+    with pytest.raises(HeadFileError, match=r"found no weight output_proj.1.weight"):
+        load_head(write_folder(make_config(), weights), target)

@@ -1,0 +1,163 @@
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import JsonValue
+from torch import Tensor
+
+from engine.errors import HeadError, HeadFileError, HeadInputError, HeadTargetError
+from engine.heads import TargetFacts, load_head, save_head
+from tests.unit.engine.heads.conftest import HIDDEN, MakeHead, WriteFolder
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"kind": "mlp", "deep_sizes": (40,), "deep_projection": 1},
+        {"draft_vocab_size": 20, "share_embedding": True, "tie_gates": False},
+        {"draft_vocab_size": 20, "share_embedding": True, "share_output": True},
+        {"tie_positions": False, "scale_input": False},
+    ],
+    ids=["own tables", "deep", "shared embedding", "all shared", "not tied"],
+)
+def test_saved_head_is_the_same_head(
+    make_head: MakeHead,
+    tables: dict[str, Tensor],
+    target: TargetFacts,
+    tmp_path: Path,
+    fields: dict[str, Any],
+) -> None:
+    head = make_head(**fields).to(torch.bfloat16).float()
+    hidden, tokens = torch.randn(3, HIDDEN), torch.tensor([0, 40, 89])
+
+    save_head(head, tmp_path, card={"seed": 7})
+    loaded = load_head(tmp_path, target, **tables)
+
+    assert loaded.config == head.config.model_copy(update={"card": {"seed": 7}})
+    torch.testing.assert_close(loaded.propose(hidden, tokens, 3), head.propose(hidden, tokens, 3))
+
+
+def test_saving_twice_gives_the_same_bytes(make_head: MakeHead, tmp_path: Path) -> None:
+    card: dict[str, JsonValue] = {"tokens": 3, "acceptance": [0.5, 0.25]}
+
+    for name in ("a", "b"):
+        save_head(make_head(draft_vocab_size=20), tmp_path / name, card=card)
+
+    files = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert files == ["config.json", "model.safetensors"]
+    for name in files:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_weights_are_stored_in_two_bytes(make_head: MakeHead, tmp_path: Path) -> None:
+    head = make_head()
+
+    save_head(head, tmp_path, card={})
+
+    parameters = sum(parameter.numel() for parameter in head.parameters())
+    size = (tmp_path / "model.safetensors").stat().st_size
+    assert 2 * parameters <= size < 2 * parameters + 4096
+
+
+def test_head_with_nan_is_not_saved(make_head: MakeHead, tmp_path: Path) -> None:
+    head = make_head()
+    head.weights.cells[0].state_norm.bias.data[0] = float("nan")
+
+    with pytest.raises(HeadInputError, match=r"cells.0.state_norm.bias: found NaN"):
+        save_head(head, tmp_path / "head", card={})
+
+    assert not (tmp_path / "head").exists()
+
+
+def test_place_that_cannot_be_written_is_named(make_head: MakeHead, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("", "utf-8")
+
+    with pytest.raises(HeadFileError, match=r"taken: cannot be written"):
+        save_head(make_head(), tmp_path / "taken", card={})
+
+
+def test_loaded_head_has_the_dtype_of_the_target_unless_told(
+    make_head: MakeHead, target: TargetFacts, tmp_path: Path
+) -> None:
+    save_head(make_head(), tmp_path, card={})
+    in_bfloat16 = dataclasses.replace(target, dtype=torch.bfloat16)
+
+    assert load_head(tmp_path, in_bfloat16).weights.dtype == torch.bfloat16
+    assert load_head(tmp_path, in_bfloat16, dtype=torch.float32).weights.dtype == torch.float32
+
+
+def test_loaded_head_learns_nothing(
+    make_head: MakeHead, target: TargetFacts, tmp_path: Path
+) -> None:
+    save_head(make_head(), tmp_path, card={})
+
+    assert not any(weight.requires_grad for weight in load_head(tmp_path, target).parameters())
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"hidden_size": 64}, "config.json: .*hidden_size 48, the target has 64"),
+        ({"vocab_size": 91}, "config.json: .*vocab_size 90, the target has 91"),
+        ({"tokenizer_sha256": "b" * 64}, "config.json: .*tokenizer_sha256 a+, the target has b+"),
+    ],
+    ids=["hidden", "vocabulary", "tokenizer"],
+)
+def test_head_of_another_target_is_refused(
+    make_head: MakeHead,
+    target: TargetFacts,
+    tmp_path: Path,
+    change: dict[str, Any],
+    problem: str,
+) -> None:
+    save_head(make_head(tokenizer_sha256="a" * 64), tmp_path, card={})
+
+    with pytest.raises(HeadTargetError, match=problem):
+        load_head(tmp_path, dataclasses.replace(target, **change))
+
+
+def test_head_that_shares_a_table_wants_it(
+    make_head: MakeHead, target: TargetFacts, tmp_path: Path
+) -> None:
+    save_head(make_head(share_embedding=True), tmp_path, card={})
+
+    with pytest.raises(HeadTargetError, match=r"shares the target's embedding: found none"):
+        load_head(tmp_path, target)
+
+
+@pytest.mark.parametrize("config", [{}, {"model_type": "llama"}, {"format": "other"}], ids=str)
+def test_unknown_kind_is_refused(
+    write_folder: WriteFolder, target: TargetFacts, config: dict[str, str]
+) -> None:
+    folder = write_folder(config, {"a": torch.ones(1)})
+
+    with pytest.raises(HeadFileError, match=r"config.json: unknown kind of head"):
+        load_head(folder, target)
+
+
+def test_missing_folder_is_a_head_error(target: TargetFacts, tmp_path: Path) -> None:
+    with pytest.raises(HeadError, match=r"no such folder"):
+        load_head(tmp_path / "nowhere", target)
+
+
+def test_damaged_weights_are_named(
+    make_head: MakeHead, target: TargetFacts, tmp_path: Path
+) -> None:
+    save_head(make_head(), tmp_path, card={})
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+
+    with pytest.raises(HeadFileError, match=r"model.safetensors: damaged"):
+        load_head(tmp_path, target)
+
+
+def test_config_is_for_people_too(make_head: MakeHead, tmp_path: Path) -> None:
+    save_head(make_head(), tmp_path, card={"recipe": "smollm2"})
+
+    text = (tmp_path / "config.json").read_text("utf-8")
+    assert json.loads(text)["card"] == {"recipe": "smollm2"}
+    assert '\n  "kind": "lstm",\n' in text

@@ -1,0 +1,28 @@
+import pytest
+import torch
+
+from engine.heads.graphs import MOST_ROWS, round_up
+from tests.unit.engine.heads.conftest import HIDDEN, VOCAB, MakeHead
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"), [(0, 1), (1, 1), (2, 2), (3, 4), (8, 8), (9, 16), (256, 256)]
+)
+def test_rows_are_rounded_up(rows: int, expected: int) -> None:
+    assert round_up(rows) == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rows", [0, 1, 3, 8, MOST_ROWS + 1])
+def test_graphs_draft_like_the_cpu(make_head: MakeHead, rows: int) -> None:
+    head = make_head(draft_vocab_size=20)
+    hidden, tokens = torch.randn(rows, HIDDEN), torch.arange(rows) % VOCAB
+    expected, expected_confidence = head.propose(hidden, tokens, 3)
+
+    graphed = head.cuda()
+    first, confidence = graphed.propose(hidden.cuda(), tokens.cuda(), 3)
+    graphed.propose(hidden.cuda().neg(), tokens.cuda(), 3)
+
+    assert first.tolist() == expected.tolist()
+    torch.testing.assert_close(confidence.cpu(), expected_confidence, atol=1e-3, rtol=1e-2)

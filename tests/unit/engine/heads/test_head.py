@@ -1,0 +1,263 @@
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.errors import HeadInputError, HeadTargetError
+from engine.heads import DraftHead, HeadConfig
+from tests.unit.engine.heads.conftest import HIDDEN, INNER, VOCAB, MakeHead
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "mlp": {"kind": "mlp"},
+    "mlp, deep": {"kind": "mlp", "deep_sizes": (40, 24), "deep_projection": 1},
+    "mlp, shared": {"kind": "mlp", "share_embedding": True, "draft_vocab_size": 20},
+    "lstm": {},
+    "lstm, gates apart": {"tie_gates": False},
+    "lstm, truncated": {"draft_vocab_size": 20},
+    "lstm, shared embedding": {"share_embedding": True, "draft_vocab_size": 20, "tie_gates": False},
+    "lstm, shared, one embedding": {"share_embedding": True},
+    "lstm, narrow, all shared": {
+        "share_embedding": True,
+        "share_output": True,
+        "draft_vocab_size": 20,
+    },
+    "lstm, wide, all shared": {
+        "share_embedding": True,
+        "share_output": True,
+        "inner_size": 64,
+    },
+    "lstm, as wide as the target": {"share_output": True, "inner_size": HIDDEN},
+    "not tied, not scaled": {"tie_positions": False, "scale_input": False},
+}
+
+
+@pytest.fixture(params=FIELDS.values(), ids=list(FIELDS))
+def head(request: pytest.FixtureRequest, make_head: MakeHead) -> DraftHead:
+    return make_head(**request.param)
+
+
+def unroll_greedily(head: DraftHead, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Any, Any]:
+    """Draft by scoring everything anew for each token."""
+    sequence, confidences = tokens[:, None], []
+    for position in range(n):
+        probabilities = head(hidden, sequence)[position].softmax(-1)
+        confidence, drafted = probabilities.max(-1)
+        sequence = torch.cat([sequence, head.vocabulary.target_ids(drafted)[:, None]], 1)
+        confidences.append(confidence)
+    return sequence[:, 1:], torch.stack(confidences, 1)
+
+
+def draw_rows(m: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+    draws = torch.Generator().manual_seed(seed)
+    return torch.randn(m, HIDDEN, generator=draws), torch.randint(VOCAB, (m,), generator=draws)
+
+
+@pytest.mark.parametrize("m", [1, 2, 9])
+def test_draft_is_the_greedy_unrolled_forward(head: DraftHead, m: int) -> None:
+    hidden, tokens = draw_rows(m)
+
+    drafted, confidence = head.propose(hidden, tokens, 3)
+
+    expected, expected_confidence = unroll_greedily(head, hidden, tokens, 3)
+    assert drafted.tolist() == expected.tolist()
+    torch.testing.assert_close(confidence, expected_confidence, atol=1e-5, rtol=1e-4)
+
+
+def test_draft_has_the_promised_shape_and_dtype(head: DraftHead) -> None:
+    drafted, confidence = head.propose(*draw_rows(4), 2)
+
+    assert (drafted.shape, drafted.dtype) == ((4, 2), torch.int64)
+    assert (confidence.shape, confidence.dtype) == ((4, 2), torch.float32)
+    assert bool(((confidence > 0) & (confidence <= 1)).all())
+
+
+def test_no_rows_give_no_drafts(head: DraftHead) -> None:
+    drafted, confidence = head.propose(*draw_rows(0), 3)
+
+    assert drafted.shape == confidence.shape == (0, 3)
+
+
+def test_rows_do_not_touch_each_other(head: DraftHead) -> None:
+    hidden, tokens = draw_rows(5)
+
+    together = head.propose(hidden, tokens, 3)
+    alone = head.propose(hidden[3:4], tokens[3:4], 3)
+
+    assert together[0][3].tolist() == alone[0][0].tolist()
+    torch.testing.assert_close(together[1][3], alone[1][0], atol=1e-5, rtol=1e-4)
+
+
+def test_bfloat16_drafts_with_about_the_same_confidence(head: DraftHead) -> None:
+    hidden, tokens = draw_rows(64)
+    expected = head.propose(hidden, tokens, 3)
+
+    found = [
+        head.to(torch.bfloat16).propose(hidden[i : i + 8], tokens[i : i + 8], 3)
+        for i in range(0, 64, 8)
+    ]
+
+    drafted, confidence = (torch.cat(part) for part in zip(*found, strict=True))
+    first = drafted[:, 0] == expected[0][:, 0]
+    assert float(first.float().mean()) > 0.85
+    assert float((confidence[:, 0] - expected[1][:, 0])[first].abs().mean()) < 0.02
+
+
+def test_many_rows_in_bfloat16_draft_like_few(head: DraftHead) -> None:
+    hidden, tokens = draw_rows(32)
+    head = head.to(torch.bfloat16)
+
+    many, _ = head.propose(hidden, tokens, 1)
+
+    few = torch.cat(
+        [head.propose(hidden[i : i + 4], tokens[i : i + 4], 1)[0] for i in range(0, 32, 4)]
+    )
+    assert float((many == few).float().mean()) > 0.85
+
+
+def test_every_weight_learns(head: DraftHead) -> None:
+    hidden, tokens = draw_rows(6)
+    head.train()
+
+    logits = head(hidden, tokens[:, None].expand(-1, 3))
+    torch.stack([scored.log_softmax(-1)[:, 0].sum() for scored in logits]).sum().backward()
+
+    silent = [
+        name
+        for name, weight in head.named_parameters()
+        if weight.grad is None or not bool(weight.grad.abs().sum() > 0)
+    ]
+    assert silent == []
+
+
+@pytest.mark.parametrize("enabled", [True, False], ids=["training", "evaluation"])
+def test_autocast_changes_little(head: DraftHead, enabled: bool) -> None:
+    hidden, tokens = draw_rows(4)
+    sequence = tokens[:, None].expand(-1, 3)
+    expected = head(hidden, sequence)
+
+    with torch.set_grad_enabled(enabled), torch.autocast("cpu", torch.bfloat16):
+        found = head(hidden.bfloat16(), sequence)
+
+    for one, other in zip(found, expected, strict=True):
+        difference = (one.detach().float() - other.detach()).abs().mean()
+        assert difference < 0.05 * other.detach().abs().mean() + 0.05
+
+
+def test_forward_takes_any_leading_shape(head: DraftHead) -> None:
+    hidden, tokens = draw_rows(6)
+    sequence = tokens[:, None].expand(-1, 2)
+
+    flat = head(hidden, sequence)
+    nested = head(hidden.view(2, 3, -1), sequence.view(2, 3, 2))
+
+    assert len(nested) == 2
+    torch.testing.assert_close(nested[1].flatten(0, 1), flat[1], atol=1e-5, rtol=1e-4)
+
+
+def test_drafts_follow_weights_that_were_trained(make_head: MakeHead) -> None:
+    head = make_head()
+    hidden, tokens = draw_rows(3)
+    head.propose(hidden, tokens, 3)
+
+    head.train()
+    for weight in head.parameters():
+        weight.data = weight.data.flip(0).contiguous()
+    head.eval()
+
+    expected, _ = unroll_greedily(head, hidden, tokens, 3)
+    assert head.propose(hidden, tokens, 3)[0].tolist() == expected.tolist()
+
+
+def test_drafts_follow_weights_that_were_loaded(make_head: MakeHead) -> None:
+    head = make_head()
+    hidden, tokens = draw_rows(3)
+    head.propose(hidden, tokens, 3)
+    changed = copy.deepcopy(head.state_dict())
+    for weight in changed.values():
+        weight.neg_()
+
+    head.load_state_dict(changed)
+
+    expected, _ = unroll_greedily(head, hidden, tokens, 3)
+    assert head.propose(hidden, tokens, 3)[0].tolist() == expected.tolist()
+
+
+def test_tied_head_goes_on_beyond_its_positions(make_head: MakeHead) -> None:
+    head = make_head(draft_vocab_size=20)
+    hidden, tokens = draw_rows(2)
+
+    drafted, _ = head.propose(hidden, tokens, 7)
+
+    assert drafted.tolist() == unroll_greedily(head, hidden, tokens, 7)[0].tolist()
+
+
+@pytest.mark.parametrize(
+    ("fields", "n"),
+    [({}, 0), ({"tie_positions": False}, 4), ({"positions": 1}, 2)],
+    ids=["none", "not tied", "single"],
+)
+def test_positions_that_a_head_has_not_are_refused(
+    make_head: MakeHead, fields: dict[str, Any], n: int
+) -> None:
+    with pytest.raises(HeadInputError, match=rf"found {n} positions, expected 1 to"):
+        make_head(**fields).propose(*draw_rows(1), n)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "tokens"),
+    [((2, HIDDEN + 1), (2,)), ((2, HIDDEN), (3,)), ((2, HIDDEN), (2, 1)), ((HIDDEN,), (1,))],
+    ids=["width", "rows", "nested tokens", "flat"],
+)
+def test_shapes_that_do_not_fit_are_refused(
+    make_head: MakeHead, hidden: tuple[int, ...], tokens: tuple[int, ...]
+) -> None:
+    with pytest.raises(HeadInputError, match=r"found hidden"):
+        make_head().propose(torch.zeros(hidden), torch.zeros(tokens, dtype=torch.int64), 1)
+
+
+def test_new_head_without_a_table_that_it_shares_is_refused() -> None:
+    config = HeadConfig(
+        kind="mlp",
+        hidden_size=HIDDEN,
+        vocab_size=VOCAB,
+        inner_size=INNER,
+        positions=2,
+        share_output=True,
+    )
+
+    with pytest.raises(HeadTargetError, match=r"shares the target's output: found none"):
+        DraftHead.new(config)
+
+
+def test_state_dict_holds_no_table_of_the_target(make_head: MakeHead) -> None:
+    head = make_head(share_embedding=True, share_output=True, inner_size=HIDDEN)
+
+    assert max(tensor.numel() for tensor in head.state_dict().values()) == 4 * HIDDEN * HIDDEN
+
+
+def test_same_seed_gives_the_same_head(make_head: MakeHead) -> None:
+    one, other = make_head().state_dict(), make_head().state_dict()
+
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize("size", [0.01, 30.0])
+def test_shared_embeddings_start_as_large_as_own_ones(size: float) -> None:
+    fields: dict[str, Any] = {
+        "kind": "lstm",
+        "hidden_size": HIDDEN,
+        "vocab_size": VOCAB,
+        "positions": 3,
+    }
+    table = size * torch.randn(VOCAB, HIDDEN)
+
+    shared = DraftHead.new(
+        HeadConfig(**fields, inner_size=INNER, share_embedding=True), embedding=table
+    )
+    own = DraftHead.new(HeadConfig(**fields, inner_size=INNER))
+
+    made = table @ shared.weights.embeddings[0].weight.detach().T
+    ratio = made.std() / own.weights.embeddings[0].weight.detach().std()
+    assert 0.8 < ratio < 1.25

@@ -1,0 +1,46 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from engine.heads.matrix import FEW_ROWS, Matrix
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3, FEW_ROWS, FEW_ROWS + 1])
+@pytest.mark.parametrize(("out", "enters"), [(64, 48), (37, 32), (5, 33), (1, 16), (6, 7)])
+def test_bfloat16_products_are_right_whatever_the_shape(rows: int, out: int, enters: int) -> None:
+    draws = torch.Generator().manual_seed(3)
+    weight = torch.randn(out, enters, generator=draws).bfloat16()
+    entering = torch.randn(rows, enters, generator=draws).bfloat16()
+
+    found = Matrix(weight)(entering)
+
+    expected = functional.linear(entering.double(), weight.double())
+    assert found.dtype == torch.bfloat16
+    assert found.shape == (rows, out)
+    # Of int8 weights: half a step of 127 for each of the addends.
+    bound = 0.02 * entering.double().abs().sum(-1, keepdim=True) + 0.05
+    assert bool(((found - expected).abs() <= bound).all())
+
+
+def test_int8_weights_are_about_as_good_as_bfloat16_ones() -> None:
+    draws = torch.Generator().manual_seed(3)
+    weight = torch.randn(512, 256, generator=draws).bfloat16()
+    entering = torch.randn(1, 256, generator=draws).bfloat16()
+
+    error = Matrix(weight)(entering).double() - functional.linear(
+        entering.double(), weight.double()
+    )
+
+    assert float(error.square().mean().sqrt()) < 0.015 * 256**0.5
+
+
+def test_float32_products_are_exact() -> None:
+    weight, entering = torch.randn(64, 48), torch.randn(2, 48)
+
+    assert torch.equal(Matrix(weight)(entering), functional.linear(entering, weight))
+
+
+def test_weight_of_zeros_gives_zeros() -> None:
+    matrix = Matrix(torch.zeros(16, 16, dtype=torch.bfloat16))
+
+    assert matrix(torch.ones(1, 16, dtype=torch.bfloat16)).tolist() == [[0.0] * 16]

@@ -1,0 +1,143 @@
+"""IBM's accelerators and Arctic's MLP speculators, in exactly their layout."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.errors import HeadFileError
+from engine.heads import TargetFacts, load_head
+from tests.unit.engine.heads.conftest import HIDDEN, INNER, VOCAB, WriteFolder
+from tests.unit.engine.heads.reference import MlpReference
+
+POSITIONS = 3
+
+
+def make_config(**fields: Any) -> dict[str, Any]:
+    return {
+        "architectures": ["MLPSpeculatorPreTrainedModel"],
+        "emb_dim": HIDDEN,
+        "inner_dim": INNER,
+        "model_type": "mlp_speculator",
+        "n_candidates": 5,
+        "n_predict": POSITIONS,
+        "scale_input": False,
+        "tie_weights": False,
+        "top_k_tokens_per_head": [4, 3, 2],
+        "torch_dtype": "float16",
+        "transformers_version": "4.38.2",
+        "vocab_size": VOCAB,
+        **fields,
+    }
+
+
+def make_weights(inner: int = INNER, *, stored: range = range(POSITIONS)) -> dict[str, Tensor]:
+    """Draw a checkpoint; of tied weights only `stored` positions are there, proj one more."""
+    draws = torch.Generator().manual_seed(5)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draws) / shape[-1] ** 0.5
+
+    weights = {}
+    for position in stored:
+        weights[f"emb.{position}.weight"] = draw(VOCAB, inner)
+        weights[f"head.{position}.weight"] = draw(VOCAB, inner) * 4
+        weights[f"ln.{position}.weight"] = 1 + draw(inner)
+        weights[f"ln.{position}.bias"] = draw(inner)
+    for position in range(min(POSITIONS, len(stored) + 1)):
+        weights[f"proj.{position}.weight"] = draw(inner, HIDDEN if position == 0 else inner)
+    return weights
+
+
+TIED = {"tie_weights": True}
+CASES = {
+    "ibm": (make_config(), make_weights()),
+    "ibm, inner_dim 0": (make_config(inner_dim=0), make_weights(HIDDEN)),
+    "arctic, tied, one stored": (
+        make_config(**TIED, scale_input=True),
+        make_weights(stored=range(1)),
+    ),
+    "prefixed": (
+        make_config(scale_input=True),
+        {f"speculator.{name}": tensor for name, tensor in make_weights().items()},
+    ),
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=list(CASES))
+def case(request: pytest.FixtureRequest) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    found: tuple[dict[str, Any], dict[str, Tensor]] = request.param
+    return found
+
+
+def refer(config: dict[str, Any], weights: dict[str, Tensor]) -> MlpReference:
+    return MlpReference(
+        weights,
+        positions=config["n_predict"],
+        tied=config["tie_weights"],
+        scaled=config["scale_input"],
+    )
+
+
+def test_logits_are_those_of_the_formulas(
+    write_folder: WriteFolder,
+    target: TargetFacts,
+    case: tuple[dict[str, Any], dict[str, Tensor]],
+) -> None:
+    head = load_head(write_folder(*case), target)
+    hidden, tokens = torch.randn(2, HIDDEN), [[3, 60, 8], [0, 89, 89]]
+
+    found = head(hidden, torch.tensor(tokens))
+
+    for row in range(2):
+        expected = refer(*case).logits(hidden[row], tokens[row])
+        for position in range(POSITIONS):
+            torch.testing.assert_close(
+                found[position][row].double(), expected[position], atol=1e-4, rtol=1e-4
+            )
+
+
+def test_drafts_are_those_of_the_formulas(
+    write_folder: WriteFolder,
+    target: TargetFacts,
+    case: tuple[dict[str, Any], dict[str, Tensor]],
+) -> None:
+    head = load_head(write_folder(*case), target)
+    hidden = torch.randn(4, HIDDEN, generator=torch.Generator().manual_seed(6))
+
+    drafted, _ = head.propose(hidden, torch.tensor([1, 2, 3, 4]), POSITIONS)
+
+    expected = [refer(*case).draft(hidden[row], row + 1, POSITIONS) for row in range(4)]
+    assert drafted.tolist() == expected
+
+
+def test_tied_weights_may_be_stored_for_each_position(
+    write_folder: WriteFolder, target: TargetFacts
+) -> None:
+    weights = make_weights(stored=range(1))
+    for name in list(weights):
+        kind, position, part = name.split(".")
+        if position == "0" and kind != "proj":
+            weights[f"{kind}.1.{part}"] = weights[name].clone()
+    weights["proj.2.weight"] = weights["proj.1.weight"].clone()
+
+    head = load_head(write_folder(make_config(**TIED), weights), target)
+
+    assert len(head.weights.embeddings) == 1
+    assert len(head.weights.projections) == 2
+
+
+def test_tied_weights_that_differ_are_refused(
+    write_folder: WriteFolder, target: TargetFacts
+) -> None:
+    with pytest.raises(HeadFileError, match=r"emb.1.weight: found other values than emb.0.weight"):
+        load_head(write_folder(make_config(**TIED), make_weights()), target)
+
+
+def test_config_without_a_size_is_refused(write_folder: WriteFolder, target: TargetFacts) -> None:
+    config = make_config()
+    del config["n_predict"]
+
+    with pytest.raises(HeadFileError, match=r"config.json: n_predict: .*required"):
+        load_head(write_folder(config, make_weights()), target)

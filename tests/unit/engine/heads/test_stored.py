@@ -1,0 +1,138 @@
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from engine.errors import HeadFileError
+from engine.heads.stored import StoredWeights, parse_config, read_config
+
+
+def write(folder: Path, name: str = "model.safetensors", **tensors: torch.Tensor) -> None:
+    save_file(tensors, folder / name)
+
+
+def test_tensors_of_all_files_are_found(tmp_path: Path) -> None:
+    write(tmp_path, "model-00001-of-00002.safetensors", a=torch.ones(2))
+    write(tmp_path, "model-00002-of-00002.safetensors", b=torch.zeros(3))
+
+    with StoredWeights(tmp_path) as stored:
+        assert "a" in stored
+        assert stored.take("a", (2,)).tolist() == [1, 1]
+        assert stored.take("b", (3,)).tolist() == [0, 0, 0]
+        stored.finish()
+
+
+def test_prefix_is_optional(tmp_path: Path) -> None:
+    write(tmp_path, **{"speculator.a": torch.ones(2), "b": torch.zeros(1)})
+
+    with StoredWeights(tmp_path, prefix="speculator.") as stored:
+        stored.take("a", (2,))
+        stored.take("b", (1,))
+        stored.finish()
+
+
+def test_name_with_and_without_prefix_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, **{"speculator.a": torch.ones(2), "a": torch.zeros(2)})
+
+    with pytest.raises(HeadFileError, match=r"found a twice"):
+        StoredWeights(tmp_path, prefix="speculator.").__enter__()
+
+
+@pytest.mark.parametrize(
+    ("tensor", "problem"),
+    [
+        (torch.ones(3), r"model.safetensors: a: found shape \(3,\), expected \(2,\)"),
+        (torch.ones(2, dtype=torch.int32), "a: found torch.int32, expected floats"),
+        (torch.tensor([1.0, float("nan")]), "a: found NaN or infinity"),
+        (torch.tensor([1.0, float("inf")]), "a: found NaN or infinity"),
+    ],
+    ids=["shape", "dtype", "nan", "infinity"],
+)
+def test_wrong_tensor_is_named(tmp_path: Path, tensor: torch.Tensor, problem: str) -> None:
+    write(tmp_path, a=tensor)
+
+    with StoredWeights(tmp_path) as stored, pytest.raises(HeadFileError, match=problem):
+        stored.take("a", (2,))
+
+
+def test_floats_are_no_integers(tmp_path: Path) -> None:
+    write(tmp_path, a=torch.ones(2))
+
+    with (
+        StoredWeights(tmp_path) as stored,
+        pytest.raises(HeadFileError, match=r"expected integers"),
+    ):
+        stored.take_integers("a", (2,))
+
+
+def test_missing_tensor_is_named_with_what_is_there(tmp_path: Path) -> None:
+    write(tmp_path, **{f"w{number}": torch.ones(1) for number in range(10)})
+
+    with (
+        StoredWeights(tmp_path) as stored,
+        pytest.raises(HeadFileError, match=r"no weight a, .* \(2,\); found w0, .* and 2 more"),
+    ):
+        stored.take("a", (2,))
+
+
+def test_tensor_left_over_is_named(tmp_path: Path) -> None:
+    write(tmp_path, a=torch.ones(1), odd=torch.ones(1))
+
+    with StoredWeights(tmp_path) as stored:
+        stored.take("a", (1,))
+        with pytest.raises(HeadFileError, match=r"model.safetensors: odd: .*no such head has: odd"):
+            stored.finish()
+
+
+def test_tied_tensors_may_be_stored_once_or_alike(tmp_path: Path) -> None:
+    write(tmp_path, a=torch.ones(1), b=torch.ones(1))
+
+    with StoredWeights(tmp_path) as stored:
+        assert stored.take_tied(["a", "b", "c"], (1,)).tolist() == [1]
+        stored.finish()
+
+
+def test_tied_tensors_that_differ_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, a=torch.ones(1), b=torch.zeros(1))
+
+    with (
+        StoredWeights(tmp_path) as stored,
+        pytest.raises(HeadFileError, match=r"b: found other values than a"),
+    ):
+        stored.take_tied(["a", "b"], (1,))
+
+
+def test_folder_without_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(HeadFileError, match=r"found no \*.safetensors"):
+        StoredWeights(tmp_path).__enter__()
+
+
+@pytest.mark.parametrize("size", [0, 7, 100])
+def test_damaged_file_is_named(tmp_path: Path, size: int) -> None:
+    write(tmp_path, a=torch.ones(64))
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:size])
+
+    with pytest.raises(HeadFileError, match=r"model.safetensors: damaged"):
+        StoredWeights(tmp_path).__enter__()
+
+
+def test_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HeadFileError, match=r"nowhere: no such folder"):
+        read_config(tmp_path / "nowhere")
+
+
+def test_missing_config_is_named(tmp_path: Path) -> None:
+    with pytest.raises(HeadFileError, match=r"config.json: cannot be read: No such file"):
+        read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(b"{", "damaged"), (b"\xff", "damaged"), (b"[1]", "found list, expected a JSON object")],
+    ids=["cut", "bytes", "list"],
+)
+def test_config_that_is_no_object_is_refused(content: bytes, problem: str) -> None:
+    with pytest.raises(HeadFileError, match=problem):
+        parse_config(Path("config.json"), content)
