@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from engine.config import load_settings
+from engine.models import CATALOGUE, folder_of
 from tests.e2e.exactness.probe import EXTENSION
 from tests.e2e.exactness.worker import Worker, starting_worker
+from tests.e2e.service import MODEL
 
 MODEL_TOKENS = 1024
 STRAINED_TOKENS = 512
@@ -21,6 +24,7 @@ def profile(*, vllm: Mapping[str, Any], speculation: Mapping[str, Any]) -> dict[
             "enforce_eager": True,
             "max_model_len": MODEL_TOKENS,
             "max_num_seqs": 16,
+            "distributed_executor_backend": "engine.worker.executor.InProcessExecutor",
             **vllm,
         },
         "environment": {
@@ -42,6 +46,11 @@ def speculation(**fields: Any) -> dict[str, Any]:
         "step_cost": [[1, 1.0], [1000, 1.001]],
         **fields,
     }
+
+
+def model_folder() -> str:
+    """Where the model is that all workers serve."""
+    return str(folder_of(CATALOGUE[MODEL], cache_dir=load_settings(None).cache_dir))
 
 
 @pytest.fixture(scope="session")
@@ -83,6 +92,7 @@ def strained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """
     limits = {
         "block_size": 32,
+        "distributed_executor_backend": "mp",  # as where there are several ranks
         "max_model_len": STRAINED_TOKENS,
         "max_num_batched_tokens": 64,
         "max_num_seqs": 8,

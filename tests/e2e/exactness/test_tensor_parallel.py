@@ -24,7 +24,8 @@ pytestmark = [
 def test_tokens_are_the_same_over_several_ranks(
     plain: Worker, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    section = profile(vllm={"tensor_parallel_size": RANKS}, speculation=speculation())
+    ranks = {"tensor_parallel_size": RANKS, "distributed_executor_backend": "mp"}
+    section = profile(vllm=ranks, speculation=speculation())
     section["environment"]["OMP_NUM_THREADS"] = "1"
     bodies = [{"prompt": prompt} for prompt in make_prompts(12, seed=95)]
 

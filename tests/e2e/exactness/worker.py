@@ -134,6 +134,20 @@ class Worker:
             assert time.monotonic() < deadline, f"not ready after {_START_SECONDS} s:\n{lines}"
             time.sleep(0.2)
 
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
+        """Signal its process group, as the gateway does, or a terminal; then it ends."""
+        with self.ending():
+            os.killpg(self.process.pid, number)
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """Expect it to end by what is done in the block: with status 0, and no process left."""
+        family = self.process.children(recursive=True)
+        yield
+        assert self.process.wait(_STOP_SECONDS) == 0, self.last_lines()
+        _, alive = psutil.wait_procs(family, timeout=5)
+        assert not alive, f"left behind: {alive}"
+
     def last_lines(self) -> str:
         """The end of the log, for a failed assertion."""
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
@@ -141,7 +155,7 @@ class Worker:
 
 @contextlib.contextmanager
 def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]:
-    """Start a worker, do not wait for it; at the end: SIGTERM, status 0, no process left.
+    """Start a worker, do not wait for it; at the end: SIGTERM, status 0, unless it ended before.
 
     Args:
         folder: For the profile and the log.
@@ -170,11 +184,8 @@ def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]
         )
         worker = Worker(process, client, log)
         yield worker
-        family = process.children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(_STOP_SECONDS) == 0, worker.last_lines()
-        _, alive = psutil.wait_procs(family, timeout=5)
-        assert not alive, f"left behind: {alive}"
+        if process.poll() is None:
+            worker.stop()
 
 
 def _kill_group(process: psutil.Popen) -> None:
