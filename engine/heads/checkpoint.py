@@ -86,6 +86,7 @@ def load_head(
     head = DraftHead(config, weights, vocabulary.to(place["device"]), shared)
     head.requires_grad_(False)
     head.eval()
+    head.prepare()
     return head
 
 

@@ -150,9 +150,12 @@ class DraftHead(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
                 f"found hidden {tuple(hidden.shape)} and tokens {tuple(tokens.shape)}, "
                 f"expected (m, {self.config.hidden_size}) and (m,)"
             )
-        if self._drafting is None:
-            self._drafting = fold(self.config, self.weights, self.vocabulary, self.shared)
-        return self._drafting(hidden, tokens, n)
+        return self._fold()(hidden, tokens, n)
+
+    @torch.inference_mode()  # type: ignore[untyped-decorator]  # torch is Any to mypy
+    def prepare(self) -> None:
+        """Fold the weights now, so that the first `propose` need not."""
+        self._fold()
 
     def train(self, mode: bool = True) -> Self:
         """Switch between training and evaluation; what was folded from the weights is dropped."""
@@ -168,6 +171,11 @@ class DraftHead(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
     def _apply(self, *args: Any, **kwargs: Any) -> Any:
         self._drafting = None
         return super()._apply(*args, **kwargs)
+
+    def _fold(self) -> Propose:
+        if self._drafting is None:
+            self._drafting = fold(self.config, self.weights, self.vocabulary, self.shared)
+        return self._drafting
 
     def _check_length(self, n: int) -> None:
         most = self.config.positions
