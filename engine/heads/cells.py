@@ -1,7 +1,8 @@
 """The recurrences: how a head's state follows from the sum of projected state and embedding.
 
-Pure functions of tensors, used by training and drafting alike. Source of the formulas:
-notes, "Draft heads without a KV cache"; norms are RMS norms with weight and bias.
+Pure functions of tensors, used by training and drafting alike. Source of the MLP and the LSTM:
+notes, "Draft heads without a KV cache"; of the gated one: adr/0015. Norms are RMS norms with
+weight and bias.
 """
 
 import math
@@ -117,7 +118,36 @@ class LstmCell(NamedTuple):
         return leave * _gelu(apply_norm(memory, self.state_norm)), memory
 
 
-Cell = MlpCell | LstmCell
+class GatedCell(NamedTuple):
+    """The recurrence of a gated head: a residual layer, s = norm'(a + D(silu(G n) * (U n))).
+
+    a is the sum and n its norm. Source of the layer: arXiv:2002.05202 (SwiGLU).
+
+    Attributes:
+        norm: Of the sum.
+        enter: G over U in one, (2 * gated_width, inner).
+        leave: D, (inner, gated_width).
+        state_norm: Of the state.
+    """
+
+    norm: Norm
+    enter: Linear
+    leave: Linear
+    state_norm: Norm
+
+    def step(self, total: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the next state, (..., inner), and no memory.
+
+        Args:
+            total: `join` of projected state and embedding, (..., inner).
+            memory: What an LSTM has; None.
+        """
+        gate, value = self.enter(apply_norm(total, self.norm)).chunk(2, -1)
+        total = total + self.leave(functional.silu(gate) * value)
+        return apply_norm(total, self.state_norm), memory
+
+
+Cell = MlpCell | LstmCell | GatedCell
 
 
 def apply_norm(state: Tensor, norm: Norm) -> Tensor:

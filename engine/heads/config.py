@@ -21,7 +21,9 @@ class HeadConfig(BaseModel):
 
     format: Literal["specgate-draft-head"] = Field(default=FORMAT, description="Marks our format.")
     version: Literal[1] = Field(default=1, description="Of the format.")
-    kind: Literal["mlp", "lstm"] = Field(description="How a state follows from the one before.")
+    kind: Literal["mlp", "lstm", "gated"] = Field(
+        description="How a state follows from the one before."
+    )
     hidden_size: _Size = Field(description="Width of the target's last hidden state.")
     vocab_size: _Size = Field(description="Tokens of the target.")
     inner_size: _Size = Field(description="Width of the head's state.")
@@ -34,7 +36,7 @@ class HeadConfig(BaseModel):
         description="One set of weights for all positions; the first projection apart.",
     )
     tie_gates: bool = Field(
-        default=True, description="One embedding for all gates of an LSTM; an MLP has one gate."
+        default=True, description="One embedding for all gates of an LSTM; the others have one."
     )
     scale_input: bool = Field(
         default=True, description="Norm the target's state and divide it by the root of 2."
@@ -44,6 +46,13 @@ class HeadConfig(BaseModel):
     )
     share_output: bool = Field(
         default=False, description="Take the target's output rows instead of own ones."
+    )
+    project_output: bool = Field(
+        default=False,
+        description="A linear layer before the target's rows also when the widths are the same.",
+    )
+    gated_size: _Size | None = Field(
+        default=None, description="Width inside a gated cell; null for twice inner_size."
     )
     deep_projection: int = Field(
         default=0, ge=0, description="Further layers behind each projection of the state (MLP)."
@@ -64,10 +73,14 @@ class HeadConfig(BaseModel):
             raise ValueError(
                 f"draft_vocab_size {self.draft_vocab_size} exceeds vocab_size {self.vocab_size}"
             )
-        if self.kind == "lstm" and (self.deep_projection or self.deep_sizes):
-            raise ValueError("an lstm has neither deep_projection nor deep_sizes")
-        if self.kind == "mlp" and not self.tie_gates:
-            raise ValueError("an mlp has one gate: tie_gates must be true")
+        if self.kind != "mlp" and (self.deep_projection or self.deep_sizes):
+            raise ValueError(f"kind {self.kind} has neither deep_projection nor deep_sizes")
+        if self.kind != "lstm" and not self.tie_gates:
+            raise ValueError(f"kind {self.kind} has one gate: tie_gates must be true")
+        if self.kind != "gated" and self.gated_size is not None:
+            raise ValueError(f"kind {self.kind} has no gated_size")
+        if self.project_output and not self.share_output:
+            raise ValueError("project_output needs share_output: own rows need no layer before")
         return self
 
     @property
@@ -79,6 +92,16 @@ class HeadConfig(BaseModel):
     def sum_size(self) -> int:
         """Width of the sum of projected state and embedding."""
         return (*self.deep_sizes, self.inner_size)[0]
+
+    @property
+    def gated_width(self) -> int:
+        """Width inside a gated cell."""
+        return 2 * self.inner_size if self.gated_size is None else self.gated_size
+
+    @property
+    def has_output(self) -> bool:
+        """Whether it has an output layer: to tokens, or to the target's hidden size."""
+        return not self.share_output or self.project_output or self.inner_size != self.hidden_size
 
     @property
     def embedding_size(self) -> int:

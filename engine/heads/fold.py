@@ -50,16 +50,24 @@ class _Folding:
         self._weights = weights
         self._vocabulary = vocabulary
         self._shared = shared
+        # What positions share is folded once: the second one finds it in the cache (adr/0015).
+        self._matrices: dict[nn.Module, Matrix] = {}
+        self._scores: dict[nn.Module | None, Linear] = {}
 
     def stage(self, position: int) -> Stage:
         return build_stage(
             self._config,
             self._weights,
             position,
-            linear=_quicken,
+            linear=self._quicken,
             embed=self._embed(position),
             score=self._score(position),
         )
+
+    def _quicken(self, linear: nn.Module) -> Matrix:
+        if linear not in self._matrices:
+            self._matrices[linear] = Matrix(linear.weight)
+        return self._matrices[linear]
 
     def _embed(self, position: int) -> "_Lookup":
         """The first position looks target ids up, the others draft ids."""
@@ -82,7 +90,13 @@ class _Folding:
 
     def _score(self, position: int) -> Linear:
         outputs = self._weights.outputs
-        own = at(outputs, position).weight.detach() if outputs else None
+        layer = at(outputs, position) if outputs else None
+        if layer not in self._scores:
+            self._scores[layer] = self._fold_output(layer)
+        return self._scores[layer]
+
+    def _fold_output(self, layer: nn.Module | None) -> Linear:
+        own = None if layer is None else layer.weight.detach()
         if self._shared.output is None or not self._config.share_output:
             assert own is not None
             return Matrix(own)
@@ -90,7 +104,7 @@ class _Folding:
         if own is None:
             return Matrix(rows)
         folded_bytes = rows.shape[0] * own.shape[1] * rows.dtype.itemsize
-        if own.shape[1] < own.shape[0] and folded_bytes <= FOLDED_BYTES:
+        if own.shape[1] <= own.shape[0] and folded_bytes <= FOLDED_BYTES:
             return Matrix(functional.linear(rows, own.t()))
         return _Chain(Matrix(own), Matrix(rows))
 
@@ -136,7 +150,3 @@ class _Chain:
 
     def __call__(self, rows: Tensor) -> Tensor:
         return self._second(self._first(rows))
-
-
-def _quicken(linear: nn.Module) -> Matrix:
-    return Matrix(linear.weight)

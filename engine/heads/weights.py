@@ -12,7 +12,16 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from engine.heads.cells import EPSILON, Layer, Linear, LstmCell, MlpCell, Norm, make_norm
+from engine.heads.cells import (
+    EPSILON,
+    GatedCell,
+    Layer,
+    Linear,
+    LstmCell,
+    MlpCell,
+    Norm,
+    make_norm,
+)
 from engine.heads.config import HeadConfig
 
 T = TypeVar("T")
@@ -93,7 +102,25 @@ class LstmCellWeights(nn.Module):  # type: ignore[misc]
         return LstmCell(self.cell_norm.read(), self.state_norm.read())
 
 
-_CELLS = {"mlp": MlpCellWeights, "lstm": LstmCellWeights}
+class GatedCellWeights(nn.Module):  # type: ignore[misc]
+    """From the sum to the state of a gated head; `enter` holds the gate's rows first."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        inner, width = config.inner_size, config.gated_width
+        self.norm = NormWeights(inner)
+        self.enter = nn.Linear(inner, 2 * width, bias=False)
+        self.leave = nn.Linear(width, inner, bias=False)
+        self.state_norm = NormWeights(inner)
+
+    def read(self, linear: ReadLinear) -> GatedCell:
+        """Return the recurrence."""
+        return GatedCell(
+            self.norm.read(), linear(self.enter), linear(self.leave), self.state_norm.read()
+        )
+
+
+_CELLS = {"mlp": MlpCellWeights, "lstm": LstmCellWeights, "gated": GatedCellWeights}
 
 
 class HeadWeights(nn.Module):  # type: ignore[misc]
@@ -105,9 +132,10 @@ class HeadWeights(nn.Module):  # type: ignore[misc]
         embeddings: Linear layers without bias, used as tables of shape (vocab_size,
             embedding_size); where the target's table is shared, they project its rows, shape
             (embedding_size, hidden_size).
-        cells: `MlpCellWeights` or `LstmCellWeights`.
+        cells: `MlpCellWeights`, `LstmCellWeights` or `GatedCellWeights`.
         outputs: Linear layers without bias to the tokens that can be drafted; where the target's
-            rows are shared, to hidden_size, or none when the widths are the same.
+            rows are shared, to hidden_size, or none when the widths are the same and
+            `project_output` is false.
     """
 
     def __init__(self, config: HeadConfig) -> None:
@@ -125,9 +153,9 @@ class HeadWeights(nn.Module):  # type: ignore[misc]
         )
         self.cells = nn.ModuleList(_CELLS[config.kind](config) for _ in range(own))
         out = config.hidden_size if config.share_output else config.output_size
-        has_outputs = not config.share_output or config.inner_size != config.hidden_size
         self.outputs = nn.ModuleList(
-            nn.Linear(config.inner_size, out, bias=False) for _ in range(own if has_outputs else 0)
+            nn.Linear(config.inner_size, out, bias=False)
+            for _ in range(own if config.has_output else 0)
         )
 
     @property

@@ -1,6 +1,7 @@
 """Slow, obvious twins of both kinds of published heads, written from the formulas of the notes.
 
-One row at a time, in float64, straight from the tensors of a checkpoint in its published layout.
+One row at a time, in float64, straight from the tensors of a checkpoint in its published layout; of
+the gated head, which is ours, in our layout and from the formulas of adr/0015.
 """
 
 import math
@@ -45,7 +46,7 @@ class Reference:
         scored = []
         for position, token in enumerate(tokens):
             state, memory = self.step(position, state, memory, token)
-            scored.append(self.own("head.{}.weight", position) @ state)
+            scored.append(self.score(position, state))
         return scored
 
     def draft(self, hidden: Tensor, token: int, n: int) -> list[int]:
@@ -58,6 +59,9 @@ class Reference:
         self, position: int, state: Tensor, memory: Tensor | None, token: int
     ) -> tuple[Tensor, Tensor | None]:
         raise NotImplementedError
+
+    def score(self, position: int, state: Tensor) -> Tensor:
+        return self.own("head.{}.weight", position) @ state
 
     def own(self, pattern: str, position: int) -> Tensor:
         return self.weights[pattern.format(0 if self.tied else position)]
@@ -143,3 +147,34 @@ class LstmReference(Reference):
         projected = self.weights[f"{gate}_proj.{min(position, 1)}.weight"] @ state
         table = self.weights.get(f"{gate}_emb.0.weight", self.weights["forget_emb.0.weight"])
         return projected + self.scale(len(projected)) * table[token]
+
+
+class GatedReference(Reference):
+    """Our gated head, with tables of its own or with the target's, "embedding" and "output"."""
+
+    def step(
+        self, position: int, state: Tensor, memory: Tensor | None, token: int
+    ) -> tuple[Tensor, Tensor | None]:
+        projected = self.projection("projections.{}.linear.weight", position) @ state
+        embedding = self.own("embeddings.{}.weight", position)
+        table = self.weights.get("embedding")
+        embedded = embedding[token] if table is None else embedding @ table[token]
+        return self.cell(position, projected + self.scale(len(projected)) * embedded), None
+
+    def cell(self, position: int, total: Tensor) -> Tensor:
+        weight, bias = (self.own("cells.{}.norm." + part, position) for part in ("weight", "bias"))
+        both = self.own("cells.{}.enter.weight", position) @ norm(total, weight, bias)
+        gate, value = both[: len(both) // 2], both[len(both) // 2 :]
+        inside = gate * sigmoid(gate) * value
+        total = total + self.own("cells.{}.leave.weight", position) @ inside
+        weight, bias = (
+            self.own("cells.{}.state_norm." + part, position) for part in ("weight", "bias")
+        )
+        return norm(total, weight, bias)
+
+    def score(self, position: int, state: Tensor) -> Tensor:
+        if any(name.startswith("outputs.") for name in self.weights):
+            state = self.own("outputs.{}.weight", position) @ state
+        if "output" not in self.weights:
+            return state
+        return self.weights["output"][self.weights["vocabulary.ids"].long()] @ state

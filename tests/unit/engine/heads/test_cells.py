@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from engine.heads.cells import (
+    GatedCell,
     LstmCell,
     MlpCell,
     apply_norm,
@@ -79,4 +80,28 @@ def test_state_of_an_mlp_is_the_activation_of_the_normed_sum() -> None:
 
     expected = reference.gelu(reference.norm(total[0].double(), weight.double(), bias.double()))
     torch.testing.assert_close(state[0].double(), expected, atol=1e-5, rtol=1e-5)
+    assert memory is None
+
+
+def test_state_of_a_gated_head_is_the_normed_sum_of_both_ways() -> None:
+    norms = [(draw(WIDTH, seed=seed), draw(WIDTH, seed=seed + 1)) for seed in (1, 3)]
+    enter, leave, total = draw(80, WIDTH, seed=5), draw(WIDTH, 40, seed=6), draw(1, WIDTH, seed=7)
+
+    state, memory = GatedCell(
+        make_norm(*norms[0]), lambda x: x @ enter.T, lambda x: x @ leave.T, make_norm(*norms[1])
+    ).step(total, None)
+
+    weights = {
+        "cells.0.enter.weight": enter,
+        "cells.0.leave.weight": leave,
+        **{
+            f"cells.0.{name}.{part}": tensor
+            for name, parts in zip(("norm", "state_norm"), norms, strict=True)
+            for part, tensor in zip(("weight", "bias"), parts, strict=True)
+        },
+    }
+    expected = reference.GatedReference(weights, positions=1, tied=True, scaled=True).cell(
+        0, total[0].double()
+    )
+    torch.testing.assert_close(state[0].double(), expected, atol=1e-4, rtol=1e-4)
     assert memory is None

@@ -21,8 +21,10 @@ from tests.unit.engine.heads.conftest import HIDDEN, MakeHead, WriteFolder
         {"draft_vocab_size": 20, "share_embedding": True, "tie_gates": False},
         {"draft_vocab_size": 20, "share_embedding": True, "share_output": True},
         {"tie_positions": False, "scale_input": False},
+        {"kind": "gated", "gated_size": 24},
+        {"share_output": True, "inner_size": HIDDEN, "project_output": True},
     ],
-    ids=["own tables", "deep", "shared embedding", "all shared", "not tied"],
+    ids=["own tables", "deep", "shared embedding", "all shared", "not tied", "gated", "projected"],
 )
 def test_saved_head_is_the_same_head(
     make_head: MakeHead,

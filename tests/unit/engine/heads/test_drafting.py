@@ -9,8 +9,13 @@ from tests.unit.engine.heads.conftest import HIDDEN, MakeHead
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"kind": "mlp", "draft_vocab_size": 20}, {"tie_gates": False, "scale_input": False}],
-    ids=["lstm", "mlp, truncated", "not scaled"],
+    [
+        {},
+        {"kind": "mlp", "draft_vocab_size": 20},
+        {"kind": "gated"},
+        {"tie_gates": False, "scale_input": False},
+    ],
+    ids=["lstm", "mlp, truncated", "gated", "not scaled"],
 )
 def test_drafting_never_looks_at_a_value(
     make_head: MakeHead, fields: dict[str, Any], dtype: torch.dtype

@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from engine.heads import fold
+from engine.heads.matrix import Matrix
 from tests.unit.engine.heads.conftest import HIDDEN, VOCAB, MakeHead
 
 
@@ -17,8 +19,9 @@ from tests.unit.engine.heads.conftest import HIDDEN, VOCAB, MakeHead
         {"draft_vocab_size": 20, "share_embedding": True, "tie_gates": False},
         {"share_embedding": True},
         {"draft_vocab_size": 20, "share_output": True},
+        {"share_output": True, "inner_size": HIDDEN, "project_output": True, "kind": "gated"},
     ],
-    ids=["own embedding", "shared embedding", "whole vocabulary", "shared output"],
+    ids=["own embedding", "shared embedding", "whole vocabulary", "shared output", "projected"],
 )
 def test_drafts_are_the_same_however_little_is_folded(
     make_head: MakeHead,
@@ -35,3 +38,29 @@ def test_drafts_are_the_same_however_little_is_folded(
     is_exact = dtype == torch.float32
     same = float((folded[0][:, 0] == plain[0][:, 0]).float().mean())
     assert same == 1 if is_exact else same > 0.85
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        # Of each position its projection; the rest once.
+        ({}, 2 + 1),
+        ({"kind": "gated"}, 2 + 2 + 1),
+        ({"kind": "gated", "tie_positions": False}, 3 * (1 + 2 + 1)),
+    ],
+    ids=["lstm", "gated", "not tied"],
+)
+def test_what_positions_share_is_folded_once(
+    make_head: MakeHead, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], expected: int
+) -> None:
+    made: list[Tensor] = []
+
+    def make(weight: Tensor) -> Matrix:
+        made.append(weight)
+        return Matrix(weight)
+
+    monkeypatch.setattr(fold, "Matrix", make)
+
+    make_head(**fields).prepare()
+
+    assert len(made) == expected

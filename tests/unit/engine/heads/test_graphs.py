@@ -14,9 +14,10 @@ def test_rows_are_rounded_up(rows: int, expected: int) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("kind", ["mlp", "lstm", "gated"])
 @pytest.mark.parametrize("rows", [0, 1, 3, 8, MOST_ROWS + 1])
-def test_graphs_draft_like_the_cpu(make_head: MakeHead, rows: int) -> None:
-    head = make_head(draft_vocab_size=20)
+def test_graphs_draft_like_the_cpu(make_head: MakeHead, rows: int, kind: str) -> None:
+    head = make_head(kind=kind, draft_vocab_size=20)
     hidden, tokens = torch.randn(rows, HIDDEN), torch.arange(rows) % VOCAB
     expected, expected_confidence = head.propose(hidden, tokens, 3)
 

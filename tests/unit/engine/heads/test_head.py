@@ -29,6 +29,26 @@ FIELDS: dict[str, dict[str, Any]] = {
         "inner_size": 64,
     },
     "lstm, as wide as the target": {"share_output": True, "inner_size": HIDDEN},
+    "lstm, as wide as the target, projected": {
+        "share_output": True,
+        "inner_size": HIDDEN,
+        "project_output": True,
+    },
+    "gated": {"kind": "gated"},
+    "gated, narrow inside": {"kind": "gated", "gated_size": 24, "draft_vocab_size": 20},
+    "gated, all shared, projected": {
+        "kind": "gated",
+        "share_embedding": True,
+        "share_output": True,
+        "project_output": True,
+        "inner_size": HIDDEN,
+        "draft_vocab_size": 20,
+    },
+    "gated, not tied, not scaled": {
+        "kind": "gated",
+        "tie_positions": False,
+        "scale_input": False,
+    },
     "not tied, not scaled": {"tie_positions": False, "scale_input": False},
 }
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -6,7 +7,21 @@ from safetensors.torch import load_file, save_file
 
 from engine.errors import HeadFileError
 from engine.heads import TargetFacts, load_head, save_head
-from tests.unit.engine.heads.conftest import MakeHead
+from tests.unit.engine.heads.conftest import HIDDEN, MakeHead
+from tests.unit.engine.heads.reference import GatedReference
+
+GATED: dict[str, dict[str, Any]] = {
+    "own tables": {},
+    "narrow inside": {"gated_size": 24},
+    "not tied, not scaled": {"tie_positions": False, "scale_input": False},
+    "all shared, projected": {
+        "share_embedding": True,
+        "share_output": True,
+        "project_output": True,
+        "inner_size": HIDDEN,
+        "draft_vocab_size": 20,
+    },
+}
 
 
 @pytest.fixture
@@ -56,3 +71,32 @@ def test_missing_tensor_is_named(folder: Path, target: TargetFacts, name: str) -
 
     with pytest.raises(HeadFileError, match=rf"found no weight {name}"):
         load_head(folder, target)
+
+
+@pytest.mark.parametrize("fields", GATED.values(), ids=list(GATED))
+def test_gated_head_is_that_of_the_formulas(
+    make_head: MakeHead,
+    target: TargetFacts,
+    tables: dict[str, torch.Tensor],
+    tmp_path: Path,
+    fields: dict[str, Any],
+) -> None:
+    save_head(make_head(kind="gated", **fields), tmp_path, card={})
+    head = load_head(tmp_path, target, **tables)
+    shared = tables if "share_output" in fields else {}
+    formulas = GatedReference(
+        load_file(tmp_path / "model.safetensors") | shared,
+        positions=3,
+        tied=fields.get("tie_positions", True),
+        scaled=fields.get("scale_input", True),
+    )
+    hidden, tokens = torch.randn(2, HIDDEN), [[3, 60, 8], [0, 89, 89]]
+
+    found = head(hidden, torch.tensor(tokens))
+
+    for row in range(2):
+        expected = formulas.logits(hidden[row], tokens[row])
+        for position in range(3):
+            torch.testing.assert_close(
+                found[position][row].double(), expected[position], atol=1e-4, rtol=1e-4
+            )
