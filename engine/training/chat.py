@@ -5,6 +5,8 @@ from typing import Any
 
 from transformers import AutoTokenizer
 
+from engine.errors import TrainingError
+
 _MARK = "\u241fspecgate\u241f"
 """Stands for the user's text in a rendered template; no template says that by itself."""
 
@@ -13,11 +15,27 @@ class ChatTemplate:
     """Renders one user turn, whole or only begun, to token ids."""
 
     def __init__(self, model: str) -> None:
-        self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
-        rendered = self._tokenizer.apply_chat_template(
+        """Read a model's tokenizer and template.
+
+        Args:
+            model: A folder or a Hugging Face id.
+
+        Raises:
+            TrainingError: It has none, or the template changes what a user wrote.
+        """
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(model)
+        except (OSError, ValueError) as exc:
+            raise TrainingError(f"{model}: no tokenizer that transformers can load: {exc}") from exc
+        if self._tokenizer.chat_template is None:
+            raise TrainingError(f"{model}: has no chat template, and so no turns to write")
+        rendered: str = self._tokenizer.apply_chat_template(
             [{"role": "user", "content": _MARK}], tokenize=False, add_generation_prompt=True
         )
-        self._before, self._after = rendered.split(_MARK)
+        pieces = rendered.split(_MARK)
+        if len(pieces) != 2:
+            raise TrainingError(f"{model}: its chat template does not show the user's text once")
+        self._before, self._after = pieces
 
     def begin_prompt(self, opening: str) -> list[int]:
         """Return a conversation whose user has written only `opening` yet."""

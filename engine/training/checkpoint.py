@@ -58,7 +58,7 @@ def load_checkpoint(path: Path, *, mark: str) -> Checkpoint | None:
     try:
         stored: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         checkpoint = Checkpoint(**stored)
-    except (OSError, RuntimeError, TypeError, pickle.UnpicklingError) as exc:
+    except (EOFError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as exc:
         raise TrainingError(f"{path}: is no checkpoint, or damaged: {exc}") from exc
     if checkpoint.mark != mark:
         raise TrainingError(

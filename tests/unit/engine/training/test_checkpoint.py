@@ -1,0 +1,50 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.errors import TrainingError
+from engine.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+
+
+def checkpoint(step: int) -> Checkpoint:
+    return Checkpoint("m", step, 64, {"w": torch.ones(3)}, {"state": {0: torch.zeros(2)}})
+
+
+def test_the_last_one_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+
+    save_checkpoint(checkpoint(1), path)
+    save_checkpoint(checkpoint(2), path)
+    found = load_checkpoint(path, mark="m")
+
+    assert found is not None
+    assert (found.step, found.micro_batch_tokens) == (2, 64)
+    assert torch.equal(found.weights["w"], torch.ones(3))
+    assert [left.name for left in tmp_path.iterdir()] == ["checkpoint.pt"]
+
+
+def test_a_run_that_has_none_begins_anew(tmp_path: Path) -> None:
+    assert load_checkpoint(tmp_path / "checkpoint.pt", mark="m") is None
+
+
+def test_one_that_is_about_something_else_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save_checkpoint(checkpoint(1), path)
+
+    with pytest.raises(TrainingError, match="begun with another recipe"):
+        load_checkpoint(path, mark="n")
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 cut off"])
+def test_a_damaged_one_is_an_error_of_ours(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "checkpoint.pt"
+    path.write_bytes(content)
+
+    with pytest.raises(TrainingError, match="is no checkpoint, or damaged"):
+        load_checkpoint(path, mark="m")
+
+
+def test_a_full_disk_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="cannot be written"):
+        save_checkpoint(checkpoint(1), tmp_path / "missing" / "checkpoint.pt")

@@ -1,0 +1,110 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.errors import TrainingError
+from engine.heads import DraftHead, HeadConfig, TargetFacts, load_head
+from engine.training.export import Facts, export_head, licence_of
+from engine.training.recipe import Recipe
+from tests.unit.engine.training.tiny import RECIPE
+
+FIGURES: dict[str, Any] = {
+    "tokens": 99,
+    "all": {"acceptance_ratio": 0.25, "acceptance_length": 1.5, "survival": [0.4, 0.1]},
+    "kinds": {"chat": {"acceptance_ratio": 0.2, "acceptance_length": 1.4, "survival": [0.3, 0.1]}},
+}
+FACTS = Facts(figures=FIGURES, training_tokens=12345, coverage_ratio=0.9, mark="digest")
+
+
+def recipe(**export: Any) -> Recipe:
+    return Recipe.model_validate(
+        {
+            **RECIPE,
+            "folder": "/somewhere/private",
+            "engine": {"model": "smollm2-135m", "cache_dir": "/somewhere/private"},
+            "export": export,
+        }
+    )
+
+
+@pytest.fixture
+def head() -> DraftHead:
+    config = HeadConfig(
+        kind="mlp",
+        hidden_size=4,
+        vocab_size=50,
+        inner_size=4,
+        positions=2,
+        draft_vocab_size=3,
+        tokenizer_sha256="a" * 64,
+    )
+    made: DraftHead = DraftHead.new(config, [1, 2, 7], seed=1)
+    return made
+
+
+def test_what_was_exported_is_loaded_again(tmp_path: Path, head: DraftHead) -> None:
+    export_head(head, recipe(), FACTS, tmp_path / "head")
+
+    target = TargetFacts(4, 50, "a" * 64, torch.float32, torch.device("cpu"))
+    found = load_head(tmp_path / "head", target)
+    assert found.vocabulary.ids is not None
+    assert found.vocabulary.ids.tolist() == [1, 2, 7]
+    for name, weight in head.weights.state_dict().items():
+        assert torch.equal(found.weights.state_dict()[name], weight.bfloat16().float())
+    assert found.config.card["evaluation"] == FIGURES
+    assert found.config.card["licence"] == "Apache-2.0"
+
+
+def test_the_card_says_how_the_head_was_made_and_what_it_reaches(
+    tmp_path: Path, head: DraftHead
+) -> None:
+    export_head(head, recipe(), FACTS, tmp_path)
+
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert card.startswith("---\n")
+    for line in (
+        "license: apache-2.0",
+        "- drafts 3 of 50 tokens, 90.0% of the text that it was trained on",
+        "12,345 answer tokens. 24 steps of",
+        "Digest of recipe and text: `digest`.",
+        "| chat | 0.200 | 1.40 | 0.300 | 0.100 |",
+        "| all | 0.250 | 1.50 | 0.400 | 0.100 |",
+        "  learning_rate: 0.01",
+    ):
+        assert f"{line}\n" in card
+    assert "a" * 64 in card
+    assert "private" not in card
+
+
+def test_the_same_head_gives_the_same_files(tmp_path: Path, head: DraftHead) -> None:
+    for folder in ("a", "b"):
+        export_head(head, recipe(), FACTS, tmp_path / folder)
+
+    for path in (tmp_path / "a").iterdir():
+        assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
+
+
+def test_a_head_that_is_too_large_is_refused(tmp_path: Path, head: DraftHead) -> None:
+    with pytest.raises(TrainingError, match=r"would take 0\.0 MB, export\.most_mb is 0\.0001"):
+        export_head(head, recipe(most_mb=0.0001), FACTS, tmp_path / "head")
+
+    assert not (tmp_path / "head").exists()
+
+
+def test_weights_that_are_no_numbers_are_refused(tmp_path: Path, head: DraftHead) -> None:
+    head.weights.outputs[0].weight.data[0, 0] = float("nan")
+
+    with pytest.raises(TrainingError, match="cannot be saved"):
+        export_head(head, recipe(), FACTS, tmp_path / "head")
+
+
+def test_the_licence_is_the_recipes_or_that_of_the_catalogue() -> None:
+    unknown = recipe().model_copy(
+        update={"engine": recipe().engine.model_copy(update={"model": "x/y"})}
+    )
+
+    assert licence_of(recipe(licence="MIT")) == "MIT"
+    assert licence_of(recipe()) == "Apache-2.0"
+    assert licence_of(unknown) == "that of the target; see there"

@@ -1,0 +1,40 @@
+import signal
+
+import pytest
+
+from engine.training.interruption import put_off_signals
+
+
+def test_a_signal_takes_effect_at_the_end_of_the_block() -> None:
+    answers = []
+
+    def interrupted() -> None:
+        with put_off_signals() as is_asked_to_stop:
+            answers.append(is_asked_to_stop())
+            signal.raise_signal(signal.SIGINT)
+            answers.append(is_asked_to_stop())
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert answers == [False, True]
+
+
+def test_the_handlers_from_before_are_there_again() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+    with put_off_signals() as is_asked_to_stop:
+        during = signal.getsignal(signal.SIGTERM)
+
+    assert not is_asked_to_stop()
+    assert during not in before
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_an_error_in_the_block_is_not_hidden_by_a_signal() -> None:
+    def broken() -> None:
+        with put_off_signals():
+            signal.raise_signal(signal.SIGINT)
+            raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        broken()

@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from engine.training.group import Group
+from engine.training.journal import Journal, append, forget_after
+from engine.training.loss import Counts, Sums
+from engine.training.recipe import TrainSettings
+from engine.training.trainer import Outcome
+
+SETTINGS = TrainSettings(steps=10, log_every_steps=2, evaluate_every_steps=5)
+ALONE = Group(0, 1, torch.device("cpu"))
+
+
+def outcome() -> Outcome:
+    eight, four = torch.tensor([8.0, 4.0]), torch.tensor([4.0, 4.0])
+    return Outcome(Sums(eight, torch.zeros(2), torch.tensor([2.0, 1.0])), Counts(four, four), False)
+
+
+def test_every_few_steps_and_after_the_last_one_a_line_is_written(tmp_path: Path) -> None:
+    settings = SETTINGS.model_copy(update={"steps": 5})
+
+    with Journal(tmp_path, settings, group=ALONE, done=0) as journal:
+        for step in range(1, 6):
+            journal.note(step, outcome())
+
+    head, *lines = (tmp_path / "train.csv").read_text(encoding="utf-8").splitlines()
+    assert head == (
+        "step,loss,learning_rate,positions_per_second,cross_entropy_1,hit_ratio_1,"
+        "cross_entropy_2,hit_ratio_2"
+    )
+    cells = [line.split(",") for line in lines]
+    assert [(one[0], one[1], *one[4:]) for one in cells] == [
+        (step, "3", "2", "0.5", "1", "0.25") for step in ("2", "4", "5")
+    ]
+
+
+def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
+    with Journal(tmp_path, SETTINGS, group=ALONE, done=0) as journal:
+        journal.note(2, outcome())
+
+    found = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    (event,) = found.Scalars("train/loss")
+    assert (event.step, event.value) == (2, 3)
+
+
+def test_steps_that_will_be_done_again_are_forgotten(tmp_path: Path) -> None:
+    for step in (2, 4, 6):
+        append(step, {"loss": 1.0, "x": 2.0}, tmp_path / "train.csv")
+    with (tmp_path / "train.csv").open("a", encoding="utf-8") as file:
+        file.write("8,1")  # cut off by a kill
+
+    with Journal(tmp_path, SETTINGS, group=ALONE, done=4):
+        pass
+
+    text = (tmp_path / "train.csv").read_text(encoding="utf-8")
+    assert text == "step,loss,x\n2,1,2\n4,1,2\n"
+
+
+def test_a_table_without_any_line_left_begins_anew(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    append(2, {"loss": 1.0}, path)
+
+    forget_after(0, path)
+    append(1, {"hits": 3.0}, path)
+
+    assert path.read_text(encoding="utf-8") == "step,hits\n1,3\n"
+
+
+def test_an_empty_table_is_no_trouble(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("", encoding="utf-8")
+
+    forget_after(5, path)
+
+    assert not path.exists()
+
+
+def test_the_last_step_is_not_evaluated_on_the_way(tmp_path: Path) -> None:
+    with Journal(tmp_path, SETTINGS, group=ALONE, done=0) as journal:
+        wanted = [step for step in range(1, 11) if journal.wants_evaluation(step)]
+
+    assert wanted == [5]
+
+
+def test_other_processes_write_nothing(tmp_path: Path) -> None:
+    other = Group(1, 1, torch.device("cpu"))
+
+    with Journal(tmp_path, SETTINGS, group=other, done=0) as journal:
+        journal.note(2, outcome())
+        assert not journal.wants_evaluation(5)
+
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,126 @@
+"""Compared with loops over single labels."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.heads import DraftHead, HeadConfig
+from engine.training.examples import Cutter, Examples
+from engine.training.loss import Counts, Sums, sum_losses, weigh
+from engine.training.recipe import TrainSettings
+from engine.training.shard import Shard
+
+VOCAB, HIDDEN, POSITIONS = 12, 6, 2
+IDS = [1, 2, 3, 5, 8, 11]
+
+
+@pytest.fixture
+def head() -> DraftHead:
+    config = HeadConfig(
+        kind="lstm",
+        hidden_size=HIDDEN,
+        vocab_size=VOCAB,
+        inner_size=5,
+        positions=POSITIONS,
+        draft_vocab_size=len(IDS),
+    )
+    made: DraftHead = DraftHead.new(config, IDS, seed=1).train()
+    return made
+
+
+@pytest.fixture
+def shard() -> Shard:
+    draws = torch.Generator().manual_seed(0)
+    tokens = torch.randint(VOCAB, (14,), generator=draws)
+    hidden = torch.randn(14, HIDDEN, generator=draws).to(torch.bfloat16)
+    return Shard.of(hidden, tokens, [9, 5], ["chat", "code"])
+
+
+@pytest.fixture
+def teacher() -> Tensor:
+    table: Tensor = torch.randn(len(IDS), HIDDEN, generator=torch.Generator().manual_seed(4))
+    return table
+
+
+def cut(shard: Shard) -> Examples:
+    draft_of = torch.full((VOCAB,), -100)
+    draft_of[IDS] = torch.arange(len(IDS))
+    runs = torch.tensor([[0, -1], [0, 3], [0, 7], [0, 11]]).numpy()
+    return Cutter(draft_of, run_tokens=4, positions=POSITIONS).cut([shard], runs)
+
+
+def sum_slowly(
+    head: DraftHead, shard: Shard, teacher: Tensor
+) -> tuple[list[float], list[float], list[int], list[int], list[int]]:
+    hard, soft, hits = [0.0] * POSITIONS, [0.0] * POSITIONS, [0] * POSITIONS
+    known, exist = [0] * POSITIONS, [0] * POSITIONS
+    for row in range(14):
+        end = 9 if row < 9 else 14
+        given = [int(shard.tokens[min(row + i, 13)]) for i in range(POSITIONS)]
+        scores = [score.detach() for score in head(shard.hidden[row], torch.tensor(given))]
+        for position in range(POSITIONS):
+            place = row + 1 + position
+            if place >= end:
+                continue
+            exist[position] += 1
+            logs = scores[position].log_softmax(-1)
+            wanted = (teacher @ shard.hidden[place].float()).softmax(-1)
+            soft[position] -= float((wanted * logs).sum())
+            if (token := int(shard.tokens[place])) in IDS:
+                known[position] += 1
+                hard[position] -= float(logs[IDS.index(token)])
+                hits[position] += int(logs.argmax()) == IDS.index(token)
+    return hard, soft, hits, known, exist
+
+
+def test_sums_are_those_of_single_labels(head: DraftHead, shard: Shard, teacher: Tensor) -> None:
+    examples = cut(shard)
+
+    found = sum_losses(head, examples, teacher)
+    counts = Counts.of(examples.labels)
+
+    hard, soft, hits, known, exist = sum_slowly(head, shard, teacher)
+    assert found.hard.tolist() == pytest.approx(hard, rel=1e-5)
+    assert found.soft.tolist() == pytest.approx(soft, rel=1e-5)
+    assert found.hits.tolist() == hits
+    assert counts.hard.tolist() == known
+    assert counts.all.tolist() == exist
+
+
+def test_without_a_teacher_there_is_no_soft_loss(head: DraftHead, shard: Shard) -> None:
+    assert sum_losses(head, cut(shard), None).soft.tolist() == [0, 0]
+
+
+def test_the_gradient_comes_from_both_losses(
+    head: DraftHead, shard: Shard, teacher: Tensor
+) -> None:
+    found = sum_losses(head, cut(shard), teacher)
+
+    (hard,) = torch.autograd.grad(
+        found.hard.sum(), [head.weights.outputs[0].weight], retain_graph=True
+    )
+    (soft,) = torch.autograd.grad(found.soft.sum(), [head.weights.outputs[0].weight])
+
+    assert hard.abs().sum() > 0
+    assert soft.abs().sum() > 0
+
+
+def test_the_loss_is_a_weighted_sum_of_means() -> None:
+    settings = TrainSettings(steps=1, position_weights=(1.0, 0.5), distillation_ratio=0.25)
+    sums = Sums(torch.tensor([8.0, 6.0]), torch.tensor([4.0, 10.0]), torch.zeros(2))
+    counts = Counts(hard=torch.tensor([4.0, 3.0]), all=torch.tensor([4.0, 5.0]))
+
+    loss = float(weigh(sums, counts, settings))
+
+    assert loss == pytest.approx(0.75 * 2 + 0.25 * 1 + 0.5 * (0.75 * 2 + 0.25 * 2))
+
+
+def test_a_batch_without_labels_costs_nothing() -> None:
+    zeros = torch.zeros(2)
+
+    loss = weigh(Sums(zeros, zeros, zeros), Counts(zeros, zeros), TrainSettings(steps=1))
+
+    assert not math.isnan(float(loss))
+    assert float(loss) == 0

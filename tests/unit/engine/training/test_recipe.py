@@ -1,0 +1,84 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from engine.errors import RecipeError
+from engine.training.recipe import Recipe, load_recipe
+from tests.unit.engine.training.tiny import RECIPE
+
+RECIPES = sorted((Path(__file__).parents[4] / "configs" / "recipes").glob("*.yaml"))
+
+
+def changed(**sections: dict[str, Any]) -> dict[str, Any]:
+    document = {**RECIPE, "engine": {"model": "smollm2-135m"}}
+    return document | {name: {**document.get(name, {}), **new} for name, new in sections.items()}
+
+
+def write(path: Path, document: object) -> Path:
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return path
+
+
+def test_the_three_recipes_are_there() -> None:
+    assert [path.stem for path in RECIPES] == [
+        "llama-3.1-8b-lstm",
+        "qwen2.5-coder-1.5b-lstm",
+        "smollm2-135m-lstm",
+    ]
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_loads_and_is_named_as_its_file(path: Path) -> None:
+    recipe = load_recipe(path)
+
+    assert recipe.name == path.stem
+    assert recipe.head.kind == "lstm"
+    assert recipe.text.tokens >= 1_000_000
+
+
+def test_the_recipe_that_ships_a_head_bounds_its_size() -> None:
+    (path,) = (path for path in RECIPES if path.stem == "smollm2-135m-lstm")
+
+    assert load_recipe(path).export.most_mb == 16
+
+
+def test_a_run_has_a_folder_of_its_own() -> None:
+    recipe = Recipe.model_validate({**changed(), "folder": "~/runs"})
+
+    assert recipe.run_folder == Path.home() / "runs" / "tiny"
+
+
+def test_a_card_shows_what_the_file_says_but_no_place_of_this_machine() -> None:
+    document = {**changed(engine={"cache_dir": "/private", "port": 1}), "folder": "/private"}
+
+    card = Recipe.model_validate(document).card()
+
+    assert card["engine"] == {"model": "smollm2-135m"}
+    assert card["head"] == RECIPE["head"]
+    assert "private" not in str(card)
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (changed(head={"layers": 2}), r"head\.layers: Extra inputs are not permitted"),
+        (changed(train={"steps": 0}), r"train\.steps: Input should be greater than or equal to 1"),
+        (changed(train={"position_weights": [1, 1]}), "give one for each of head.positions"),
+        ({**changed(), "text": {"tokens": 1}}, r"text\.prompts: Field required"),
+        ("a text", "Input should be"),
+    ],
+    ids=["unknown", "bound", "weights", "missing", "text"],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, document: object, problem: str) -> None:
+    with pytest.raises(RecipeError, match=problem):
+        load_recipe(write(tmp_path / "r.yaml", document))
+
+
+def test_a_file_that_is_no_yaml_or_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "r.yaml").write_text("a: [", encoding="utf-8")
+
+    for path in (tmp_path / "r.yaml", tmp_path / "missing.yaml"):
+        with pytest.raises(RecipeError, match=f"{path}: cannot be read"):
+            load_recipe(path)

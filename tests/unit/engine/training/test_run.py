@@ -1,0 +1,192 @@
+"""The whole room on a target of a few kilobytes, with text that is there already."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.errors import TrainingError
+from engine.heads import TargetFacts, load_head
+from engine.training.group import Group
+from engine.training.recipe import load_recipe
+from engine.training.run import Run
+from engine.training.steps import STEPS, Step
+from engine.training.trainer import Outcome, Trainer
+from tests.unit.engine.training.tiny import HIDDEN_SIZE, VOCAB_SIZE, prepare
+
+ALONE = Group(0, 1, torch.device("cpu"))
+
+
+def carry_out(recipe: Path, until: Step = "export") -> Path:
+    """Returns the run's folder."""
+    loaded = load_recipe(recipe)
+    Run(loaded, group=ALONE).carry_out(until)
+    return loaded.run_folder
+
+
+def head_of(run: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in (run / "head").iterdir()}
+
+
+def ratio_of(run: Path) -> float:
+    figures = json.loads((run / "evaluation.json").read_text(encoding="utf-8"))
+    ratio: float = figures["all"]["acceptance_ratio"]
+    return ratio
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run from beginning to end without a break."""
+    return carry_out(prepare(tmp_path_factory.mktemp("whole")))
+
+
+def beside(whole: Path, folder: Path, **sections: Any) -> Path:
+    """The same target and text elsewhere; returns the recipe."""
+    # The same path for the target, which is part of what a run is about.
+    recipe = prepare(folder, **sections)
+    text = recipe.read_text(encoding="utf-8")
+    target = str(whole.parent / "target")
+    recipe.write_text(text.replace(str(folder / "target"), target), encoding="utf-8")
+    return recipe
+
+
+def test_acceptance_rises(tmp_path: Path) -> None:
+    learns = {"steps": 240, "batch_tokens": 512, "micro_batch_tokens": 512}
+    untrained = carry_out(prepare(tmp_path / "a", train={"steps": 1}))
+    trained = carry_out(prepare(tmp_path / "b", train=learns))
+
+    assert ratio_of(untrained) < 0.05
+    assert ratio_of(trained) > 0.4
+
+
+def test_everything_is_there_at_the_end(whole: Path) -> None:
+    assert {path.name for path in whole.iterdir()} == {
+        "acceptance.png",
+        "evaluation.json",
+        "head",
+        "states",
+        "text.jsonl",
+        "train",
+    }
+    assert {path.name for path in (whole / "train").iterdir()} == {
+        "checkpoint.pt",
+        "evaluate.csv",
+        "tensorboard",
+        "train.csv",
+    }
+    steps = [
+        line.split(",")[0]
+        for line in (whole / "train" / "train.csv").read_text(encoding="utf-8").splitlines()
+    ]
+    assert steps == ["step", "4", "8", "12", "16", "20", "24"]
+
+
+def test_the_exported_head_drafts_for_its_target(whole: Path) -> None:
+    sha256 = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+    target = TargetFacts(HIDDEN_SIZE, VOCAB_SIZE, sha256, torch.float32, torch.device("cpu"))
+
+    head = load_head(whole / "head", target)
+
+    drafts, confidence = head.propose(torch.randn(2, HIDDEN_SIZE), torch.tensor([1, 2]), 3)
+    assert drafts.shape == confidence.shape == (2, 3)
+
+
+def test_step_by_step_comes_to_the_same_head(whole: Path, tmp_path: Path) -> None:
+    recipe = beside(whole, tmp_path)
+
+    for step in STEPS:
+        run = carry_out(recipe, step)
+
+    assert head_of(run) == head_of(whole)
+
+
+def test_a_second_run_does_nothing_anew(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = beside(whole, tmp_path)
+    run = carry_out(recipe)
+    before = head_of(run)
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("was done again")
+
+    monkeypatch.setattr("engine.training.states.compute_shard", fail)
+    monkeypatch.setattr("engine.training.run.evaluate", fail)
+    monkeypatch.setattr(Trainer, "step", fail)
+    carry_out(recipe)
+
+    assert head_of(run) == before
+
+
+@pytest.mark.parametrize("at", [1, 7, 24])
+def test_a_run_that_was_interrupted_comes_to_the_same_head(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    recipe = beside(whole, tmp_path)
+    step = Trainer.step
+
+    def interrupted(self: Trainer, number: int, *args: Any, **options: Any) -> Outcome:
+        if number + 1 == at:
+            signal.raise_signal(signal.SIGINT)
+        return step(self, number, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "step", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            carry_out(recipe)
+    run = carry_out(recipe)
+
+    assert head_of(run) == head_of(whole)
+    for table in ("train.csv", "evaluate.csv"):
+        assert steps_of(run / "train" / table) == steps_of(whole / "train" / table)
+
+
+def steps_of(table: Path) -> list[str]:
+    return [line.split(",")[0] for line in table.read_text(encoding="utf-8").splitlines()]
+
+
+def test_states_may_be_streamed_instead_of_stored(whole: Path, tmp_path: Path) -> None:
+    recipe = beside(whole, tmp_path, hidden={"store": False, "window_shards": 99})
+
+    run = carry_out(recipe)
+
+    assert not (run / "states").exists()
+    weights = "model.safetensors"
+    assert head_of(run)[weights] == head_of(whole)[weights]
+
+
+def test_small_windows_learn_as_well(whole: Path, tmp_path: Path) -> None:
+    recipe = beside(whole, tmp_path, hidden={"store": False, "window_shards": 2})
+
+    run = carry_out(recipe)
+
+    assert ratio_of(run) == pytest.approx(ratio_of(whole), abs=0.05)
+
+
+def test_other_text_or_another_recipe_must_begin_anew(whole: Path, tmp_path: Path) -> None:
+    carry_out(beside(whole, tmp_path), "train")
+    other = tmp_path / "other.yaml"
+    text = (tmp_path / "recipe.yaml").read_text(encoding="utf-8")
+    other.write_text(text.replace("weight_decay", "").replace("steps: 24", "steps: 25"), "utf-8")
+
+    with pytest.raises(TrainingError, match="begun with another recipe, text or target"):
+        carry_out(other)
+
+    shutil.rmtree(tmp_path / "tiny" / "train")
+    carry_out(other)
+
+
+@pytest.mark.parametrize("documents", [0, 49])
+def test_text_that_is_too_little_is_an_error_of_ours(tmp_path: Path, documents: int) -> None:
+    recipe = prepare(tmp_path, documents=documents, text={"tokens": 1})
+    if documents == 0:
+        (tmp_path / "tiny" / "text.jsonl").write_text(
+            '{"number":0,"kind":"count","prompt":[1],"answer":[2]}\n', encoding="utf-8"
+        )
+
+    with pytest.raises(TrainingError, match=r"raise text\.tokens"):
+        carry_out(recipe)

@@ -1,0 +1,125 @@
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.errors import TrainingError
+from engine.training.documents import Document
+from engine.training.group import Group
+from engine.training.states import (
+    StoredStates,
+    StreamedStates,
+    compute_shard,
+    cut_documents,
+)
+
+
+class Recorder:
+    """A target whose state at a place is how many tokens it has read, and the last of them."""
+
+    hidden_size = 2
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+
+    def read(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        self.batches.append([len(text) for text in texts])
+        states = torch.full((len(texts), max(map(len, texts)), 2), -1.0)
+        for state, text in zip(states, texts, strict=True):
+            for place, token in enumerate(text):
+                state[place] = torch.tensor([place + 1.0, float(token)])
+        return states
+
+
+def document(number: int, *, prompt: int, answer: int) -> Document:
+    return Document(number, "chat", tuple(range(prompt)), tuple(range(100, 100 + answer)))
+
+
+def test_a_row_is_the_state_that_its_token_was_drawn_from() -> None:
+    documents = [document(0, prompt=3, answer=2), document(1, prompt=1, answer=4)]
+
+    shard = compute_shard(Recorder(), documents, batch_tokens=99, progress=lambda _: None)
+
+    assert shard.hidden.tolist() == [[3, 2], [4, 100], [1, 0], [2, 100], [3, 101], [4, 102]]
+    assert shard.tokens.tolist() == [100, 101, 100, 101, 102, 103]
+    assert shard.lengths == (2, 4)
+    assert shard.hidden.dtype == torch.bfloat16
+
+
+def test_documents_are_read_by_length_within_the_budget() -> None:
+    target = Recorder()
+    documents = [document(n, prompt=2, answer=answer) for n, answer in enumerate((3, 30, 4, 3, 9))]
+    seen: list[int] = []
+
+    compute_shard(target, documents, batch_tokens=12, progress=seen.append)
+
+    assert target.batches == [[31], [10], [5, 4], [4]]
+    assert sum(seen) == 49
+
+
+def test_documents_are_shared_out_in_order_and_whole() -> None:
+    answers = (4, 5, 1, 0, 20, 3)
+    documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate(answers)]
+
+    cuts = cut_documents(documents, shard_tokens=10)
+
+    assert [[one.number for one in cut] for cut in cuts] == [[0, 1], [4], [5]]
+    assert cut_documents([], shard_tokens=10) == []
+
+
+def stored(folder: Path, *, answers: Sequence[int] = (4, 5, 6), target: str = "t") -> StoredStates:
+    documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate(answers)]
+    return StoredStates(
+        folder, "training", cut_documents(documents, shard_tokens=10), target=target
+    )
+
+
+def write(states: StoredStates, number: int) -> None:
+    states.write(number, Recorder(), batch_tokens=99, progress=lambda _: None)
+
+
+def test_what_is_missing_is_written_and_loaded(tmp_path: Path) -> None:
+    states = stored(tmp_path / "states")
+    assert states.rows == [9, 6]
+    assert states.missing() == [0, 1]
+
+    write(states, 1)
+    assert states.missing() == [0]
+    write(states, 0)
+
+    assert states.missing() == []
+    assert [len(shard.tokens) for shard in states.load([1, 0])] == [6, 9]
+
+
+def test_more_text_leaves_full_shards_as_they_are(tmp_path: Path) -> None:
+    for number in (0, 1):
+        write(stored(tmp_path), number)
+
+    assert stored(tmp_path, answers=(4, 5, 6, 2, 7)).missing() == [1, 2]
+
+
+def test_the_states_of_another_target_do_not_count(tmp_path: Path) -> None:
+    write(stored(tmp_path), 0)
+    other = stored(tmp_path, target="u")
+
+    assert other.missing() == [0, 1]
+    with pytest.raises(TrainingError):
+        other.load([0])
+
+
+def test_streamed_states_are_those_that_would_be_stored(tmp_path: Path) -> None:
+    documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate((4, 5, 6))]
+    cuts = cut_documents(documents, shard_tokens=10)
+    write(stored(tmp_path), 0)
+    alone = Group(0, 1, torch.device("cpu"))
+
+    streamed = StreamedStates(Recorder(), cuts, batch_tokens=99, group=alone)
+    again, first = streamed.load([1, 0])
+
+    (kept,) = stored(tmp_path).load([0])
+    assert torch.equal(first.hidden, kept.hidden)
+    assert torch.equal(first.tokens, kept.tokens)
+    assert streamed.rows == [9, 6]
+    assert len(again.tokens) == 6

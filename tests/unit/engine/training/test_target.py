@@ -1,0 +1,80 @@
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine.config import EngineSettings
+from engine.errors import TrainingError
+from engine.training.target import Target, find_target, load_target, tokenizer_sha256
+from tests.unit.engine.training.tiny import HIDDEN_SIZE, VOCAB_SIZE, write_target
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+def load(folder: Path, dtype: str) -> Target:
+    return load_target(str(folder), EngineSettings(vllm={"dtype": dtype}), device=CPU)
+
+
+def test_states_are_those_that_the_output_layer_reads(folder: Path) -> None:
+    target = load(folder, "float32")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    text = [3, 1, 4, 1, 5]
+
+    (states,) = target.read([text])
+
+    assert states.shape == (5, HIDDEN_SIZE) == (5, target.hidden_size)
+    with torch.no_grad():
+        torch.testing.assert_close(states @ target.output.T, model(torch.tensor([text])).logits[0])
+
+
+def test_a_shorter_text_in_a_batch_reads_as_if_it_were_alone(folder: Path) -> None:
+    target = load(folder, "float32")
+
+    _, short = target.read([[3, 1, 4, 1, 5], [2, 7]])
+
+    torch.testing.assert_close(short[:2], target.read([[2, 7]])[0])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected"),
+    [
+        ("half", torch.float16),
+        ("float", torch.float32),
+        ("bfloat16", torch.bfloat16),
+        ("auto", torch.float32),
+    ],
+)
+def test_the_dtype_is_that_of_the_worker(folder: Path, dtype: str, expected: torch.dtype) -> None:
+    target = load(folder, dtype)
+
+    assert target.output.dtype == target.embedding.dtype == expected
+    assert target.vocab_size == VOCAB_SIZE
+    assert not target.output.requires_grad
+
+
+def test_a_folder_without_a_model_is_an_error_of_ours(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="transformers cannot load it"):
+        load(tmp_path, "auto")
+
+
+def test_a_model_that_is_not_there_is_an_error_of_ours() -> None:
+    with pytest.raises(TrainingError, match="is not a folder"):
+        find_target(EngineSettings(model="./nowhere"), report=lambda _: None)
+
+
+def test_a_folder_is_found_as_it_is(folder: Path) -> None:
+    assert find_target(EngineSettings(model=str(folder)), report=lambda _: None) == str(folder)
+
+
+def test_the_tokenizer_is_known_by_its_checksum(folder: Path, tmp_path: Path) -> None:
+    assert tokenizer_sha256(str(folder)) == (
+        "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of "{}"
+    )
+    assert tokenizer_sha256(str(tmp_path)) is None
+    assert tokenizer_sha256("meta-llama/Llama-3.1-8B-Instruct") is None

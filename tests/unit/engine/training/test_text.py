@@ -1,0 +1,174 @@
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.errors import TrainingError
+from engine.training.documents import DocumentFile
+from engine.training.recipe import Prompts, TextSettings
+from engine.training.text import Plan, write_documents
+
+PROMPT, ANSWER = 1, 2
+
+
+class Template:
+    """Token ids are characters."""
+
+    def begin_prompt(self, opening: str) -> list[int]:
+        return [PROMPT, *map(ord, opening)]
+
+    def ask(self, text: str) -> list[int]:
+        return [ANSWER, *map(ord, text)]
+
+    def decode(self, tokens: list[int]) -> str:
+        return "".join(map(chr, tokens))
+
+
+class Writer:
+    """Writes `reply` to a prompt begun, and five tokens as an answer; the n-th call may fail."""
+
+    def __init__(
+        self, *, reply: str = " you", ends: bool = True, fails_at: int | None = None
+    ) -> None:
+        self.asked: list[tuple[int, int, float]] = []
+        self.running = self.most_running = 0
+        self._reply = reply
+        self._ends = ends
+        self._fails_at = fails_at
+
+    async def write(
+        self, tokens: list[int], *, most: int, temperature: float
+    ) -> tuple[list[int], bool]:
+        self.asked.append((tokens[0], most, temperature))
+        if len(self.asked) == self._fails_at:
+            raise TrainingError("the worker is gone")
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        if tokens[0] == PROMPT:
+            return list(map(ord, self._reply)), self._ends
+        return [7] * 5, False
+
+
+def settings(**changes: Any) -> TextSettings:
+    given: dict[str, Any] = {
+        "tokens": 30,
+        "prompts": [
+            {"kind": "chat", "weight": 3},
+            {"kind": "code", "weight": 1, "openings": ["def "], "endings": ["!"]},
+        ],
+        "prompt_temperature": 0.9,
+        "answer_temperatures": [0.0, 1.0],
+        "max_prompt_tokens": 11,
+        "max_answer_tokens": 22,
+        "concurrency": 3,
+    }
+    return TextSettings.model_validate({**given, **changes})
+
+
+async def write(text: TextSettings, path: Path, writer: Writer) -> tuple[DocumentFile, list[int]]:
+    documents = DocumentFile(path)
+    progress: list[int] = []
+    await write_documents(
+        text,
+        documents,
+        seed=1,
+        template=Template(),  # type: ignore[arg-type]  # the three functions that count
+        writer=writer,
+        progress=progress.append,
+    )
+    return documents, progress
+
+
+async def test_it_writes_until_there_are_enough_tokens(tmp_path: Path) -> None:
+    writer = Writer()
+
+    documents, progress = await write(settings(), tmp_path / "t", writer)
+
+    assert documents.tokens == sum(progress) >= 30
+    assert documents.tokens <= 30 + 5 * 2  # what the others were at
+    assert writer.most_running == 3
+    for document in documents:
+        text = " you" if document.kind == "chat" else "def  you"
+        ending = "" if document.kind == "chat" else "!"
+        assert list(document.prompt) == Template().ask(text.strip() + ending)
+        assert list(document.answer) == [7] * 5
+
+
+async def test_prompts_and_answers_have_their_own_limits(tmp_path: Path) -> None:
+    writer = Writer()
+
+    await write(settings(), tmp_path / "t", writer)
+
+    prompts = {asked[1:] for asked in writer.asked if asked[0] == PROMPT}
+    answers = {asked[1:] for asked in writer.asked if asked[0] == ANSWER}
+    assert prompts == {(11, 0.9)}
+    assert answers == {(22, 0.0), (22, 1.0)}
+
+
+async def test_a_later_run_goes_on_with_the_documents_that_are_not_there(tmp_path: Path) -> None:
+    await write(settings(), tmp_path / "t", Writer())
+    before = DocumentFile(tmp_path / "t").numbers
+
+    documents, _ = await write(settings(tokens=60), tmp_path / "t", Writer())
+
+    assert before < documents.numbers
+    assert len(list(documents)) == len(documents.numbers) >= 12
+    assert {d.number: d.kind for d in documents} == {
+        n: Plan.draw(settings(), seed=1, number=n).prompts.kind for n in documents.numbers
+    }
+
+
+async def test_nothing_is_written_when_there_is_enough(tmp_path: Path) -> None:
+    await write(settings(), tmp_path / "t", Writer())
+    idle = Writer()
+
+    await write(settings(), tmp_path / "t", idle)
+
+    assert idle.asked == []
+
+
+@pytest.mark.parametrize(
+    "writer",
+    [Writer(ends=False, fails_at=5), Writer(reply="  ", fails_at=5)],
+    ids=["long", "empty"],
+)
+async def test_a_prompt_without_end_or_text_is_given_up_and_not_tried_again(
+    tmp_path: Path, writer: Writer
+) -> None:
+    text = settings(prompts=[{"kind": "chat", "weight": 1}], concurrency=1)
+    path = tmp_path / "t"
+
+    with pytest.raises(TrainingError):  # it would go on for ever
+        await write(text, path, writer)
+
+    found = list(DocumentFile(path))
+    assert [document.number for document in found] == list(range(4))
+    assert all(not document.prompt and not document.answer for document in found)
+    assert all(asked[0] == PROMPT for asked in writer.asked)
+
+
+async def test_a_worker_that_fails_ends_the_step_and_what_was_written_stays(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="the worker is gone"):
+        await write(settings(), tmp_path / "t", Writer(fails_at=8))
+
+    assert DocumentFile(tmp_path / "t").tokens > 0
+
+
+def test_a_document_is_drawn_from_seed_and_number_alone() -> None:
+    text = settings()
+
+    plans = [Plan.draw(text, seed=1, number=number) for number in range(400)]
+
+    assert plans == [Plan.draw(text, seed=1, number=number) for number in range(400)]
+    assert plans != [Plan.draw(text, seed=2, number=number) for number in range(400)]
+    kinds = Counter(plan.prompts.kind for plan in plans)
+    assert 2 < kinds["chat"] / kinds["code"] < 4
+    assert Counter(plan.temperature for plan in plans).keys() == {0.0, 1.0}
+
+
+def test_openings_default_to_the_bare_user_turn() -> None:
+    assert Prompts(kind="chat", weight=1).openings == ("",)

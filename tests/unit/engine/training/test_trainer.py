@@ -1,0 +1,173 @@
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from engine.errors import TrainingError
+from engine.heads import DraftHead, HeadConfig
+from engine.training.examples import Cutter
+from engine.training.group import Group
+from engine.training.order import Batch
+from engine.training.recipe import TrainSettings
+from engine.training.shard import Shard
+from engine.training.trainer import Trainer, is_out_of_memory, learning_rate
+
+VOCAB, HIDDEN = 16, 8
+ALONE = Group(0, 1, torch.device("cpu"))
+BATCH = Batch((0,), np.array([[0, start] for start in range(0, 40, 4)]))
+
+Make = Callable[..., Trainer]
+
+
+@pytest.fixture
+def shard() -> Shard:
+    draws = torch.Generator().manual_seed(0)
+    tokens = torch.arange(40) % VOCAB
+    hidden = torch.randn(VOCAB, HIDDEN, generator=draws)[tokens].to(torch.bfloat16)
+    return Shard.of(hidden, tokens, [40], ["chat"])
+
+
+@pytest.fixture
+def make() -> Make:
+    def make(group: Group = ALONE, **settings: Any) -> Trainer:
+        config = HeadConfig(
+            kind="mlp", hidden_size=HIDDEN, vocab_size=VOCAB, inner_size=8, positions=2
+        )
+        head = DraftHead.new(config, seed=1).train()
+        given = {"steps": 20, "run_tokens": 4, "micro_batch_tokens": 16, "bfloat16": False}
+        cutter = Cutter(torch.arange(VOCAB), run_tokens=4, positions=2)
+        return Trainer(
+            head, cutter, TrainSettings(**{**given, **settings}), teacher=None, group=group
+        )
+
+    return make
+
+
+def weights(trainer: Trainer) -> list[torch.Tensor]:
+    return [parameter.detach().clone() for parameter in trainer.head.parameters()]
+
+
+def test_steps_make_the_loss_smaller(make: Make, shard: Shard) -> None:
+    trainer = make(learning_rate=3e-2)
+    settings = TrainSettings(steps=20)
+
+    losses = [
+        trainer.step(number, BATCH, [shard], stop=False).loss(settings) for number in range(20)
+    ]
+
+    assert losses[-1] < 0.5 * losses[0]
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1, 8, 1000])
+def test_the_size_of_a_micro_batch_changes_nothing_but_rounding(
+    make: Make, shard: Shard, micro_batch_tokens: int
+) -> None:
+    pair = make(), make(micro_batch_tokens=micro_batch_tokens)
+
+    outcomes = [trainer.step(3, BATCH, [shard], stop=False) for trainer in pair]
+
+    for one_position, other in zip(*(outcome.by_position() for outcome in outcomes), strict=True):
+        assert one_position == pytest.approx(other)
+    for a, b in zip(*map(weights, pair), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_when_memory_runs_out_the_step_is_done_in_smaller_parts(
+    make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, short = make(), make()
+    forward = DraftHead.forward
+
+    def scarce(head: DraftHead, hidden: torch.Tensor, tokens: torch.Tensor) -> Any:
+        if head is short.head and len(hidden) > 1:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return forward(head, hidden, tokens)
+
+    monkeypatch.setattr(DraftHead, "forward", scarce)
+    for trainer in (plain, short):
+        trainer.step(3, BATCH, [shard], stop=False)
+
+    assert short.micro_batch_tokens == 4
+    for a, b in zip(weights(plain), weights(short), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_memory_for_less_than_one_run_is_too_small(
+    make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scarce(*_: object) -> None:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")
+
+    monkeypatch.setattr(DraftHead, "forward", scarce)
+
+    with pytest.raises(TrainingError, match="too small for one run of 4 positions"):
+        make().step(0, BATCH, [shard], stop=False)
+
+
+def test_another_failure_is_not_taken_for_that(
+    make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("shapes cannot be multiplied")
+
+    monkeypatch.setattr(DraftHead, "forward", broken)
+
+    with pytest.raises(RuntimeError, match="multiplied"):
+        make().step(0, BATCH, [shard], stop=False)
+
+
+def test_torch_says_so_when_the_cpu_has_no_memory() -> None:
+    with pytest.raises(RuntimeError) as caught:
+        torch.empty(1 << 60)
+
+    assert is_out_of_memory(caught.value)
+
+
+def test_processes_share_a_batch_and_agree(
+    make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = make()
+    pair = [make(group=Group(rank, 2, torch.device("cpu"))) for rank in (0, 1)]
+    parts: list[torch.Tensor] = []
+
+    def keep(_group: Group, values: torch.Tensor) -> torch.Tensor:
+        parts.append(values)
+        return values
+
+    monkeypatch.setattr(Group, "sum", keep)
+
+    outcomes = [trainer.step(3, BATCH, [shard], stop=False) for trainer in (*pair, alone)]
+
+    gradients = [part for part in parts if len(part) > 2]
+    summed = torch.cat([p.grad.flatten() for p in alone.head.parameters()])
+    assert len(gradients) == 2
+    # Clipping has scaled the one of `alone`.
+    torch.testing.assert_close(
+        torch.nn.functional.normalize(gradients[0] + gradients[1], dim=0),
+        torch.nn.functional.normalize(summed, dim=0),
+    )
+    hits = [outcome.sums.hits for outcome in outcomes]
+    assert torch.equal(hits[0] + hits[1], hits[2])
+    assert outcomes[0].positions == outcomes[2].positions
+
+
+def test_being_asked_to_stop_is_passed_on(make: Make, shard: Shard) -> None:
+    assert make().step(0, BATCH, [shard], stop=True).is_stopped
+    assert not make().step(0, BATCH, [shard], stop=False).is_stopped
+
+
+def test_norms_do_not_decay(make: Make) -> None:
+    matrices, norms = make().state()["param_groups"]
+
+    assert (matrices["weight_decay"], norms["weight_decay"]) == (0.1, 0.0)
+    assert len(norms["params"]) == 2
+
+
+def test_the_learning_rate_rises_and_falls() -> None:
+    settings = TrainSettings(steps=100, learning_rate=2.0, warmup_ratio=0.1, final_ratio=0.25)
+
+    rates = [learning_rate(step, settings) for step in (0, 9, 10, 55, 99)]
+
+    assert rates == pytest.approx([0.2, 2.0, 2.0, 1.25, 0.5], abs=1e-3)
