@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway import __version__
-from gateway.cli import check_config, keys, model, serve
+from gateway.cli import check_config, keys, model, serve, train
 from gateway.errors import ConfigError
 
 
@@ -25,6 +25,7 @@ _COMMANDS: dict[str, tuple[Command, str]] = {
     "check-config": (check_config, "check a profile and print what is in force"),
     "keys": (keys, "create, list and revoke API keys"),
     "model": (model, "fetch the profile's model into the cache"),
+    "train": (train, "make a draft head from a recipe"),
 }
 
 

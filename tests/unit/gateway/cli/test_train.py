@@ -1,0 +1,55 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gateway.cli import main
+from gateway.cli.train import find_recipe
+from gateway.errors import ConfigError
+
+ROOT = Path(__file__).parents[4]
+# The command becomes another program, so it runs in a process of its own.
+COMMAND = "import sys; sys.executable = sys.argv.pop(1); from gateway.cli import main; main()"
+
+
+def test_the_command_becomes_the_engines_own(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\necho "$$ $@"; exit 7\n', encoding="utf-8")
+    python.chmod(0o755)
+    recipe = tmp_path / "r.yaml"
+    recipe.touch()
+
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMAND, python, "train", recipe, "--until", "hidden"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        said, _ = process.communicate(timeout=30)
+
+    assert process.returncode == 7
+    assert said.split() == [
+        str(process.pid),
+        "-m",
+        "engine.training",
+        str(recipe),
+        "--until",
+        "hidden",
+    ]
+
+
+def test_recipes_that_came_along_are_found_by_name() -> None:
+    found = find_recipe("smollm2-135m-lstm")
+
+    assert found == ROOT / "configs" / "recipes" / "smollm2-135m-lstm.yaml"
+
+
+def test_a_recipe_that_is_not_there_is_named_with_those_that_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["train", "nothing"]) == 2
+
+    assert "nothing: no such recipe; there are llama-3.1-8b-lstm, " in capsys.readouterr().err
+    with pytest.raises(ConfigError):
+        find_recipe("nothing")
