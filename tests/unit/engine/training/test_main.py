@@ -1,0 +1,88 @@
+import importlib.util
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.training.__main__ import main
+from engine.training.run import Run
+from tests.unit.engine.training.tiny import prepare
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:
+    """What the command sets for its whole process, put back."""
+    handler = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, handler)
+    torch.use_deterministic_algorithms(False)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+def test_steps_are_done_up_to_the_one_that_was_named(tmp_path: Path) -> None:
+    recipe = prepare(tmp_path)
+
+    assert main([str(recipe), "--until", "hidden"]) == 0
+
+    assert (tmp_path / "tiny" / "states").is_dir()
+    assert not (tmp_path / "tiny" / "train").exists()
+
+
+def test_a_wrong_recipe_is_status_2_with_a_line_for_each_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = prepare(tmp_path, train={"steps": 0, "epochs": 3})
+
+    assert main([str(recipe)]) == 2
+
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[2] for line in said] == ["train.steps", "train.epochs"]
+
+
+def test_a_step_that_fails_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = prepare(tmp_path, documents=20)
+
+    assert main([str(recipe)]) == 1
+
+    assert "raise text.tokens" in capsys.readouterr().err
+
+
+def test_a_missing_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = prepare(tmp_path)
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name)
+    )
+
+    assert main([str(recipe)]) == 1
+
+    assert "needs matplotlib: install the extra `train`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
+)
+def test_a_signal_ends_it_in_order(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    status: int,
+) -> None:
+    recipe = prepare(tmp_path)
+    monkeypatch.setattr(Run, "carry_out", lambda *_: signal.raise_signal(number))
+
+    assert main([str(recipe)]) == status
+
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_a_step_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["recipe.yaml", "--until", "ship"])
+
+    assert "choose from" in capsys.readouterr().err
