@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_DRAFTED = (1 << 16) - 1  # the lower bits of per_step_drafted; above them stands the source
+from engine.drafting import SOURCE_NAMES
+
+# Bits of per_step_drafted: how many tokens, and above them the codes of one source or two.
+_DRAFTED, _CODE, _CODES_AT = (1 << 16) - 1, (1 << 4) - 1, (16, 20)
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Drafts:
-    """What was drafted for an answer: in total, and in each step that verified something."""
+    """What was drafted for an answer: in total, in each step that verified something, by whom."""
 
     drafted: int = 0
     accepted: int = 0
     drafted_by_step: tuple[int, ...] = ()
     accepted_by_step: tuple[int, ...] = ()
+    sources: frozenset[str] = frozenset()
 
     @classmethod
     def read(cls, metrics: Mapping[str, Any] | None) -> "Drafts":
@@ -32,11 +36,14 @@ class Drafts:
         found = (metrics or {}).get("speculative_decoding")
         if not found:
             return cls()
+        steps = found.get("per_step_drafted") or ()
+        codes = {step >> at & _CODE for step in steps for at in _CODES_AT}
         return cls(
             found["num_draft_tokens"],
             found["num_accepted_draft_tokens"],
-            tuple(step & _DRAFTED for step in found.get("per_step_drafted") or ()),
+            tuple(step & _DRAFTED for step in steps),
             tuple(found.get("per_step_accepted") or ()),
+            frozenset(name for code, name in SOURCE_NAMES.items() if code in codes),
         )
 
 

@@ -1,14 +1,20 @@
-"""Two workers for the whole folder, equal but for speculation; a third under strain."""
+"""Workers for the whole folder: two equal but for speculation, one under strain, one restarted."""
 
+import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.config import load_settings
 from engine.models import CATALOGUE, folder_of
+from engine.suffix import SuffixIndex
+from tests.e2e.exactness.answers import Answer
 from tests.e2e.exactness.probe import EXTENSION
+from tests.e2e.exactness.prompts import make_prose
 from tests.e2e.exactness.worker import Worker, starting_worker
 from tests.e2e.service import MODEL
 
@@ -23,7 +29,7 @@ def profile(*, vllm: Mapping[str, Any], speculation: Mapping[str, Any]) -> dict[
             "dtype": "float32",  # in bfloat16 near-ties depend on the shape of the batch
             "enforce_eager": True,
             "max_model_len": MODEL_TOKENS,
-            "max_num_seqs": 16,
+            "max_num_seqs": 32,
             "distributed_executor_backend": "engine.worker.executor.InProcessExecutor",
             **vllm,
         },
@@ -46,11 +52,6 @@ def speculation(**fields: Any) -> dict[str, Any]:
         "step_cost": [[1, 1.0], [1000, 1.001]],
         **fields,
     }
-
-
-def model_folder() -> str:
-    """Where the model is that all workers serve."""
-    return str(folder_of(CATALOGUE[MODEL], cache_dir=load_settings(None).cache_dir))
 
 
 @pytest.fixture(scope="session")
@@ -103,3 +104,58 @@ def strained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     with starting_worker(folder, profile(vllm=limits, speculation=speculation())) as worker:
         worker.wait_ready()
         yield worker
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A worker that has been stopped and started again.
+
+    Attributes:
+        body: What it was asked before that.
+        answer: What it answered.
+    """
+
+    worker: Worker
+    body: dict[str, Any]
+    answer: Answer
+
+
+@pytest.fixture(scope="session")
+def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
+    """A worker that keeps its suffix index, and has the model as its own draft model, too.
+
+    The first time it is stopped as a terminal does it (Ctrl-C), at the end as the gateway's
+    supervisor does it: a signal to all of its processes.
+    """
+    folder = tmp_path_factory.mktemp("restarted")
+    model = str(folder_of(CATALOGUE[MODEL], cache_dir=load_settings(None).cache_dir))
+    drafter = {"method": "draft_model", "model": model, "num_speculative_tokens": 3}
+    section = profile(
+        vllm={},
+        speculation=speculation(
+            sources=["suffix", "native"], suffix={"capacity_mb": 64}, native={"config": drafter}
+        ),
+    )
+    section |= {"model": model, "served_model_name": MODEL, "cache_dir": str(folder)}
+    body = {
+        "prompt": make_prose(1, seed=80)[0],
+        "vllm_xargs": {"specgate_mode": "suffix", "specgate_tenant": "restarted"},
+    }
+
+    with starting_worker(folder, section) as worker:
+        worker.wait_ready()
+        answer = worker.ask(body)
+        worker.stop(signal.SIGINT)
+    before = _saved_tokens(folder)
+    with starting_worker(folder, section) as worker:
+        worker.wait_ready()
+        yield Restarted(worker, body, answer)
+        worker.ask({"prompt": "Another thing to learn:"})
+        worker.stop(signal.SIGTERM)
+    assert 0 < before < _saved_tokens(folder)
+
+
+def _saved_tokens(folder: Path) -> int:
+    index = SuffixIndex(64 << 20)
+    index.load(folder / "suffix" / f"{MODEL}.0")
+    return index.stats().tokens

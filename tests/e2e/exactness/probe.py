@@ -71,11 +71,3 @@ class Probe:
         owner, names = _ROOMS[room]
         for name in names:
             setattr(owner, name, getattr(owner, name).__wrapped__)
-
-    def specgate_crash(self) -> None:
-        """Make the next step fail as a fault of the model would."""
-
-        def fail(*_: Any, **__: Any) -> None:
-            raise InjectedError("model")
-
-        self.model_runner.execute_model = fail
