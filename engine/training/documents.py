@@ -5,8 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-_HELD_OUT = 50
-
 
 @dataclass(frozen=True, slots=True)
 class Document:
@@ -23,11 +21,6 @@ class Document:
     kind: str
     prompt: Sequence[int]
     answer: Sequence[int]
-
-    @property
-    def is_held_out(self) -> bool:
-        """Whether it is for evaluation: one in `_HELD_OUT`, whatever else there is."""
-        return self.number % _HELD_OUT == _HELD_OUT - 1
 
 
 class DocumentFile:

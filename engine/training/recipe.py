@@ -49,6 +49,9 @@ class TextSettings(_Section):
     max_prompt_tokens: int = Field(default=256, ge=1, description="Longer prompts are given up.")
     max_answer_tokens: int = Field(default=512, ge=1, description="Answers are cut here.")
     concurrency: int = Field(default=64, ge=1, description="Documents that are written at once.")
+    held_out_every: int = Field(
+        default=50, ge=2, description="One document in so many is for evaluation alone."
+    )
 
 
 class HiddenSettings(_Section):

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import torch
 from pydantic import JsonValue
@@ -43,6 +44,23 @@ class Corpus:
 
     training: list[Document]
     held_out: list[Document]
+
+    @classmethod
+    def of(cls, documents: Iterable[Document], *, held_out_every: int) -> Self:
+        """Share documents out by their numbers: where one goes depends on no other.
+
+        Raises:
+            TrainingError: One of the parts has nothing that a head could draft.
+        """
+        parts: tuple[list[Document], list[Document]] = ([], [])
+        for document in documents:
+            parts[(document.number + 1) % held_out_every == 0].append(document)
+        for part in parts:
+            if not any(len(document.answer) > 1 for document in part):
+                raise TrainingError(
+                    "there is too little text to hold some of it out: raise text.tokens"
+                )
+        return cls(*parts)
 
 
 class Run:
@@ -202,17 +220,8 @@ class Run:
 
     @cached_property
     def _corpus(self) -> Corpus:
-        documents = list(DocumentFile(self._folder / TEXT_FILE))
-        corpus = Corpus(
-            [document for document in documents if not document.is_held_out],
-            [document for document in documents if document.is_held_out],
-        )
-        for part in (corpus.training, corpus.held_out):
-            if not any(len(document.answer) > 1 for document in part):
-                raise TrainingError(
-                    "there is too little text to hold some of it out: raise text.tokens"
-                )
-        return corpus
+        documents = DocumentFile(self._folder / TEXT_FILE)
+        return Corpus.of(documents, held_out_every=self._recipe.text.held_out_every)
 
     @cached_property
     def _mark(self) -> str:

@@ -19,6 +19,7 @@ _START_SECONDS = 600.0
 _POLL_SECONDS = 0.5
 _STOP_SECONDS = 60.0
 # Source: torchrun's documentation, "Environment Variables"; it sets OMP_NUM_THREADS to 1.
+_TORCHRUN_MARK = "TORCHELASTIC_RUN_ID"
 _TORCHRUN = frozenset({
     "GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
     "MASTER_PORT", "OMP_NUM_THREADS", "RANK", "ROLE_RANK", "ROLE_WORLD_SIZE", "WORLD_SIZE",
@@ -95,6 +96,8 @@ async def starting_writer(
 
 def _alone(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment in which vLLM does not take itself for one of torchrun's processes."""
+    if _TORCHRUN_MARK not in environment:
+        return dict(environment)
     return {
         name: value
         for name, value in environment.items()

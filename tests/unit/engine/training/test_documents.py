@@ -35,9 +35,3 @@ def test_a_file_with_nothing_but_the_beginning_of_a_line_is_empty(tmp_path: Path
 
     assert list(DocumentFile(path)) == []
     assert path.read_bytes() == b""
-
-
-def test_one_document_in_fifty_is_held_out() -> None:
-    held_out = [n for n in range(120) if Document(n, "chat", [1], [2]).is_held_out]
-
-    assert held_out == [49, 99]

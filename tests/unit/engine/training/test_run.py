@@ -11,14 +11,24 @@ import torch
 
 from engine.errors import TrainingError
 from engine.heads import TargetFacts, load_head
+from engine.training.documents import Document
 from engine.training.group import Group
 from engine.training.recipe import load_recipe
-from engine.training.run import Run
+from engine.training.run import Corpus, Run
 from engine.training.steps import STEPS, Step
 from engine.training.trainer import Outcome, Trainer
 from tests.unit.engine.training.tiny import HIDDEN_SIZE, VOCAB_SIZE, prepare
 
 ALONE = Group(0, 1, torch.device("cpu"))
+
+
+def test_one_document_in_so_many_is_held_out() -> None:
+    documents = [Document(number, "chat", [1], [2, 3]) for number in (120, 3, 49, 50, 99)]
+
+    corpus = Corpus.of(documents, held_out_every=50)
+
+    assert [document.number for document in corpus.training] == [120, 3, 50]
+    assert [document.number for document in corpus.held_out] == [49, 99]
 
 
 def carry_out(recipe: Path, until: Step = "export") -> Path:

@@ -1,0 +1,156 @@
+"""A writer with a stand-in for the worker: our interpreter's place is taken by a small script."""
+
+import asyncio
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from engine.errors import TrainingError
+from engine.training import writer as writer_module
+from engine.training.writer import starting_writer
+
+WORKER = """\
+import http.server, json, os, socketserver, sys
+
+place = sys.argv[1:]
+assert place[:2] == ["-m", "engine"] and place[-1] == "--die-with-parent", place
+profile = open(place[place.index("--config") + 1]).read()
+print(json.dumps([profile, sorted(os.environ)]), flush=True)
+if {dies}:
+    sys.exit("no model")
+
+
+class Worker(http.server.BaseHTTPRequestHandler):
+    health = 0
+
+    def reply(self, status, body):
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def address_string(self):
+        return "stand-in"
+
+    def do_GET(self):
+        Worker.health += 1
+        self.reply(503 if Worker.health == 1 else 200, b"")
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if asked["max_tokens"] == 400:
+            return self.reply(400, b"too long")
+        written = [*asked["prompt"], asked["max_tokens"], asked["temperature"], asked["model"]]
+        reason = "stop" if asked["max_tokens"] else "length"
+        choice = {{"token_ids": written, "finish_reason": reason}}
+        assert asked["return_token_ids"] is True
+        self.reply(200, json.dumps({{"choices": [choice]}}).encode())
+
+
+socketserver.UnixStreamServer(place[place.index("--uds") + 1], Worker).serve_forever()
+"""
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "worker.log"
+
+
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dies: bool = False) -> None:
+    path = tmp_path / "python"
+    path.write_text(f"#!{sys.executable}\n{WORKER.format(dies=dies)}", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(sys, "executable", str(path))
+    monkeypatch.setattr(writer_module, "_POLL_SECONDS", 0.01)
+
+
+def read(log: Path) -> str:
+    return log.read_text(encoding="utf-8")
+
+
+def first_line(log: Path) -> Any:
+    return json.loads(read(log).splitlines()[0])
+
+
+async def test_it_asks_the_worker_and_stops_it_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+
+    async with starting_writer({"model": "m"}, model="served", log=log) as writer:
+        whole = await writer.write([1, 2], most=9, temperature=0.5)
+        cut = await writer.write([3], most=0, temperature=1.0)
+        (worker,) = psutil.Process().children()
+
+    assert whole == ([1, 2, 9, 0.5, "served"], True)
+    assert cut == ([3, 0, 1.0, "served"], False)
+    assert yaml.safe_load(first_line(log)[0]) == {"engine": {"model": "m"}}
+    assert not worker.is_running()
+
+
+async def test_a_refusal_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+
+    async with starting_writer({}, model="m", log=log) as writer:
+        with pytest.raises(TrainingError, match="400 Bad Request"):
+            await writer.write([1], most=400, temperature=1.0)
+
+
+async def test_a_worker_that_is_gone_is_an_error_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+
+    async with starting_writer({}, model="m", log=log) as writer:
+        (worker,) = psutil.Process().children()
+        worker.kill()
+        with pytest.raises(TrainingError, match="failed"):
+            await writer.write([1], most=1, temperature=1.0)
+
+
+async def test_a_worker_that_does_not_start_points_to_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    stand_in(tmp_path, monkeypatch, dies=True)
+
+    with pytest.raises(TrainingError, match=f"did not start; see {log}"):
+        async with starting_writer({}, model="m", log=log):
+            raise AssertionError("it started")
+
+    assert "no model" in read(log)
+
+
+async def test_a_worker_that_is_never_ready_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    monkeypatch.setattr(writer_module, "_START_SECONDS", 0.0)
+
+    with pytest.raises(TrainingError, match="is not ready"):
+        async with starting_writer({}, model="m", log=log):
+            raise AssertionError("it is ready")
+
+    assert psutil.Process().children() == []
+
+
+async def test_the_worker_does_not_take_itself_for_one_of_torchruns_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    for name in ("RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "TORCHELASTIC_RUN_ID", "CUDA_X"):
+        monkeypatch.setenv(name, "1")
+
+    async with starting_writer({}, model="m", log=log):
+        await asyncio.sleep(0)
+
+    seen = set(first_line(log)[1])
+    assert not seen & {"RANK", "WORLD_SIZE", "OMP_NUM_THREADS", "TORCHELASTIC_RUN_ID"}
+    assert "CUDA_X" in seen
