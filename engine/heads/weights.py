@@ -24,6 +24,10 @@ from engine.heads.cells import (
 )
 from engine.heads.config import HeadConfig
 
+# What the layer of a gated cell adds starts this small: 100 steps of training accepted more
+# (adr/0015).
+_LEAVE_RATIO = 0.2
+
 T = TypeVar("T")
 ReadLinear = Callable[[nn.Module], Linear]
 """What to take for a linear layer: itself, or something quicker."""
@@ -182,6 +186,8 @@ class HeadWeights(nn.Module):  # type: ignore[misc]
             deviation = 1 / math.sqrt(min(*parameter.shape, config.sum_size))
             if config.share_embedding and embedding is not None and name.startswith("embeddings."):
                 deviation = 1 / math.sqrt(config.sum_size) / _mean_length(embedding)
+            if name.endswith(".leave.weight"):
+                deviation *= _LEAVE_RATIO
             drawn = torch.randn(parameter.shape, generator=draws) * deviation
             parameter.data.copy_(drawn)
 

@@ -263,6 +263,17 @@ def test_same_seed_gives_the_same_head(make_head: MakeHead) -> None:
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_gated_layer_starts_by_adding_little() -> None:
+    config = HeadConfig(kind="gated", hidden_size=64, vocab_size=VOCAB, inner_size=64, positions=2)
+
+    cell = DraftHead.new(config).weights.cells[0]
+
+    deviations = [
+        float(layer.weight.detach().std() * 64**0.5) for layer in (cell.enter, cell.leave)
+    ]
+    assert deviations == pytest.approx([1, 0.2], rel=0.05)
+
+
 @pytest.mark.parametrize("size", [0.01, 30.0])
 def test_shared_embeddings_start_as_large_as_own_ones(size: float) -> None:
     fields: dict[str, Any] = {
