@@ -69,16 +69,15 @@ def build_head(recipe: Recipe, target: Target, vocabulary: Vocabulary, *, source
     Raises:
         TrainingError: The recipe's shape is impossible.
     """
-    shape = recipe.head.model_dump(exclude={"draft_vocab_size"})
     ids = vocabulary.ids
+    facts = {
+        "hidden_size": target.hidden_size,
+        "vocab_size": target.vocab_size,
+        "draft_vocab_size": None if ids is None else len(ids),
+        "tokenizer_sha256": tokenizer_sha256(source),
+    }
     try:
-        config = HeadConfig(
-            **shape,
-            hidden_size=target.hidden_size,
-            vocab_size=target.vocab_size,
-            draft_vocab_size=None if ids is None else len(ids),
-            tokenizer_sha256=tokenizer_sha256(source),
-        )
+        config = HeadConfig.model_validate({**dict(recipe.head), **facts})
         head = DraftHead.new(
             config,
             ids,
@@ -111,14 +110,15 @@ def build_trainer(
 
 def mark_of(recipe: Recipe, documents: Sequence[Document]) -> str:
     """Return a digest of everything that decides what a head becomes."""
-    decides = recipe.model_dump(mode="json", include={"seed", "engine", "hidden", "head", "train"})
-    for name in _FREE:
-        del decides["train"][name]
-    hidden = decides.pop("hidden")
-    engine = decides.pop("engine")
-    decides["window_shards"] = None if hidden["store"] else hidden["window_shards"]
-    decides["shard_tokens"] = hidden["shard_tokens"]
-    decides["target"] = [engine["model"], engine["vllm"].get("dtype")]
+    hidden, engine = recipe.hidden, recipe.engine
+    decides = {
+        "seed": recipe.seed,
+        # Without defaults: a later version may know more fields.
+        "head": recipe.head.model_dump(mode="json", exclude_defaults=True),
+        "train": recipe.train.model_dump(mode="json", exclude_defaults=True, exclude=_FREE),
+        "shards": [hidden.shard_tokens, None if hidden.store else hidden.window_shards],
+        "target": [engine.model, engine.vllm.get("dtype")],
+    }
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
     for document in documents:
         digest.update(repr((document.number, *document.prompt, *document.answer)).encode())

@@ -1,12 +1,13 @@
 """A recipe: everything that decides what a training run does, in one YAML file."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -15,6 +16,20 @@ from pydantic import (
 
 from engine.config import EngineSettings
 from engine.errors import RecipeError
+from engine.heads import HeadConfig
+
+# Of a head's configuration: what follows from the target, or is ours to write.
+_FROM_TARGET = {"hidden_size": 1, "vocab_size": 1 << 31}
+_NOT_IN_RECIPES = frozenset({*_FROM_TARGET, "card", "format", "tokenizer_sha256", "version"})
+
+
+def _complete_head(shape: object) -> object:
+    """Add what the target will say, so that the shape is checked before a target is there."""
+    if not isinstance(shape, dict):
+        return shape
+    if reserved := sorted(_NOT_IN_RECIPES & shape.keys()):
+        raise ValueError(f"not for a recipe to say: {', '.join(reserved)}")
+    return {**shape, **_FROM_TARGET}
 
 
 class _Section(BaseModel):
@@ -68,26 +83,6 @@ class HiddenSettings(_Section):
     )
     window_shards: int = Field(
         default=16, ge=1, description="Shards among which rows are mixed if nothing is stored."
-    )
-
-
-class HeadSettings(_Section):
-    """The head's shape; hidden size and vocabulary are the target's."""
-
-    kind: Literal["mlp", "lstm"] = Field(default="lstm", description="The recurrence.")
-    inner_size: int = Field(ge=1, description="Width of the head's state.")
-    positions: int = Field(default=3, ge=1, description="Tokens that it is trained to draft.")
-    draft_vocab_size: int | None = Field(
-        default=None, ge=1, description="The most frequent answer tokens; null for all tokens."
-    )
-    tie_positions: bool = Field(default=True, description="One set of weights for all positions.")
-    tie_gates: bool = Field(default=True, description="One embedding for all gates of an LSTM.")
-    scale_input: bool = Field(default=True, description="Norm the target's state first.")
-    share_embedding: bool = Field(
-        default=False, description="Project the target's input embeddings instead of own ones."
-    )
-    share_output: bool = Field(
-        default=False, description="Take the target's output rows instead of own ones."
     )
 
 
@@ -148,7 +143,10 @@ class Recipe(_Section):
     )
     text: TextSettings = Field(description="Step 1: text that the target writes.")
     hidden: HiddenSettings = Field(default_factory=HiddenSettings, description="Step 2.")
-    head: HeadSettings = Field(description="The head's shape.")
+    head: Annotated[HeadConfig, BeforeValidator(_complete_head)] = Field(
+        description="The head's shape: the fields of `engine.heads.HeadConfig` that do not follow "
+        "from the target."
+    )
     train: TrainSettings = Field(description="Step 3.")
     export: ExportSettings = Field(default_factory=ExportSettings, description="Step 5.")
 
@@ -169,6 +167,8 @@ class Recipe(_Section):
         said = self.model_dump(mode="json", exclude={"folder"}, exclude_unset=True)
         for place in ("cache_dir", "host", "port", "uds"):
             said["engine"].pop(place, None)
+        for fact in _FROM_TARGET:
+            del said["head"][fact]
         return said
 
 

@@ -52,6 +52,7 @@ RECIPE = {
         ],
     },
     "head": {
+        "kind": "lstm",
         "inner_size": 64,
         "positions": 3,
         "draft_vocab_size": 256,

@@ -64,12 +64,15 @@ def test_a_card_shows_what_the_file_says_but_no_place_of_this_machine() -> None:
     ("document", "problem"),
     [
         (changed(head={"layers": 2}), r"head\.layers: Extra inputs are not permitted"),
+        (changed(head={"kind": "rnn"}), r"head\.kind: Input should be"),
+        (changed(head={"vocab_size": 9}), "not for a recipe to say: vocab_size"),
+        ({**changed(), "head": "lstm"}, "head: Input should be"),
         (changed(train={"steps": 0}), r"train\.steps: Input should be greater than or equal to 1"),
         (changed(train={"position_weights": [1, 1]}), "give one for each of head.positions"),
         ({**changed(), "text": {"tokens": 1}}, r"text\.prompts: Field required"),
         ("a text", "Input should be"),
     ],
-    ids=["unknown", "bound", "weights", "missing", "text"],
+    ids=["unknown", "kind", "target", "shape", "bound", "weights", "missing", "text"],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, document: object, problem: str) -> None:
     with pytest.raises(RecipeError, match=problem):

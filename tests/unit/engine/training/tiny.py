@@ -22,7 +22,7 @@ RECIPE: dict[str, Any] = {
     "engine": {"vllm": {"dtype": "float32"}},
     "text": {"tokens": 1, "prompts": [{"kind": "count", "weight": 1}]},
     "hidden": {"batch_tokens": 512, "shard_tokens": 700},
-    "head": {"inner_size": 32, "positions": 3, "draft_vocab_size": 64},
+    "head": {"kind": "lstm", "inner_size": 32, "positions": 3, "draft_vocab_size": 64},
     "train": {
         "steps": 24,
         "batch_tokens": 128,
