@@ -5,6 +5,7 @@ SHELL := /bin/bash -euo pipefail
 
 VENV ?= .venv
 CONFIG ?= configs/cpu-smollm2.yaml
+RECIPE ?= configs/recipes/smollm2-135m-lstm.yaml
 BENCH_FLAGS := $(if $(QUICK),--quick)
 export VENV
 
@@ -46,6 +47,10 @@ bench-engine: install-dev ## measure speculation on a real model (BATCH=1,4,16 M
 	@$(VENV)/bin/python -m tests.bench.engine $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
 		$(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA)) $(addprefix --methods ,$(METHODS))
 
+.PHONY: train-head
+train-head: install-train ## train the draft head of RECIPE (smollm2-135m-lstm: hours on two cores); goes on after a stop
+	@exec $(VENV)/bin/specgate train $(RECIPE)
+
 .PHONY: docs
 docs: install-dev ## write docs/metrics.md and docs/settings.md again
 	$(VENV)/bin/python scripts/write_docs.py
@@ -61,6 +66,10 @@ install-engine: ## install gateway and engine for CPUs
 .PHONY: install-gpu
 install-gpu: ## install gateway and engine for CUDA
 	@scripts/install.sh gpu
+
+.PHONY: install-train
+install-train: ## install gateway, engine and what training needs, for CPUs
+	@scripts/install.sh train
 
 .PHONY: install-dev
 install-dev: ## install everything that the tests need, for CPUs

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for problem in exc.problems:
             report(problem)
         return 2
-    except EngineError as exc:
+    except (EngineError, OSError) as exc:  # a disk that is full or read-only speaks for itself
         report(str(exc))
         return 1
     except KeyboardInterrupt:

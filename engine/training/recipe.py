@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from engine.config import EngineSettings
+from engine.config import EngineSettings, process_environment
 from engine.errors import RecipeError
 from engine.heads import HeadConfig
 
@@ -183,7 +183,7 @@ def load_recipe(path: Path) -> Recipe:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
         raise RecipeError([f"{path}: cannot be read: {exc}"]) from exc
     try:
-        return Recipe.model_validate(document)
+        return Recipe.model_validate(_in_cache(document))
     except ValidationError as exc:
         raise RecipeError(
             [
@@ -191,3 +191,12 @@ def load_recipe(path: Path) -> Recipe:
                 for error in exc.errors()
             ]
         ) from exc
+
+
+def _in_cache(document: Any) -> Any:
+    """Fill in where things are kept, if this user's caches lie elsewhere than usual."""
+    root = process_environment().get("XDG_CACHE_HOME")
+    if not root or not isinstance(document, dict) or not isinstance(document.get("engine"), dict):
+        return document
+    engine = {"cache_dir": f"{root}/specgate", **document["engine"]}
+    return {"folder": f"{root}/specgate/training", **document, "engine": engine}

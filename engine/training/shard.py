@@ -5,7 +5,6 @@ head is given when it drafts. An answer has as many rows as tokens; prompts have
 """
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +74,7 @@ def save_shard(shard: Shard, path: Path, *, mark: str) -> None:
         mark: Says what it was computed from; whoever opens it must say the same.
     """
     about = {"mark": mark, "lengths": json.dumps(shard.lengths), "kinds": json.dumps(shard.kinds)}
-    scratch = path.with_suffix(f".{os.getpid()}.part")
+    scratch = path.with_suffix(".part")
     save_file({"hidden": shard.hidden, "tokens": shard.tokens}, scratch, metadata=about)
     scratch.rename(path)
 

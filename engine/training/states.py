@@ -8,8 +8,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from engine.errors import TrainingError
 from engine.training.documents import Document
 from engine.training.group import Group
+from engine.training.memory import is_out_of_memory
 from engine.training.shard import Shard, is_shard, open_shard, save_shard
 
 # An answer of one token has nothing that a head could draft.
@@ -156,7 +158,7 @@ def compute_shard(
     starts = torch.tensor([0, *(len(document.answer) for document in documents)]).cumsum(0)
     hidden = torch.empty(int(starts[-1]), target.hidden_size, dtype=torch.bfloat16)
     for batch in _batches(documents, batch_tokens):
-        states = target.read([[*documents[n].prompt, *documents[n].answer][:-1] for n in batch])
+        states = _read(target, [[*documents[n].prompt, *documents[n].answer][:-1] for n in batch])
         done = 0
         for state, number in zip(states, batch, strict=True):
             document = documents[number]
@@ -165,6 +167,21 @@ def compute_shard(
             done += rows
         progress(done)
     return _shard(documents, hidden)
+
+
+def _read(target: Reads, texts: Sequence[Sequence[int]]) -> list[Tensor]:
+    """Have texts read, fewer at a time where memory runs out; returns the states of each."""
+    try:
+        return list(target.read(texts))
+    except RuntimeError as exc:
+        if not is_out_of_memory(exc):
+            raise
+        if len(texts) == 1:
+            raise TrainingError(
+                f"memory is too small to read {len(texts[0])} tokens; lower text.max_answer_tokens"
+            ) from exc
+    half = len(texts) // 2
+    return [*_read(target, texts[:half]), *_read(target, texts[half:])]
 
 
 def _batches(documents: Sequence[Document], batch_tokens: int) -> Iterator[list[int]]:

@@ -15,6 +15,7 @@ from engine.heads import DraftHead
 from engine.training.examples import Cutter, Examples, Labels
 from engine.training.group import Group
 from engine.training.loss import Counts, Sums, sum_losses, weigh
+from engine.training.memory import is_out_of_memory
 from engine.training.order import Batch
 from engine.training.recipe import TrainSettings
 from engine.training.shard import Shard
@@ -207,12 +208,6 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     done = (step - warm) / max(1, settings.steps - warm)
     fall = (1 + math.cos(math.pi * min(done, 1.0))) / 2
     return settings.learning_rate * (settings.final_ratio + (1 - settings.final_ratio) * fall)
-
-
-def is_out_of_memory(exc: RuntimeError) -> bool:
-    """Tell whether torch raised this because memory ran out, on a GPU or on the CPU."""
-    # The CPU's allocator has no exception class of its own.
-    return isinstance(exc, torch.OutOfMemoryError) or "can't allocate memory" in str(exc)
 
 
 def _moved(labels: Labels, device: torch.device) -> Labels:

@@ -49,6 +49,17 @@ def test_a_step_that_fails_is_status_1(tmp_path: Path, capsys: pytest.CaptureFix
     assert "raise text.tokens" in capsys.readouterr().err
 
 
+def test_a_disk_that_refuses_is_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = prepare(tmp_path)
+    (tmp_path / "tiny" / "states").touch()
+
+    assert main([str(recipe)]) == 1
+
+    assert "File exists" in capsys.readouterr().err
+
+
 def test_a_missing_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,6 +50,19 @@ def test_a_run_has_a_folder_of_its_own() -> None:
     assert recipe.run_folder == Path.home() / "runs" / "tiny"
 
 
+def test_caches_that_lie_elsewhere_hold_runs_and_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+
+    found = load_recipe(write(tmp_path / "r.yaml", changed()))
+    chosen = load_recipe(write(tmp_path / "r.yaml", {**changed(), "folder": "/runs"}))
+
+    assert found.run_folder == Path("/caches/specgate/training/tiny")
+    assert found.engine.cache_dir == Path("/caches/specgate")
+    assert chosen.run_folder == Path("/runs/tiny")
+
+
 def test_a_card_shows_what_the_file_says_but_no_place_of_this_machine() -> None:
     document = {**changed(engine={"cache_dir": "/private", "port": 1}), "folder": "/private"}
 

@@ -59,6 +59,36 @@ def test_documents_are_read_by_length_within_the_budget() -> None:
     assert sum(seen) == 49
 
 
+class Scarce(Recorder):
+    """Has memory for two texts of at most 20 tokens."""
+
+    def read(self, texts: Sequence[Sequence[int]]) -> Tensor:
+        if len(texts) > 2 or len(texts[0]) > 20:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return super().read(texts)
+
+
+def test_fewer_are_read_at_once_where_memory_runs_out() -> None:
+    target = Scarce()
+    documents = [document(n, prompt=2, answer=answer) for n, answer in enumerate((3, 9, 4, 3, 9))]
+
+    short = compute_shard(target, documents, batch_tokens=99, progress=lambda _: None)
+
+    plain = compute_shard(Recorder(), documents, batch_tokens=99, progress=lambda _: None)
+    assert torch.equal(short.hidden, plain.hidden)
+    assert [len(batch) for batch in target.batches] == [2, 1, 2]
+
+
+def test_a_text_that_is_too_long_for_the_memory_is_an_error_of_ours() -> None:
+    with pytest.raises(TrainingError, match="too small to read 31 tokens"):
+        compute_shard(
+            Scarce(),
+            [document(0, prompt=2, answer=30)],
+            batch_tokens=99,
+            progress=lambda _: None,
+        )
+
+
 def test_documents_are_shared_out_in_order_and_whole() -> None:
     answers = (4, 5, 1, 0, 20, 3)
     documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate(answers)]

@@ -12,7 +12,7 @@ from engine.training.group import Group
 from engine.training.order import Batch
 from engine.training.recipe import TrainSettings
 from engine.training.shard import Shard
-from engine.training.trainer import Trainer, is_out_of_memory, learning_rate
+from engine.training.trainer import Trainer, learning_rate
 
 VOCAB, HIDDEN = 16, 8
 ALONE = Group(0, 1, torch.device("cpu"))
@@ -116,13 +116,6 @@ def test_another_failure_is_not_taken_for_that(
 
     with pytest.raises(RuntimeError, match="multiplied"):
         make().step(0, BATCH, [shard], stop=False)
-
-
-def test_torch_says_so_when_the_cpu_has_no_memory() -> None:
-    with pytest.raises(RuntimeError) as caught:
-        torch.empty(1 << 60)
-
-    assert is_out_of_memory(caught.value)
 
 
 def test_processes_share_a_batch_and_agree(
