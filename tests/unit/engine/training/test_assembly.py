@@ -1,0 +1,115 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.config import EngineSettings
+from engine.errors import TrainingError
+from engine.training.assembly import Vocabulary, build_head, build_trainer, mark_of
+from engine.training.group import Group
+from engine.training.recipe import Recipe
+from engine.training.target import Target, load_target
+from tests.unit.engine.training.tiny import HIDDEN_SIZE, RECIPE, VOCAB_SIZE, speak, write_target
+
+CPU = torch.device("cpu")
+DOCUMENTS = [speak(number) for number in range(4)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_target(tmp_path_factory.mktemp("target"))
+
+
+@pytest.fixture(scope="module")
+def target(folder: Path) -> Target:
+    return load_target(str(folder), EngineSettings(vllm={"dtype": "float32"}), device=CPU)
+
+
+def recipe(**sections: dict[str, Any]) -> Recipe:
+    document: dict[str, Any] = {**RECIPE}
+    for name, changes in sections.items():
+        document[name] = {**document[name], **changes}
+    return Recipe.model_validate(document)
+
+
+def vocabulary(size: int | None) -> Vocabulary:
+    return Vocabulary.of(DOCUMENTS, size, vocab_size=VOCAB_SIZE)
+
+
+@pytest.mark.parametrize("size", [None, VOCAB_SIZE, VOCAB_SIZE + 1])
+def test_a_vocabulary_as_large_as_the_targets_is_no_choice(size: int | None) -> None:
+    assert vocabulary(size) == Vocabulary(None, 1.0)
+
+
+def test_a_head_takes_from_the_target_what_the_recipe_does_not_say(
+    folder: Path, target: Target
+) -> None:
+    head = build_head(recipe(), target, vocabulary(20), source=str(folder))
+
+    assert (head.config.hidden_size, head.config.vocab_size) == (HIDDEN_SIZE, VOCAB_SIZE)
+    assert (head.config.output_size, head.config.inner_size) == (20, 32)
+    assert head.config.tokenizer_sha256 is not None
+    assert head.training
+
+
+def test_the_same_seed_gives_the_same_first_weights(folder: Path, target: Target) -> None:
+    one, same = (build_head(recipe(), target, vocabulary(20), source=str(folder)) for _ in range(2))
+    other = build_head(
+        recipe().model_copy(update={"seed": 9}), target, vocabulary(20), source=str(folder)
+    )
+
+    weight = "weights.outputs.0.weight"
+    assert torch.equal(one.state_dict()[weight], same.state_dict()[weight])
+    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
+
+
+@pytest.mark.parametrize("kind", ["mlp", "lstm", "gated"])
+@pytest.mark.parametrize("size", [20, None])
+def test_every_kind_can_be_trained(
+    folder: Path, target: Target, kind: str, size: int | None
+) -> None:
+    shares = {"share_embedding": True, "share_output": True, "project_output": True}
+    said = recipe(head={"kind": kind, "inner_size": HIDDEN_SIZE, **shares})
+    chosen = vocabulary(size)
+    head = build_head(said, target, chosen, source=str(folder))
+
+    trainer = build_trainer(said, head, target, chosen, group=Group(0, 1, CPU))
+
+    # What the target shares is no parameter.
+    known = {id(parameter) for parameter in head.parameters()}
+    assert not known & {id(target.embedding), id(target.output)}
+    assert trainer.micro_batch_tokens == 64
+
+
+def test_an_impossible_shape_is_an_error_of_ours(folder: Path, target: Target) -> None:
+    shape = {"draft_vocab_size": 20}
+
+    with pytest.raises(TrainingError, match="head: "):
+        build_head(recipe(head=shape), target, Vocabulary([5, 4], 1.0), source=str(folder))
+
+
+def test_the_mark_changes_with_whatever_decides_what_a_head_becomes() -> None:
+    changes: list[dict[str, dict[str, Any]]] = [
+        {"head": {"inner_size": 33}},
+        {"train": {"learning_rate": 0.5}},
+        {"engine": {"model": "other"}},
+        {"engine": {"vllm": {"dtype": "half"}}},
+        {"hidden": {"shard_tokens": 9}},
+        {"hidden": {"store": False}},
+    ]
+
+    marks = [mark_of(recipe(**change), DOCUMENTS) for change in changes]
+    marks += [mark_of(recipe(), DOCUMENTS), mark_of(recipe(), DOCUMENTS[:3])]
+
+    assert len(set(marks)) == len(changes) + 2
+
+
+def test_the_mark_stays_for_what_may_change_in_the_middle_of_a_run() -> None:
+    changed = recipe(
+        train={"micro_batch_tokens": 8, "checkpoint_every_s": 1, "log_every_steps": 1},
+        hidden={"batch_tokens": 9},
+        text={"tokens": 5},
+    )
+
+    assert mark_of(changed, DOCUMENTS) == mark_of(recipe(), DOCUMENTS)
