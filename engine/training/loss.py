@@ -38,7 +38,7 @@ class Sums:
     Attributes:
         hard: Cross-entropy against the token that came, where the head can draft it.
         soft: Cross-entropy against the target's own distribution over what the head can draft.
-        hits: How often the head's first choice is the token that came.
+        hits: How often no token is likelier to the head than the one that came.
     """
 
     hard: Tensor
@@ -60,25 +60,36 @@ def sum_losses(head: DraftHead, examples: Examples, teacher: Tensor | None) -> S
             the soft loss; None leaves it zero.
     """
     run_tokens, positions = examples.tokens.shape[1:]
-    taught = None
-    if teacher is not None:
-        with torch.no_grad():
-            taught = functional.linear(examples.hidden[:, 1:].to(teacher.dtype), teacher)
+    taught = None if teacher is None else _teach(examples, teacher)
+    # As plain rows: with a dimension more, torch multiplies run by run.
+    scores = head(examples.hidden[:, :run_tokens].flatten(0, 1), examples.tokens.flatten(0, 1))
     hard, soft, hits = [], [], []
-    scores = head(examples.hidden[:, :run_tokens], examples.tokens)
     for position, score in enumerate(scores):
-        labels = examples.labels.draft_ids[..., position]
+        labels = examples.labels.draft_ids[..., position].flatten()
         known = labels != IGNORED
         logs = functional.log_softmax(score, -1, dtype=torch.float32)
-        said = logs.gather(-1, labels.clamp_min(0)[..., None])[..., 0]
+        said = logs.gather(-1, labels.clamp_min(0)[:, None])[:, 0]
         hard.append(-(said * known).sum())
-        hits.append((score.detach().argmax(-1) == labels).sum())
+        hits.append((known & (said == logs.detach().amax(-1))).sum())
         if taught is not None:
-            wanted = taught[:, position : position + run_tokens].softmax(-1, dtype=torch.float32)
+            wanted = taught[:, position : position + run_tokens].flatten(0, 1)
             apart = -(wanted * logs).sum(-1)
-            soft.append((apart * examples.labels.exist[..., position]).sum())
+            soft.append((apart * examples.labels.exist[..., position].flatten()).sum())
     none = torch.zeros(positions, device=examples.tokens.device)
     return Sums(torch.stack(hard), torch.stack(soft) if soft else none, torch.stack(hits).float())
+
+
+@torch.no_grad()  # type: ignore[untyped-decorator]  # torch is Any to mypy
+def _teach(examples: Examples, teacher: Tensor) -> Tensor:
+    """Return the target's distributions behind the rows of the runs, from the second row on.
+
+    Returns:
+        float32, [runs, run_tokens + positions - 1, draft_vocab].
+    """
+    states = examples.hidden[:, 1:]
+    logits = functional.linear(states.flatten(0, 1).to(teacher.dtype), teacher)
+    shares: Tensor = logits.softmax(-1, dtype=torch.float32).unflatten(0, states.shape[:2])
+    return shares
 
 
 def weigh(sums: Sums, counts: Counts, settings: TrainSettings) -> Tensor:

@@ -81,7 +81,7 @@ def test_when_memory_runs_out_the_step_is_done_in_smaller_parts(
     forward = DraftHead.forward
 
     def scarce(head: DraftHead, hidden: torch.Tensor, tokens: torch.Tensor) -> Any:
-        if head is short.head and len(hidden) > 1:
+        if head is short.head and len(hidden) > 4:
             raise torch.OutOfMemoryError("CUDA out of memory.")
         return forward(head, hidden, tokens)
 
