@@ -122,7 +122,7 @@ class Restarted:
 
 @pytest.fixture(scope="session")
 def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
-    """A worker that keeps its suffix index, and has the model as its own draft model, too.
+    """A worker that keeps its suffix index; started again, it has the model as draft model, too.
 
     The first time it is stopped as a terminal does it (Ctrl-C), at the end as the gateway's
     supervisor does it: a signal to all of its processes.
@@ -130,13 +130,10 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     folder = tmp_path_factory.mktemp("restarted")
     model = str(folder_of(CATALOGUE[MODEL], cache_dir=load_settings(None).cache_dir))
     drafter = {"method": "draft_model", "model": model, "num_speculative_tokens": 3}
-    section = profile(
-        vllm={},
-        speculation=speculation(
-            sources=["suffix", "native"], suffix={"capacity_mb": 64}, native={"config": drafter}
-        ),
-    )
+    kept = speculation(suffix={"capacity_mb": 64})
+    section = profile(vllm={}, speculation=kept)
     section |= {"model": model, "served_model_name": MODEL, "cache_dir": str(folder)}
+    both = kept | {"sources": ["suffix", "native"], "native": {"config": drafter}}
     body = {
         "prompt": make_prose(1, seed=80)[0],
         "vllm_xargs": {"specgate_mode": "suffix", "specgate_tenant": "restarted"},
@@ -147,7 +144,7 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
         answer = worker.ask(body)
         worker.stop(signal.SIGINT)
     before = _saved_tokens(folder)
-    with starting_worker(folder, section) as worker:
+    with starting_worker(folder, section | {"speculation": both}) as worker:
         worker.wait_ready()
         yield Restarted(worker, body, answer)
         worker.ask({"prompt": "Another thing to learn:"})

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.exactness.answers import Answer
 from tests.e2e.exactness.prompts import make_prompts, make_prose
 from tests.e2e.exactness.worker import Worker
 
@@ -12,15 +13,21 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 PROMPTS = make_prompts(6, seed=40)
 
 
+@pytest.fixture(scope="module")
+def expected(plain: Worker) -> list[Answer]:
+    """What plain decoding answers to `PROMPTS`."""
+    return plain.ask_all([{"prompt": prompt} for prompt in PROMPTS])
+
+
 def controlled(prompts: list[str], **control: Any) -> list[dict[str, Any]]:
     xargs = {f"specgate_{name}": value for name, value in control.items()}
     return [{"prompt": prompt, "vllm_xargs": xargs} for prompt in prompts]
 
 
-def test_off_drafts_nothing(plain: Worker, speculating: Worker) -> None:
+def test_off_drafts_nothing(expected: list[Answer], speculating: Worker) -> None:
     answers = speculating.ask_all(controlled(PROMPTS, mode="off"))
 
-    assert answers == plain.ask_all([{"prompt": prompt} for prompt in PROMPTS])
+    assert answers == expected
     assert all(answer.drafts.drafted == 0 for answer in answers)
 
 
@@ -40,11 +47,11 @@ def test_off_with_a_seed_samples_as_plain_decoding_does_whatever_runs_beside_it(
 
 @pytest.mark.parametrize("most", [1, 2])
 def test_no_step_drafts_more_than_the_request_allows(
-    most: int, plain: Worker, speculating: Worker
+    most: int, expected: list[Answer], speculating: Worker
 ) -> None:
     answers = speculating.ask_all(controlled(PROMPTS, max_draft_tokens=most))
 
-    assert answers == plain.ask_all([{"prompt": prompt} for prompt in PROMPTS])
+    assert answers == expected
     by_step = [step for answer in answers for step in answer.drafts.drafted_by_step]
     assert max(by_step) == most
 
@@ -59,12 +66,12 @@ NONSENSE: list[dict[str, Any]] = [
 ]
 
 
-def test_what_makes_no_sense_is_ignored(plain: Worker, speculating: Worker) -> None:
+def test_what_makes_no_sense_is_ignored(expected: list[Answer], speculating: Worker) -> None:
     bodies = [controlled(PROMPTS[:1], **control)[0] for control in NONSENSE]
 
     answers = speculating.ask_all(bodies)
 
-    assert answers == plain.ask_all([{"prompt": PROMPTS[0]}]) * len(NONSENSE)
+    assert answers == expected[:1] * len(NONSENSE)
 
 
 def test_a_tenant_profits_from_its_own_answers_only(plain: Worker, speculating: Worker) -> None:
@@ -79,22 +86,24 @@ def test_a_tenant_profits_from_its_own_answers_only(plain: Worker, speculating: 
     assert other.drafts == cold.drafts
 
 
-@pytest.mark.parametrize("case", ["right", "wrong", "half right", "right, but later", "too long"])
-def test_a_prediction_changes_nothing_but_the_drafts(
-    case: str, plain: Worker, speculating: Worker
-) -> None:
+CASES = ["right", "wrong", "half right", "right, but later", "too long"]
+
+
+def test_a_prediction_changes_nothing_but_the_drafts(plain: Worker, speculating: Worker) -> None:
     prompts = make_prose(6, seed=43)
     expected = plain.ask_all([{"prompt": prompt} for prompt in prompts])
     bodies = [
-        controlled([prompt], tenant=f"{case} {number}", prediction=predict(case, answer.token_ids))[
-            0
-        ]
+        body
+        for case in CASES
         for number, (prompt, answer) in enumerate(zip(prompts, expected, strict=True))
+        for body in controlled(
+            [prompt], tenant=f"{case} {number}", prediction=predict(case, answer.token_ids)
+        )
     ]
 
-    answers = speculating.ask_all(bodies)
+    answers = speculating.ask_all(bodies, concurrency=15)
 
-    assert answers == expected
+    assert answers == expected * len(CASES)
 
 
 def test_a_right_prediction_is_accepted(plain: Worker, speculating: Worker) -> None:
