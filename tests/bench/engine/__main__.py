@@ -3,13 +3,17 @@
     python -m tests.bench.engine [--quick] [--batch 1,4,16] [--model NAME] [--data DIR]
         [--config FILE] [--methods none,hybrid,...]
 
+A model that a profile in configs/ is made for is measured with that one.
+
 Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
 """
 
 import argparse
 import asyncio
 import json
+import signal
 import sys
+import time
 from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
@@ -22,12 +26,12 @@ from loadtest.machine import describe_machine
 from loadtest.peers import InstallError, install
 from loadtest.progress import say
 from tests.bench.engine.measure import Bench, measure
-from tests.bench.engine.methods import UNASKED, Method, methods_of, same_workers
+from tests.bench.engine.methods import UNASKED, Method, methods_of, profile_of, same_workers
 from tests.bench.engine.plan import FULL, KV_GIB, QUICK, SEED, Plan
 from tests.bench.engine.records import Pools, load_pools
 from tests.bench.engine.report import report
 from tests.bench.engine.worker import WorkerError
-from tests.bench.suffix.corpus import CONFIG, DATA
+from tests.bench.suffix.corpus import DATA
 from tests.bench.suffix.datasets import DataError
 from tests.bench.suffix.plan import ARCTIC_REQUIREMENTS
 from tests.bench.suffix.replay import Json
@@ -39,17 +43,20 @@ _SOURCES = frozenset({"head", "native", "suffix"})
 
 def main() -> int:
     """Run the benchmark and print its JSON line."""
+    # As Ctrl-C, so that the workers are stopped; killed outright it takes them along.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     parser = argparse.ArgumentParser(prog="python -m tests.bench.engine")
     parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
     parser.add_argument("--batch", type=_counts, default=[1], help="clients at once: 1,4,16")
     parser.add_argument("--model", help="another model than the profile's")
     parser.add_argument("--data", type=Path, default=DATA)
-    parser.add_argument("--config", type=Path, default=CONFIG)
+    parser.add_argument("--config", type=Path, help="the profile; by default that of the model")
     parser.add_argument("--methods", help="only these, with commas")
     arguments = parser.parse_args()
     overrides = {"model": arguments.model} if arguments.model else {}
+    config = arguments.config or profile_of(arguments.model)
     try:
-        settings = load_settings(arguments.config, overrides=overrides)
+        settings = load_settings(config, overrides=overrides)
         methods = _chosen(methods_of(settings), arguments.methods)
         plan = QUICK if arguments.quick else FULL
         pools = load_pools(arguments.data.resolve(), plan)
@@ -57,7 +64,7 @@ def main() -> int:
     except (DataError, EngineError, InstallError, OSError, WorkerError) as error:
         say(f"failed: {error}")
         return 1
-    sys.stdout.write(json.dumps(rounded(found)) + "\n")
+    sys.stdout.write(json.dumps(rounded({**found, "profile": config.name})) + "\n")
     return 0
 
 
@@ -68,6 +75,7 @@ async def _run(
     batches: Sequence[int],
     pools: Pools,
 ) -> Json:
+    ends_at = time.monotonic() + plan.seconds
     machine = await describe_machine()
     if machine.load_before > _BUSY_LOAD:
         say(f"the machine is already busy (load {machine.load_before:.1f}): expect wide spreads")
@@ -77,7 +85,7 @@ async def _run(
     packages = next(peer.glob("lib/python*/site-packages"))
     same = same_workers(methods)
     started = [method for method in methods if method.name not in same]
-    bench = Bench(plan, started, settings, model, packages, pools)
+    bench = Bench(plan, started, settings, model, packages, pools, ends_at)
     figures = {batch: await measure(bench, batch) for batch in batches}
     return {
         **report(figures, same),

@@ -19,6 +19,8 @@ from tests.bench.engine.worker import BenchWorker, WorkerError
 _OTHER_GIB = 1.6
 _AT_ONCE = 2  # a start is one thread's work for most of its time
 _GIB = 1 << 30
+STARTING_SECONDS = 60.0
+"""What it takes to start four workers on two idle cores."""
 
 
 @asynccontextmanager
@@ -69,5 +71,5 @@ def check_memory(workers: int, model: ResolvedModel, *, available: int) -> None:
     if needed > available / _GIB:
         raise WorkerError(
             f"{workers} workers take {needed:.1f} GiB of memory and {available / _GIB:.1f} are "
-            "free; stop something, or compare fewer methods with --methods"
+            "free; stop something, or compare fewer methods: METHODS=none,suffix,..."
         )

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
 from loadtest.progress import say
-from tests.bench.engine.fleet import running_workers
+from tests.bench.engine.fleet import STARTING_SECONDS, running_workers
 from tests.bench.engine.methods import Method
 from tests.bench.engine.plan import Plan
 from tests.bench.engine.records import Ask, Pools, Session
 from tests.bench.engine.tally import Tally, own_time
 from tests.bench.engine.worker import BenchWorker
-from tests.bench.engine.workloads import deal
+from tests.bench.engine.workloads import deal, wants_of
 
 _WARM_UP_TOKENS = 24
 # vLLM's processes spin for a second after their last message (`SpinCondition`, vLLM 0.32), and
@@ -38,11 +38,13 @@ class BatchFigures:
     Attributes:
         tallies: By workload and method, a round each.
         sessions: By workload, sessions of a round.
+        left_out: Workloads for which there was no time.
         idle_cores: Most CPU cores that the workers burnt together which were not asked.
     """
 
     tallies: dict[str, dict[str, list[Tally]]] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
     idle_cores: float = 0.0
 
 
@@ -52,6 +54,7 @@ class Bench:
 
     Attributes:
         packages: Where arctic-inference is.
+        ends_at: `time.monotonic()` after which no workload is begun.
     """
 
     plan: Plan
@@ -60,6 +63,7 @@ class Bench:
     model: ResolvedModel
     packages: Path
     pools: Pools
+    ends_at: float
 
 
 async def measure(bench: Bench, batch: int) -> BatchFigures:
@@ -68,6 +72,8 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
     Raises:
         WorkerError: A worker did not start, or failed a request.
     """
+    if time.monotonic() + STARTING_SECONDS > bench.ends_at:
+        return BatchFigures(left_out=list(wants_of(bench.plan, batch)))
     async with running_workers(
         bench.methods, bench.settings, bench.model, bench.packages
     ) as workers:
@@ -79,11 +85,16 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
         for worker in workers:
             await run_clients(worker, [[ask] for ask in _warm_up(batch)], batch)
         figures = BatchFigures(
-            tallies={workload: {w.method.name: [] for w in workers} for workload in slices},
             sessions={workload: len(rounds[0]) for workload, rounds in slices.items()},
         )
         for number in range(bench.plan.rounds):
             for place, (workload, rounds) in enumerate(slices.items()):
+                if time.monotonic() > bench.ends_at:
+                    figures.left_out.append(workload)
+                    continue
+                by_method = figures.tallies.setdefault(
+                    workload, {worker.method.name: [] for worker in workers}
+                )
                 for worker in _rotated(workers, number + place):
                     await _settle(workers)
                     others = [other for other in workers if other is not worker]
@@ -91,10 +102,10 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
                     tally = await _measure_cell(worker, rounds[number], batch)
                     idle = (_cpu_seconds(others) - before) / tally.seconds
                     figures.idle_cores = max(figures.idle_cores, idle)
-                    figures.tallies[workload][worker.method.name].append(tally)
+                    by_method[worker.method.name].append(tally)
                 say(
                     f"batch {batch}, round {number + 1}/{bench.plan.rounds}: {workload}: "
-                    + _headline(figures.tallies[workload])
+                    + _headline(by_method)
                 )
     return figures
 

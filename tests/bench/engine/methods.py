@@ -9,6 +9,7 @@ from pydantic import JsonValue
 
 from engine.config import EngineSettings
 from tests.bench.engine.plan import KV_GIB
+from tests.bench.suffix.corpus import CONFIG
 
 NONE, ARCTIC, HYBRID = "none", "arctic_suffix", "hybrid"
 
@@ -84,6 +85,15 @@ def same_workers(methods: Sequence[Method]) -> dict[str, str]:
             if method.as_json() == earlier.as_json() and earlier.name not in found:
                 found[method.name] = earlier.name
     return found
+
+
+def profile_of(model: str | None) -> Path:
+    """Return the profile in configs/ that is made for a model; else the default one."""
+    for path in sorted(CONFIG.parent.glob("*.yaml")):
+        section = yaml.safe_load(path.read_text(encoding="utf-8")).get("engine") or {}
+        if model is not None and section.get("model") == model:
+            return path
+    return CONFIG
 
 
 def write_profile(path: Path, settings: EngineSettings, method: Method) -> None:

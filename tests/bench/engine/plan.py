@@ -1,5 +1,6 @@
 """How much is measured: rounds, requests of a round, and how long answers may get."""
 
+import math
 from dataclasses import dataclass
 
 SEED = 20_240_607
@@ -13,16 +14,20 @@ TENANT = "bench"
 class Plan:
     """Sizes of a run; those of a round are for each workload and each method.
 
+    With more clients at once there are more requests, so answers and sessions get shorter: by the
+    square root of their number.
+
     Attributes:
         rounds: Each with other prompts.
-        prompts: Requests of a client, where they are prompts without a history.
+        prompts: Requests, where they are prompts without a history, at batch 1.
         sessions: Agent sessions at batch 1.
-        turns: Most requests of a session.
+        turns: Most requests of a session at batch 1.
         of_each: Requests, or sessions, of each kind in `mixed` at batch 1.
-        most_prompts: Bound on those of all clients, unless there are more clients.
-        answer_tokens: `max_tokens` of a request.
+        answer_tokens: `max_tokens` of a request at batch 1.
         edit_tokens: The same where a recorded edit is longer than that.
+        least_tokens: `max_tokens` is this at any batch, or more.
         mixed_turns: Most requests of a session in `mixed`.
+        seconds: After these no workload is begun.
     """
 
     rounds: int
@@ -30,14 +35,15 @@ class Plan:
     sessions: int
     turns: int
     of_each: int
-    most_prompts: int
     answer_tokens: int
     edit_tokens: int
+    least_tokens: int
     mixed_turns: int
+    seconds: float = math.inf
 
     def prompts_at(self, batch: int) -> int:
-        """Requests of a workload and round: `prompts` a client, where that is not too long."""
-        return max(batch, min(self.prompts * batch, self.most_prompts))
+        """Requests of a workload and round: one for each client, or more."""
+        return max(batch, self.prompts)
 
     def sessions_at(self, batch: int) -> int:
         """Agent sessions of a round: one for each client."""
@@ -47,26 +53,36 @@ class Plan:
         """Of each of the four kinds in `mixed`: together enough to keep every client busy."""
         return max(self.of_each, -(-batch // 4))
 
+    def turns_at(self, batch: int) -> int:
+        """Most requests of a session."""
+        return max(1, self.turns // math.isqrt(batch))
+
+    def tokens_at(self, batch: int, *, alone: int) -> int:
+        """`max_tokens` of a request that has `alone` at batch 1."""
+        return max(self.least_tokens, alone // math.isqrt(batch))
+
 
 FULL = Plan(
     rounds=3,
-    prompts=3,
+    prompts=2,
     sessions=1,
-    turns=5,
+    turns=4,
     of_each=1,
-    most_prompts=8,
     answer_tokens=200,
     edit_tokens=400,
-    mixed_turns=2,
+    least_tokens=64,
+    mixed_turns=1,
 )
+"""About 10 minutes at batch 1, 27 at 1, 4 and 16, with 4 workers on two idle cores (estimated)."""
 QUICK = Plan(
     rounds=1,
     prompts=1,
     sessions=1,
     turns=2,
     of_each=1,
-    most_prompts=4,
     answer_tokens=64,
     edit_tokens=96,
+    least_tokens=16,
     mixed_turns=1,
+    seconds=150.0,
 )

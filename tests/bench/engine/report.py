@@ -24,6 +24,9 @@ DEFINITIONS = {
     "creative": "temperature 1, no seed, so every method draws other texts; `ignore_eos` makes "
     "them equally long. vLLM 0.32's verification on CPUs, which ours mends, refuses nearly all "
     "that vLLM's own drafters draft for it",
+    "batch": "clients at once; with n of them `max_tokens` and the turns of a session are divided "
+    "by the square root of n",
+    "left_out": "workloads of a quick run for which there was no time; [] if none",
     "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
 }
 
@@ -62,6 +65,7 @@ def report(figures: Mapping[int, BatchFigures], same: Mapping[str, str]) -> Json
         ),
         "sessions": {str(batch): found.sessions for batch, found in figures.items()},
         "requests": _each(batches, lambda m: pooled(next(iter(m.values()))).requests),
+        "left_out": {str(batch): found.left_out for batch, found in figures.items()},
         "idle_cores": {str(batch): found.idle_cores for batch, found in figures.items()},
         "measured_once": dict(same),
         "definitions": DEFINITIONS,

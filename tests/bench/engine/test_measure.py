@@ -1,8 +1,12 @@
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from tests.bench.engine.measure import run_clients
+from engine.config import EngineSettings
+from engine.models import ResolvedModel
+from tests.bench.engine.measure import Bench, measure, run_clients
+from tests.bench.engine.plan import QUICK
 from tests.bench.engine.records import Ask, Session
 
 
@@ -32,6 +36,15 @@ async def test_one_client_asks_one_after_another() -> None:
 
     assert [answer["text"] for answer in answers] == ["a0", "a1", "b0", "b1"]
     assert worker.most == 1
+
+
+async def test_without_time_to_start_workers_all_is_left_out() -> None:
+    model = ResolvedModel("/nowhere", "m", is_local=True)
+    bench = Bench(QUICK, [], EngineSettings(), model, Path(), {}, ends_at=0.0)
+
+    figures = await measure(bench, 4)
+
+    assert (figures.tallies, len(figures.left_out)) == ({}, 7)
 
 
 async def test_sessions_run_side_by_side_and_each_in_its_order() -> None:

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from engine.config import EngineSettings, load_settings
-from tests.bench.engine.methods import methods_of, same_workers, write_profile
+from tests.bench.engine.methods import methods_of, profile_of, same_workers, write_profile
 
 NATIVE = {"method": "ngram", "num_speculative_tokens": 4}
 
@@ -43,6 +43,19 @@ def test_every_profile_can_be_loaded_and_differs_in_drafting_alone(tmp_path: Pat
         for s in seen
     )
     assert not any(s.speculation.suffix.warm_start for s in seen)
+
+
+def test_a_model_is_measured_with_the_profile_made_for_it() -> None:
+    found = {
+        model: profile_of(model) for model in (None, "smollm2-135m", "qwen2.5-coder-1.5b", "x")
+    }
+
+    assert {model: path.name for model, path in found.items()} == {
+        None: "cpu-smollm2.yaml",
+        "smollm2-135m": "cpu-smollm2.yaml",
+        "qwen2.5-coder-1.5b": "cpu-qwen-coder-1.5b.yaml",
+        "x": "cpu-smollm2.yaml",
+    }
 
 
 def test_only_the_baselines_run_vllms_own_worker() -> None:

@@ -6,6 +6,8 @@ from tests.bench.engine.plan import FULL, QUICK, Plan
 from tests.bench.engine.records import KINDS, Ask, Pools, Session
 from tests.bench.engine.workloads import Slices, deal
 
+LONG = 60
+
 
 def pools(size: int) -> Pools:
     return {
@@ -15,7 +17,7 @@ def pools(size: int) -> Pools:
 
 
 def ask(text: str) -> Ask:
-    return Ask([{"role": "user", "content": text}], 10, prediction="old text")
+    return Ask([{"role": "user", "content": text}], LONG, prediction="old text")
 
 
 def sent(slices: Slices) -> list[str]:
@@ -77,5 +79,17 @@ def test_only_one_workload_sends_predictions_and_one_draws() -> None:
 def test_sessions_in_the_mix_are_shorter() -> None:
     slices = deal(pools(500), FULL, 1)
 
-    assert [len(session) for session in slices["mixed"][0]] == [2, 2, 2, 2]
+    assert [len(session) for session in slices["mixed"][0]] == [1, 1, 1, 1]
     assert {len(session) for session in slices["agent"][0]} == {FULL.turns}
+
+
+def test_more_clients_get_shorter_answers_and_sessions() -> None:
+    slices = {batch: deal(pools(500), QUICK, batch) for batch in (1, 4, 16)}
+    first = {batch: found["agent"][0][0] for batch, found in slices.items()}
+
+    assert {batch: len(session) for batch, session in first.items()} == {1: 2, 4: 1, 16: 1}
+    assert {batch: session[0].most_tokens for batch, session in first.items()} == {
+        1: LONG,
+        4: LONG // 2,
+        16: QUICK.least_tokens,
+    }

@@ -45,10 +45,10 @@ def deal(pools: Pools, plan: Plan, batch: int) -> Slices:
     for _ in range(plan.rounds):
         for workload, rounds in slices.items():
             shape = _SHAPES.get(workload, _as_recorded)
-            turns = plan.mixed_turns if workload == "mixed" else plan.turns
+            turns = plan.mixed_turns if workload == "mixed" else plan.turns_at(batch)
             rounds.append(
                 [
-                    [shape(ask) for ask in next(left[kind])[:turns]]
+                    [_shortened(shape(ask), plan, batch) for ask in next(left[kind])[:turns]]
                     for kind, count in shares[workload].items()
                     for _ in range(count)
                 ]
@@ -62,6 +62,10 @@ def _wanted(wants: Wants, kind: str) -> int:
 
 def _share(count: int, available: int, wanted: int) -> int:
     return count if wanted <= available else count * available // wanted
+
+
+def _shortened(ask: Ask, plan: Plan, batch: int) -> Ask:
+    return replace(ask, most_tokens=plan.tokens_at(batch, alone=ask.most_tokens))
 
 
 def _as_recorded(ask: Ask) -> Ask:
