@@ -66,14 +66,14 @@ FULL = Plan(
     rounds=3,
     prompts=2,
     sessions=1,
-    turns=4,
+    turns=3,
     of_each=1,
     answer_tokens=200,
     edit_tokens=400,
-    least_tokens=64,
+    least_tokens=48,
     mixed_turns=1,
 )
-"""About 10 minutes at batch 1, 27 at 1, 4 and 16, with 4 workers on two idle cores (estimated)."""
+"""About 12 minutes at batch 1, 28 at 1, 4 and 16, with 4 workers on two idle cores (estimated)."""
 QUICK = Plan(
     rounds=1,
     prompts=1,
