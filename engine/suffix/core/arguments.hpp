@@ -7,6 +7,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -36,6 +37,13 @@ inline std::string_view name_of(nb::handle value) {
 
 // An integer from 0 to `most`: int or a scalar of numpy, but no bool.
 inline std::uint64_t count_of(nb::handle value, const char* what, std::uint64_t most) {
+  if (PyLong_CheckExact(value.ptr())) {  // nearly always, and twice as fast
+    int overflow = 0;
+    const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0 && number >= 0 && static_cast<std::uint64_t>(number) <= most) {
+      return static_cast<std::uint64_t>(number);
+    }
+  }
   if (!PyIndex_Check(value.ptr()) || PyBool_Check(value.ptr())) {
     throw BadInput(std::string(what) + ": must be an integer");
   }
@@ -107,7 +115,9 @@ class TokenIds {
     if (!PySequence_Check(value.ptr())) fail("must be an int32 array or a list");
     const nb::object items = nb::steal(PySequence_Fast(value.ptr(), "tokens: cannot be read"));
     if (!items.is_valid()) throw nb::python_error();
-    copy_.reserve(static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr())));
+    const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
+    if (size <= few_.size() && copy_few(items, size)) return;
+    copy_.reserve(size);
     // An item's own code may change the list meanwhile, so its size is asked for each time.
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
       const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i));
@@ -117,7 +127,20 @@ class TokenIds {
     span_ = copy_;
   }
 
+  // What a step brings, without an allocation. False where an item is not a plain int: its own
+  // code could change the list.
+  bool copy_few(nb::handle items, std::size_t size) {
+    for (std::size_t i = 0; i < size; ++i) {
+      PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(i));
+      if (!PyLong_CheckExact(item)) return false;
+      few_[i] = static_cast<Token>(count_of(item, what_, std::numeric_limits<Token>::max()));
+    }
+    span_ = {few_.data(), size};
+    return true;
+  }
+
   const char* what_;
+  std::array<Token, 32> few_;
   nb::ndarray<nb::ro, nb::device::cpu> array_;
   std::vector<Token> copy_;
   std::span<const Token> span_;

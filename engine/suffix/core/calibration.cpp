@@ -12,6 +12,7 @@ namespace {
 constexpr float kForget = 2000.0f;      // outcomes; beyond that the older half counts half
 constexpr float kDenseStep = 0.1f;      // step sizes of AdaGrad: best of those tried, adr/0012
 constexpr float kDiscreteStep = 0.3f;
+constexpr int kStepsAgain = 8;          // outcomes: roots cost more than all else of an outcome
 constexpr float kFast = 0.3f;
 constexpr float kSlow = 0.05f;
 
@@ -55,8 +56,9 @@ Reliability::Reliability() {
 }
 
 void Reliability::refresh(Entry& entry) {
-  const float probability = std::clamp(entry.right / entry.seen, 0.02f, 0.98f);
-  const float odds = probability / (1.0f - probability);
+  constexpr float kLeast = 0.02f / 0.98f;
+  const float wrong = std::max(entry.seen - entry.right, kLeast);
+  const float odds = std::clamp(entry.right / wrong, kLeast, 1.0f / kLeast);
   entry.weight = odds * odds * odds;
 }
 
@@ -85,10 +87,9 @@ void Fortune::learn(int accepted_tokens, int drafted_tokens) {
 SurvivalModel::SurvivalModel() {
   dense_ = kPriorDense;
   dense_squares_ = kPriorDenseSquares;
-  weights_.fill(0.0f);
-  squares_.fill(1.0f);
-  std::copy(kPriorWeights.begin(), kPriorWeights.end(), weights_.begin());
-  std::copy(kPriorSquares.begin(), kPriorSquares.end(), squares_.begin());
+  for (std::size_t i = 0; i < kPriorWeights.size(); ++i) {
+    weights_[i] = {kPriorWeights[i], kPriorSquares[i]};
+  }
 }
 
 Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
@@ -147,20 +148,27 @@ float SurvivalModel::score(const Features& features) const {
   std::array<float, 4> sums{};
   for (std::size_t i = 0; i < kDense; ++i) sums[i % 4] += dense_[i] * features.dense[i];
   float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  for (const std::uint16_t index : features.discrete) sum += weights_[index];
+  for (const std::uint16_t index : features.discrete) sum += weights_[index].value;
   return sum;
 }
 
-void SurvivalModel::learn(const Features& features, bool right) {
-  const float error = (right ? 1.0f : 0.0f) - 1.0f / (1.0f + std::exp(-score(features)));
+void SurvivalModel::learn(const Features& features, float score, bool right) {
+  if (until_steps_-- == 0) {
+    until_steps_ = kStepsAgain - 1;
+    for (std::size_t i = 0; i < kDense; ++i) {
+      dense_steps_[i] = kDenseStep / std::sqrt(dense_squares_[i]);
+    }
+  }
+  const float error = (right ? 1.0f : 0.0f) - 1.0f / (1.0f + std::exp(-score));
   for (std::size_t i = 0; i < kDense; ++i) {
     const float gradient = error * features.dense[i];
     dense_squares_[i] += gradient * gradient;
-    dense_[i] += kDenseStep * gradient / std::sqrt(dense_squares_[i]);
+    dense_[i] += gradient * dense_steps_[i];
   }
   for (const std::uint16_t index : features.discrete) {
-    squares_[index] += error * error;
-    weights_[index] += kDiscreteStep * error / std::sqrt(squares_[index]);
+    Weight& weight = weights_[index];
+    weight.square += error * error;
+    weight.value += kDiscreteStep * error / std::sqrt(weight.square);
   }
 }
 

@@ -100,21 +100,25 @@ struct Features {
 
 class SurvivalModel {
  public:
+  // Of a discrete feature; both are in the same cache line.
+  struct Weight {
+    float value = 0.0f;
+    float square = 1.0f;  // sum of squared gradients
+  };
+
   SurvivalModel();
 
   static Features features(const Vote& vote, const Fortune& fortune);
 
   // Log odds that its token is the next one.
   float score(const Features& features) const;
-  void learn(const Features& features, bool right);
+  // `score` is what was said of these features; what was learnt since makes no difference.
+  void learn(const Features& features, float score, bool right);
 
   // What the prior is made of; the weights of hashed tokens belong to one tokenizer and stay out.
   std::span<const float> dense() const { return dense_; }
   std::span<const float> dense_squares() const { return dense_squares_; }
-  std::span<const float> structured() const { return std::span(weights_).first(kStructured); }
-  std::span<const float> structured_squares() const {
-    return std::span(squares_).first(kStructured);
-  }
+  std::span<const Weight> structured() const { return std::span(weights_).first(kStructured); }
 
  private:
   static constexpr int kStructured = 208 + 200;
@@ -123,8 +127,9 @@ class SurvivalModel {
 
   std::array<float, kDense> dense_;
   std::array<float, kDense> dense_squares_;  // sums of squared gradients
-  std::array<float, kWeights> weights_;
-  std::array<float, kWeights> squares_;
+  std::array<float, kDense> dense_steps_;    // as they follow from the squares, now and then
+  int until_steps_ = 0;                      // outcomes until they are worked out again
+  std::array<Weight, kWeights> weights_;
 };
 
 // The survival from which a draft token pays.

@@ -123,7 +123,6 @@ struct Path {
 struct Candidate {
   Guess guess;
   float share = 0.0f;
-  float score = 0.0f;
 };
 
 Candidate look_at(const Ballot& ballot, const Count& count, const Voters& voters, const Path& path,
@@ -137,7 +136,7 @@ Candidate look_at(const Ballot& ballot, const Count& count, const Voters& voters
   vote.previous = path.last;
   voters.describe(model.reliability, vote);
   const Features features = SurvivalModel::features(vote, fortune);
-  return {{vote.token, features}, vote.share, model.survival.score(features)};
+  return {{vote.token, model.survival.score(features), features}, vote.share};
 }
 
 }  // namespace
@@ -162,16 +161,16 @@ void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, co
       const Ballot& ballot = count.ballots[i];
       if (ballot.weight <= kRivalWeight * count.ballots[0].weight) break;
       const Candidate other = look_at(ballot, count, voters, path, model, fortune);
-      if (other.score > taken.score) {
+      if (other.guess.score > taken.guess.score) {
         rival = std::exchange(taken, other);
-      } else if (rival.guess.token == kGap || other.score > rival.score) {
+      } else if (rival.guess.token == kGap || other.guess.score > rival.guess.score) {
         rival = other;
       }
     }
     if (pending.scored < kScored) {
       pending.choices[static_cast<std::size_t>(pending.scored++)] = {taken.guess, rival.guess};
     }
-    const float survival = path.survival / (1.0f + std::exp(-taken.score));
+    const float survival = path.survival / (1.0f + std::exp(-taken.guess.score));
     if (survival < price.at(path.before + path.length)) break;
     path.survival = survival;
     path.log_survival = log_of(survival);

@@ -24,6 +24,7 @@ struct Draft {
 // A token that was voted for, as the calibration saw it; kGap if there was none.
 struct Guess {
   Token token = kGap;
+  float score = 0.0f;  // log odds
   Features features;
 };
 

@@ -105,8 +105,10 @@ void Index::score(Request& request, std::span<const Token> tokens) {
   for (std::size_t i = 0; i < most; ++i) {
     const auto& [taken, rival] = pending.choices[i];
     const bool right = taken.token == tokens[i];
-    survival.learn(taken.features, right);
-    if (rival.token != kGap) survival.learn(rival.features, rival.token == tokens[i]);
+    survival.learn(taken.features, taken.score, right);
+    if (rival.token != kGap) {
+      survival.learn(rival.features, rival.score, rival.token == tokens[i]);
+    }
     if (!right) break;
     if (accepted < pending.drafted) ++accepted;
   }
@@ -211,7 +213,7 @@ void Index::observe(std::string_view name, int accepted) {
   const int known = std::min({accepted + 1, pending.drafted, kScored});
   for (int i = 0; i < known; ++i) {
     const Choice& choice = pending.choices[static_cast<std::size_t>(i)];
-    request.tenant->model.survival.learn(choice.taken.features, i < accepted);
+    request.tenant->model.survival.learn(choice.taken.features, choice.taken.score, i < accepted);
   }
   request.fortune.learn(accepted, pending.drafted);
   request.tenant->model.acceptance_length.learn(accepted);

@@ -182,8 +182,14 @@ nb::object calibration(Index& index, nb::handle tenant) {
   parts["reliability"] = reliability_of(*model);
   parts["dense"] = list_of(model->survival.dense());
   parts["dense_squares"] = list_of(model->survival.dense_squares());
-  parts["weights"] = list_of(model->survival.structured());
-  parts["squares"] = list_of(model->survival.structured_squares());
+  std::vector<float> weights;
+  std::vector<float> squares;
+  for (const auto& [value, square] : model->survival.structured()) {
+    weights.push_back(value);
+    squares.push_back(square);
+  }
+  parts["weights"] = weights;
+  parts["squares"] = squares;
   return parts;
 }
 

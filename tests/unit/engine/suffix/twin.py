@@ -31,6 +31,7 @@ SCORED = 64
 LEAST_SURVIVAL = 1e-6
 FORGET = 2000.0  # calibration.cpp
 DENSE_STEP, DISCRETE_STEP = 0.1, 0.3
+STEPS_AGAIN = 8
 FAST, SLOW = 0.3, 0.05
 TOKEN_COST, LENGTH_STEP, HIGHEST_PRICE = 0.0715, 0.002, 0.8  # calibration.hpp
 TABLES = (208, 200, 1024, 512, 2048, 1024, 1024)
@@ -168,6 +169,7 @@ class Guess:
 
     token: int
     share: Any
+    score: Any
     dense: Any
     discrete: list[int]
 
@@ -181,20 +183,24 @@ class Regression:
         hashed = sum(TABLES) - len(PRIOR["weights"])
         self._weights = np.concatenate([PRIOR["weights"], np.zeros(hashed)], dtype=Float)
         self._squares = np.concatenate([PRIOR["squares"], np.ones(hashed)], dtype=Float)
+        self._outcomes = 0
 
-    def score(self, guess: Guess) -> Any:
+    def score(self, dense: Any, discrete: list[int]) -> Any:
         total = Float(0)
-        for weight, feature in zip(self._dense, guess.dense, strict=True):
+        for weight, feature in zip(self._dense, dense, strict=True):
             total += weight * feature
-        for index in guess.discrete:
+        for index in discrete:
             total += self._weights[index]
         return total
 
     def learn(self, guess: Guess, right: bool) -> None:
-        error = Float(right) - sigmoid(self.score(guess))
+        if self._outcomes % STEPS_AGAIN == 0:
+            self._steps = Float(DENSE_STEP) / np.sqrt(self._dense_squares)
+        self._outcomes += 1
+        error = Float(right) - sigmoid(guess.score)
         gradient = error * guess.dense
         self._dense_squares += gradient * gradient
-        self._dense += Float(DENSE_STEP) * gradient / np.sqrt(self._dense_squares)
+        self._dense += gradient * self._steps
         for index in guess.discrete:
             self._squares[index] += error * error
             self._weights[index] += Float(DISCRETE_STEP) * error / np.sqrt(self._squares[index])
@@ -341,13 +347,13 @@ class Request:
                 for place, ballot in enumerate(ballots[:CANDIDATES])
                 if place == 0 or ballot[1] > least
             ]
-            guesses.sort(key=self._score, reverse=True)  # stable: of equals the heavier one
+            guesses.sort(key=lambda guess: guess.score, reverse=True)  # stable: of equals the heavier one
             taken, rival = (*guesses, None)[:2]
             assert taken is not None
             if len(out.choices) < SCORED:
                 out.choices.append((taken, rival))
             before = out.survival[-1] if out.survival else out.behind_survival
-            survival = before / (Float(1) + np.exp(-self._score(taken), dtype=Float))
+            survival = before / (Float(1) + np.exp(-taken.score, dtype=Float))
             place = len(out.behind) + len(out.tokens)
             price = self.tenant.price(place) if least_survival is None else least_survival
             if survival < Float(price):
@@ -385,9 +391,6 @@ class Request:
             if vote != GAP:
                 ballots[vote] = ballots.get(vote, Float(0)) + self._weight(match)
         return sorted(ballots.items(), key=lambda ballot: -ballot[1])
-
-    def _score(self, guess: Guess) -> Any:
-        return self.tenant.regression.score(guess)
 
     def _look_at(
         self,
@@ -444,7 +447,9 @@ class Request:
             scramble(now * 7919 + previous, 1024),
         )
         discrete = [sum(TABLES[:table]) + value for table, value in enumerate(values)]
-        return Guess(token, weight / total, np.array(dense, Float), discrete)
+        features = np.array(dense, Float)
+        score = self.tenant.regression.score(features, discrete)
+        return Guess(token, weight / total, score, features, discrete)
 
 
 def scramble(value: int, values: int) -> int:
