@@ -26,8 +26,9 @@ DEFINITIONS = {
     "accepted_at_085_drafted": "accepted tokens a step over the peer's, where our threshold is "
     "such that ours drafts 0.85 of the peer's tokens a step (between swept thresholds, linear); "
     "null: every swept threshold drafts more",
-    "ratio_append_time": "time a token written, every call with its Python: ours extend and "
-    "finish(keep=True), the peer's add_active_response alone; the pairing that flatters less",
+    "ratio_append_time": "time a token written, every call with its Python (what reading the clock "
+    "takes is measured and taken off on both sides): ours extend and finish(keep=True), the peer's "
+    "add_active_response alone; the pairing that flatters less",
     "ratio_propose_time": "mean time of a call that returns a list of tokens; the same",
     "ratio_bytes_per_token": "growth of the resident set while every conversation, its prompts "
     "included, is kept once as an answer; ours includes its fixed minimum. `*_answers`: only the "
