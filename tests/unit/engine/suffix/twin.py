@@ -347,7 +347,8 @@ class Request:
                 for place, ballot in enumerate(ballots[:CANDIDATES])
                 if place == 0 or ballot[1] > least
             ]
-            guesses.sort(key=lambda guess: guess.score, reverse=True)  # stable: of equals the heavier one
+            # Stable: of equals the heavier one.
+            guesses.sort(key=lambda guess: guess.score, reverse=True)
             taken, rival = (*guesses, None)[:2]
             assert taken is not None
             if len(out.choices) < SCORED:
