@@ -1,0 +1,35 @@
+from engine.drafting.passes import ForwardDrafter
+
+
+def test_it_runs_while_it_pays() -> None:
+    drafter = ForwardDrafter(3, calibrated=False)
+
+    assert all(drafter.runs(pays=True) for _ in range(200))
+
+
+def test_where_it_does_not_pay_it_runs_every_64_steps() -> None:
+    drafter = ForwardDrafter(3, calibrated=False)
+
+    ran = [step for step in range(1, 193) if drafter.runs(pays=False)]
+
+    assert ran == [64, 128, 192]
+
+
+def test_a_step_that_pays_begins_the_count_again() -> None:
+    drafter = ForwardDrafter(3, calibrated=False)
+    for _ in range(63):
+        drafter.runs(pays=False)
+    drafter.runs(pays=True)
+
+    assert not any(drafter.runs(pays=False) for _ in range(63))
+    assert drafter.runs(pays=False)
+
+
+def test_a_new_request_sees_what_others_were_given() -> None:
+    drafter = ForwardDrafter(2, calibrated=True)
+    for _ in range(100):
+        other = drafter.guesser()
+        other.propose([1, 2], [0.9, 0.9])
+        other.learn([9])
+
+    assert drafter.guesser().expected()[0] < 0.1
