@@ -70,6 +70,12 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dies: bool = Fa
     monkeypatch.setattr(writer_module, "_POLL_SECONDS", 0.01)
 
 
+def stand_ins(tmp_path: Path) -> list[psutil.Process]:
+    """Those that run; other children of this process are other tests' workers."""
+    children = psutil.Process().children()
+    return [child for child in children if str(tmp_path / "python") in child.cmdline()]
+
+
 def read(log: Path) -> str:
     return log.read_text(encoding="utf-8")
 
@@ -86,7 +92,7 @@ async def test_it_asks_the_worker_and_stops_it_at_the_end(
     async with starting_writer({"model": "m"}, model="served", log=log) as writer:
         whole = await writer.write([1, 2], most=9, temperature=0.5)
         cut = await writer.write([3], most=0, temperature=1.0)
-        (worker,) = psutil.Process().children()
+        (worker,) = stand_ins(tmp_path)
 
     assert whole == ([1, 2, 9, 0.5, "served"], True)
     assert cut == ([3, 0, 1.0, "served"], False)
@@ -110,7 +116,7 @@ async def test_a_worker_that_is_gone_is_an_error_of_ours(
     stand_in(tmp_path, monkeypatch)
 
     async with starting_writer({}, model="m", log=log) as writer:
-        (worker,) = psutil.Process().children()
+        (worker,) = stand_ins(tmp_path)
         worker.kill()
         with pytest.raises(TrainingError, match="failed"):
             await writer.write([1], most=1, temperature=1.0)
@@ -138,7 +144,7 @@ async def test_a_worker_that_is_never_ready_is_given_up(
         async with starting_writer({}, model="m", log=log):
             raise AssertionError("it is ready")
 
-    assert psutil.Process().children() == []
+    assert stand_ins(tmp_path) == []
 
 
 async def test_the_worker_does_not_take_itself_for_one_of_torchruns_processes(
