@@ -22,7 +22,7 @@ from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import HeadWeights, at
 
 
-class DraftHead(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
+class DraftHead(nn.Module):
     """Drafts tokens from the target's last hidden state, and is trained to.
 
     Not safe from several threads.
@@ -122,7 +122,7 @@ class DraftHead(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
             for position, state in enumerate(self.unroll(hidden, tokens))
         ]
 
-    @torch.inference_mode()  # type: ignore[untyped-decorator]  # torch is Any to mypy
+    @torch.inference_mode()
     def propose(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
         """Draft n tokens for each row, greedily; nothing waits for the device.
 
@@ -152,7 +152,7 @@ class DraftHead(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
             )
         return self._fold()(hidden, tokens, n)
 
-    @torch.inference_mode()  # type: ignore[untyped-decorator]  # torch is Any to mypy
+    @torch.inference_mode()
     def prepare(self) -> None:
         """Fold the weights now, so that the first `propose` need not."""
         self._fold()

@@ -12,7 +12,7 @@ IGNORED = -100
 """Stands for a token that the head cannot draft: what torch's cross-entropy passes over."""
 
 
-class Vocabulary(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
+class Vocabulary(nn.Module):
     """Maps between ids of the head and ids of the target.
 
     Attributes:

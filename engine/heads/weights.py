@@ -38,7 +38,7 @@ def at(entries: Sequence[T], position: int) -> T:
     return entries[min(position, len(entries) - 1)]
 
 
-class NormWeights(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
+class NormWeights(nn.Module):
     """Weight and bias of an RMS norm, each of shape (width,)."""
 
     def __init__(self, width: int) -> None:
@@ -51,7 +51,7 @@ class NormWeights(nn.Module):  # type: ignore[misc]  # torch is Any to mypy
         return make_norm(self.weight, self.bias)
 
 
-class LayerWeights(nn.Module):  # type: ignore[misc]
+class LayerWeights(nn.Module):
     """A further layer: the norm of its input, then a linear layer."""
 
     def __init__(self, width: int, out: int) -> None:
@@ -64,7 +64,7 @@ class LayerWeights(nn.Module):  # type: ignore[misc]
         return Layer(self.norm.read(), linear(self.linear))
 
 
-class ProjectionWeights(nn.Module):  # type: ignore[misc]
+class ProjectionWeights(nn.Module):
     """From a state to the sum: a linear layer, and further ones of an MLP."""
 
     def __init__(self, config: HeadConfig, *, position: int) -> None:
@@ -79,7 +79,7 @@ class ProjectionWeights(nn.Module):  # type: ignore[misc]
         )
 
 
-class MlpCellWeights(nn.Module):  # type: ignore[misc]
+class MlpCellWeights(nn.Module):
     """From the sum to the state of an MLP."""
 
     def __init__(self, config: HeadConfig) -> None:
@@ -93,7 +93,7 @@ class MlpCellWeights(nn.Module):  # type: ignore[misc]
         return MlpCell(tuple(layer.read(linear) for layer in self.layers), self.norm.read())
 
 
-class LstmCellWeights(nn.Module):  # type: ignore[misc]
+class LstmCellWeights(nn.Module):
     """From the sum to state and memory of an LSTM."""
 
     def __init__(self, config: HeadConfig) -> None:
@@ -106,7 +106,7 @@ class LstmCellWeights(nn.Module):  # type: ignore[misc]
         return LstmCell(self.cell_norm.read(), self.state_norm.read())
 
 
-class GatedCellWeights(nn.Module):  # type: ignore[misc]
+class GatedCellWeights(nn.Module):
     """From the sum to the state of a gated head; `enter` holds the gate's rows first."""
 
     def __init__(self, config: HeadConfig) -> None:
@@ -127,7 +127,7 @@ class GatedCellWeights(nn.Module):  # type: ignore[misc]
 _CELLS = {"mlp": MlpCellWeights, "lstm": LstmCellWeights, "gated": GatedCellWeights}
 
 
-class HeadWeights(nn.Module):  # type: ignore[misc]
+class HeadWeights(nn.Module):
     """All parameters of a head.
 
     Attributes:

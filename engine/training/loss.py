@@ -79,7 +79,7 @@ def sum_losses(head: DraftHead, examples: Examples, teacher: Tensor | None) -> S
     return Sums(torch.stack(hard), torch.stack(soft) if soft else none, torch.stack(hits).float())
 
 
-@torch.no_grad()  # type: ignore[untyped-decorator]  # torch is Any to mypy
+@torch.no_grad()
 def _teach(examples: Examples, teacher: Tensor) -> Tensor:
     """Return the target's distributions behind the rows of the runs, from the second row on.
 

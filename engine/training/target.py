@@ -43,7 +43,7 @@ class Target:
         self.embedding: Tensor = model.get_input_embeddings().weight
         self.vocab_size, self.hidden_size = self.output.shape
 
-    @torch.no_grad()  # type: ignore[untyped-decorator]  # torch is Any to mypy
+    @torch.no_grad()
     def read(self, texts: Sequence[Sequence[int]]) -> Tensor:
         """Return the hidden states after the final norm, as the sampler of vLLM sees them.
 

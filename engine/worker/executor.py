@@ -11,7 +11,7 @@ from vllm.v1.engine.core import EngineCoreProc
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
 
-class InProcessExecutor(UniProcExecutor):  # type: ignore[misc]  # vllm is Any to mypy
+class InProcessExecutor(UniProcExecutor):
     """vLLM's executor for one process, under a name that its CPU platform does not replace."""
 
     def _init_executor(self) -> None:

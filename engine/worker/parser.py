@@ -10,7 +10,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 from engine.errors import ConfigError
 
 
-class _Parser(FlexibleArgumentParser):  # type: ignore[misc]  # vllm is Any to mypy
+class _Parser(FlexibleArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError([f"engine.vllm: {message}"])
 

@@ -26,7 +26,7 @@ from engine.worker.speculation import RankSpeculation
 _Runner: Any = object
 
 
-class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners stands behind it
+class _HybridDrafting(_Runner):
     """What both runners add to vLLM's; stands before it in the order of classes."""
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
@@ -195,9 +195,9 @@ class _HybridDrafting(_Runner):  # type: ignore[misc]  # one of vLLM's runners s
         return Beginning(np.ascontiguousarray(tokens, np.int32), control)
 
 
-class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):  # type: ignore[misc]
+class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):
     """The runner for CPUs."""
 
 
-class HybridGPUModelRunner(_HybridDrafting, GPUModelRunner):  # type: ignore[misc]
+class HybridGPUModelRunner(_HybridDrafting, GPUModelRunner):
     """The runner for GPUs."""

@@ -13,7 +13,7 @@ from engine.worker.speculation import read_settings
 _UNNAMED = Origin(NATIVE)
 
 
-class SourcedMetrics(RequestSpecDecodeMetrics):  # type: ignore[misc]  # vllm is Any to mypy
+class SourcedMetrics(RequestSpecDecodeMetrics):
     """vLLM's counts of a request; each step's entry also says where its draft is from."""
 
     # Underscored: msgspec then leaves it out of what goes to the API server.
@@ -30,7 +30,7 @@ class SourcedMetrics(RequestSpecDecodeMetrics):  # type: ignore[misc]  # vllm is
             self.per_step_drafted[-1] = self._origin.encode(num_draft_tokens)
 
 
-class HybridScheduler(Scheduler):  # type: ignore[misc]
+class HybridScheduler(Scheduler):
     """Passes drafts on as vLLM does, and remembers the source of each until it is verified."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

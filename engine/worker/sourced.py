@@ -9,7 +9,7 @@ from engine.drafting import Origin
 
 
 @dataclass
-class SourcedDraftTokenIds(DraftTokenIds):  # type: ignore[misc]  # vllm is Any to mypy
+class SourcedDraftTokenIds(DraftTokenIds):
     """vLLM's drafts by request, and what our scheduler is to know of them.
 
     Attributes:

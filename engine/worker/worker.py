@@ -7,7 +7,7 @@ from vllm.platforms import current_platform
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
 
-    class HybridWorker(Worker):  # type: ignore[misc]  # vllm is Any to mypy
+    class HybridWorker(Worker):
         """The worker for GPUs."""
 
         def _make_model_runner(self) -> Any:
