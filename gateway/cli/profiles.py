@@ -1,4 +1,4 @@
-"""Where profiles are: a path that was given, or one that came with the package."""
+"""Where profiles and recipes are: a path that was given, or one that came with the package."""
 
 import argparse
 from pathlib import Path
@@ -25,14 +25,28 @@ def find_profile(name: str) -> Path:
     Raises:
         ConfigError: There is none.
     """
+    return find_file(name, "configs", kind="profile")
+
+
+def find_file(name: str, folder: str, *, kind: str) -> Path:
+    """A file that was given by its path, or one that came along by its name.
+
+    Args:
+        name: Path, or name without `.yaml`.
+        folder: Where those that came along lie.
+        kind: What it is, for the error.
+
+    Raises:
+        ConfigError: There is none.
+    """
     path = Path(name)
     if path.is_file():
         return path.resolve()
     package = Path(gateway.__file__).parent
-    # Installed, the profiles lie inside the package; in a checkout beside it.
-    folders = (package / "configs", package.parent / "configs")
-    for folder in folders:
-        if (found := folder / f"{name}.yaml").is_file():
+    # Installed, they lie inside the package; in a checkout beside it.
+    folders = (package / folder, package.parent / folder)
+    for place in folders:
+        if (found := place / f"{name}.yaml").is_file():
             return found
-    known = sorted(found.stem for folder in folders for found in folder.glob("*.yaml"))
-    raise ConfigError(f"{name}: no such profile; there are {', '.join(known)}")
+    known = sorted(found.stem for place in folders for found in place.glob("*.yaml"))
+    raise ConfigError(f"{name}: no such {kind}; there are {', '.join(known)}")

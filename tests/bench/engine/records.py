@@ -3,15 +3,14 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from tests.bench.engine.plan import SEED, Plan
-from tests.bench.suffix.datasets import DataError
+from tests.bench.suffix.datasets import DataError, Record, read_records
 
-Record = Mapping[str, object]
 Message = Mapping[str, str]
 
 KINDS = ("chat", "code", "edit", "agent")
@@ -54,7 +53,7 @@ def load_pools(folder: Path, plan: Plan) -> Pools:
     found: dict[str, list[Session]] = defaultdict(list)
     seen: set[str] = set()
     for path in sorted(folder.glob("*.jsonl")):
-        for record in _read(path):
+        for record in read_records(path):
             kind = kind_of(record)
             session = _session(record, kind, plan, path)
             first = json.dumps(session[0].messages)
@@ -124,17 +123,3 @@ def _message(message: Record) -> Message:
 
 def _text(content: object) -> str:
     return content if isinstance(content, str) else json.dumps(content)
-
-
-def _read(path: Path) -> Iterator[Record]:
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"{path.name}:{number}: {error}") from error
-            if not isinstance(record, dict):
-                raise DataError(f"{path.name}:{number}: not an object")
-            yield record

@@ -96,7 +96,7 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
     Raises:
         DataError: A line is not such an object.
     """
-    records = list(_read(path))
+    records = list(read_records(path))
     exchanges = [exchange for record in records for exchange in exchanges_of(record, path)]
     if not exchanges:
         return None
@@ -184,7 +184,12 @@ def _cut(tokens: Tokens, shape: NDArray[np.int32]) -> Iterator[Request]:
         at = end
 
 
-def _read(path: Path) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[Record]:
+    """Yield the objects of a file of JSON lines.
+
+    Raises:
+        DataError: A line holds none.
+    """
     with path.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from engine.heads import DraftHead
+
 Weights = Mapping[str, Tensor]
 
 
@@ -178,3 +180,29 @@ class GatedReference(Reference):
         if "output" not in self.weights:
             return state
         return self.weights["output"][self.weights["vocabulary.ids"].long()] @ state
+
+
+def check_logits(head: DraftHead, reference: Reference) -> None:
+    """Compare a head's logits with the formulas', the true tokens given."""
+    hidden, tokens = torch.randn(2, head.config.hidden_size), [[3, 60, 8], [0, 89, 89]]
+
+    found = head(hidden, torch.tensor(tokens))
+
+    for row in range(2):
+        expected = reference.logits(hidden[row], tokens[row])
+        for position, logits in enumerate(found):
+            torch.testing.assert_close(
+                logits[row].double(), expected[position], atol=1e-4, rtol=1e-4
+            )
+
+
+def check_drafts(head: DraftHead, reference: Reference) -> None:
+    """Compare a head's drafts with the formulas'."""
+    draws, positions = torch.Generator().manual_seed(6), head.config.positions
+    hidden = torch.randn(4, head.config.hidden_size, generator=draws)
+
+    drafted, _ = head.propose(hidden, torch.tensor([1, 2, 3, 4]), positions)
+
+    assert drafted.tolist() == [
+        reference.draft(hidden[row], row + 1, positions) for row in range(4)
+    ]

@@ -10,7 +10,13 @@ from torch import Tensor
 from engine.errors import HeadFileError
 from engine.heads import TargetFacts, load_head
 from tests.unit.engine.heads.conftest import HIDDEN, INNER, VOCAB, WriteFolder
-from tests.unit.engine.heads.reference import LstmReference, Reference, SumRnnReference
+from tests.unit.engine.heads.reference import (
+    LstmReference,
+    Reference,
+    SumRnnReference,
+    check_drafts,
+    check_logits,
+)
 
 POSITIONS = 3
 GATES = ("forget", "input", "cell", "output")
@@ -155,29 +161,13 @@ def refer(config: dict[str, Any], weights: dict[str, Tensor]) -> Reference:
 def test_logits_are_those_of_the_formulas(
     write_folder: WriteFolder, target: TargetFacts, case: Case
 ) -> None:
-    head = load_head(write_folder(*case), target)
-    hidden, tokens = torch.randn(2, HIDDEN), [[3, 60, 8], [0, 89, 89]]
-
-    found = head(hidden, torch.tensor(tokens))
-
-    for row in range(2):
-        expected = refer(*case).logits(hidden[row], tokens[row])
-        for position in range(POSITIONS):
-            torch.testing.assert_close(
-                found[position][row].double(), expected[position], atol=1e-4, rtol=1e-4
-            )
+    check_logits(load_head(write_folder(*case), target), refer(*case))
 
 
 def test_drafts_are_those_of_the_formulas(
     write_folder: WriteFolder, target: TargetFacts, case: Case
 ) -> None:
-    head = load_head(write_folder(*case), target)
-    hidden = torch.randn(4, HIDDEN, generator=torch.Generator().manual_seed(6))
-
-    drafted, _ = head.propose(hidden, torch.tensor([1, 2, 3, 4]), POSITIONS)
-
-    expected = [refer(*case).draft(hidden[row], row + 1, POSITIONS) for row in range(4)]
-    assert drafted.tolist() == expected
+    check_drafts(load_head(write_folder(*case), target), refer(*case))
 
 
 def test_tied_embeddings_and_outputs_may_be_stored_under_all_names(

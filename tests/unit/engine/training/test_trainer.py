@@ -94,27 +94,32 @@ def test_when_memory_runs_out_the_step_is_done_in_smaller_parts(
         torch.testing.assert_close(a, b)
 
 
-def test_memory_for_less_than_one_run_is_too_small(
-    make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failure", "error", "message"),
+    [
+        (
+            "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried",
+            TrainingError,
+            "too small for one run of 4 positions",
+        ),
+        ("shapes cannot be multiplied", RuntimeError, "multiplied"),
+    ],
+    ids=["less memory than one run takes", "another failure"],
+)
+def test_what_a_smaller_batch_cannot_mend_is_raised(
+    make: Make,
+    shard: Shard,
+    monkeypatch: pytest.MonkeyPatch,
+    failure: str,
+    error: type[Exception],
+    message: str,
 ) -> None:
-    def scarce(*_: object) -> None:
-        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")
+    def failing(*_: object) -> None:
+        raise RuntimeError(failure)
 
-    monkeypatch.setattr(DraftHead, "forward", scarce)
+    monkeypatch.setattr(DraftHead, "forward", failing)
 
-    with pytest.raises(TrainingError, match="too small for one run of 4 positions"):
-        make().step(0, BATCH, [shard], stop=False)
-
-
-def test_another_failure_is_not_taken_for_that(
-    make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("shapes cannot be multiplied")
-
-    monkeypatch.setattr(DraftHead, "forward", broken)
-
-    with pytest.raises(RuntimeError, match="multiplied"):
+    with pytest.raises(error, match=message):
         make().step(0, BATCH, [shard], stop=False)
 
 

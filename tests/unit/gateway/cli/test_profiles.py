@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli.profiles import DEFAULT, add_config_argument, find_profile
+from gateway.cli.profiles import DEFAULT, add_config_argument, find_file, find_profile
 from gateway.errors import ConfigError
+
+ROOT = Path(__file__).parents[4]
 
 
 def test_a_profile_that_came_along_is_found_by_its_name() -> None:
@@ -12,6 +14,12 @@ def test_a_profile_that_came_along_is_found_by_its_name() -> None:
 
     assert found.name == f"{DEFAULT}.yaml"
     assert found.is_file()
+
+
+def test_a_recipe_that_came_along_is_found_by_its_name() -> None:
+    found = find_file("smollm2-135m-lstm", "configs/recipes", kind="recipe")
+
+    assert found == ROOT / "configs" / "recipes" / "smollm2-135m-lstm.yaml"
 
 
 def test_a_file_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,6 @@ from pathlib import Path
 import pytest
 
 from gateway.cli import main
-from gateway.cli.train import find_recipe
-from gateway.errors import ConfigError
 
 ROOT = Path(__file__).parents[4]
 # The command becomes another program, so it runs in a process of its own.
@@ -39,17 +37,9 @@ def test_the_command_becomes_the_engines_own(tmp_path: Path) -> None:
     ]
 
 
-def test_recipes_that_came_along_are_found_by_name() -> None:
-    found = find_recipe("smollm2-135m-lstm")
-
-    assert found == ROOT / "configs" / "recipes" / "smollm2-135m-lstm.yaml"
-
-
 def test_a_recipe_that_is_not_there_is_named_with_those_that_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["train", "nothing"]) == 2
 
     assert "nothing: no such recipe; there are llama-3.1-8b-lstm, " in capsys.readouterr().err
-    with pytest.raises(ConfigError):
-        find_recipe("nothing")
