@@ -47,6 +47,11 @@ bench-engine: install-dev ## measure speculation on a real model (BATCH=1,4,16 M
 	@$(VENV)/bin/python -m tests.bench.engine $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
 		$(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA)) $(addprefix --methods ,$(METHODS))
 
+.PHONY: bench-head
+bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MODEL= DATA=dir, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m tests.bench.head $(BENCH_FLAGS) \
+		$(addprefix --head ,$(HEAD)) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
+
 .PHONY: train-head
 train-head: install-train ## train the draft head of RECIPE (smollm2-135m-lstm: hours on two cores); goes on after a stop
 	@exec $(VENV)/bin/specgate train $(RECIPE)

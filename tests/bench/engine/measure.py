@@ -7,10 +7,11 @@ that has seen the answer would copy it. So each batch size has workers of its ow
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
@@ -29,6 +30,8 @@ _WARM_UP_TOKENS = 24
 _SETTLED_CORES = 0.1
 _LOOK_SECONDS = 0.25
 _SETTLE_SECONDS = 4.0
+
+_Cell = TypeVar("_Cell")
 
 
 @dataclass(slots=True)
@@ -78,12 +81,12 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
         bench.methods, bench.settings, bench.model, bench.packages
     ) as workers:
         pools = {
-            kind: [cut for s in sessions if (cut := await _fitting(s, workers[0]))]
+            kind: [cut for s in sessions if (cut := await fitting(s, workers[0]))]
             for kind, sessions in bench.pools.items()
         }
         slices = deal(pools, bench.plan, batch)
         for worker in workers:
-            await run_clients(worker, [[ask] for ask in _warm_up(batch)], batch)
+            await warm_up(worker, batch)
         figures = BatchFigures(
             sessions={workload: len(rounds[0]) for workload, rounds in slices.items()},
         )
@@ -95,14 +98,13 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
                 by_method = figures.tallies.setdefault(
                     workload, {worker.method.name: [] for worker in workers}
                 )
-                for worker in _rotated(workers, number + place):
-                    await _settle(workers)
-                    others = [other for other in workers if other is not worker]
-                    before = _cpu_seconds(others)
-                    tally = await _measure_cell(worker, rounds[number], batch)
-                    idle = (_cpu_seconds(others) - before) / tally.seconds
-                    figures.idle_cores = max(figures.idle_cores, idle)
-                    by_method[worker.method.name].append(tally)
+                cells, idle = await ask_in_turn(
+                    rotated(workers, number + place),
+                    partial(measure_cell, sessions=rounds[number], batch=batch),
+                )
+                figures.idle_cores = max(figures.idle_cores, idle)
+                for name, tally in cells.items():
+                    by_method[name].append(tally)
                 say(
                     f"batch {batch}, round {number + 1}/{bench.plan.rounds}: {workload}: "
                     + _headline(by_method)
@@ -133,7 +135,28 @@ async def run_clients(
     return answers
 
 
-async def _measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch: int) -> Tally:
+async def ask_in_turn(
+    workers: Sequence[BenchWorker], ask: Callable[[BenchWorker], Awaitable[_Cell]]
+) -> tuple[dict[str, _Cell], float]:
+    """Ask one worker after another, each once nobody works any more.
+
+    Returns:
+        What `ask` found, by method; most CPU cores that those burnt together who were not asked.
+    """
+    cells: dict[str, _Cell] = {}
+    idle_cores = 0.0
+    for worker in workers:
+        await _settle(workers)
+        others = [other for other in workers if other is not worker]
+        before, began = _cpu_seconds(others), time.perf_counter()
+        cells[worker.method.name] = await ask(worker)
+        idle = (_cpu_seconds(others) - before) / (time.perf_counter() - began)
+        idle_cores = max(idle_cores, idle)
+    return cells, idle_cores
+
+
+async def measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch: int) -> Tally:
+    """Send one worker the sessions of a round by `batch` clients."""
     seconds_before, steps_before = own_time(await worker.metrics())
     began = time.perf_counter()
     answers = await run_clients(worker, sessions, batch)
@@ -145,7 +168,7 @@ async def _measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch:
     return tally
 
 
-async def _fitting(session: Session, worker: BenchWorker) -> Session:
+async def fitting(session: Session, worker: BenchWorker) -> Session:
     """Cut a session before the first request that the model's length has no room for."""
     for place, ask in enumerate(session):
         if not await worker.fits(ask):
@@ -153,11 +176,13 @@ async def _fitting(session: Session, worker: BenchWorker) -> Session:
     return session
 
 
-def _warm_up(batch: int) -> Sequence[Ask]:
-    return [
+async def warm_up(worker: Answerer, batch: int) -> None:
+    """Have a worker answer `batch` clients at once, so that nothing is done for the first time."""
+    asks = [
         Ask([{"role": "user", "content": f"Count from {start} on."}], _WARM_UP_TOKENS)
         for start in range(1, batch + 1)
     ]
+    await run_clients(worker, [[ask] for ask in asks], batch)
 
 
 async def _settle(workers: Sequence[BenchWorker]) -> None:
@@ -170,7 +195,8 @@ async def _settle(workers: Sequence[BenchWorker]) -> None:
             return
 
 
-def _rotated(workers: Sequence[BenchWorker], number: int) -> list[BenchWorker]:
+def rotated(workers: Sequence[BenchWorker], number: int) -> list[BenchWorker]:
+    """Let another worker be the first in each round."""
     begin = number % len(workers)
     return [*workers[begin:], *workers[:begin]]
 

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -41,11 +41,10 @@ Session = Sequence[Ask]
 Pools = Mapping[str, Sequence[Session]]
 
 
-def load_pools(folder: Path, plan: Plan) -> Pools:
+def load_pools(folder: Path, plan: Plan, kinds: Collection[str] = KINDS) -> Pools:
     """Read every file of a folder; sessions by kind, in an order that is the same in every run.
 
-    A prompt that is in two files is taken once. Records of other kinds (mathematics, extraction)
-    are left out.
+    A prompt that is in two files is taken once. Records of other kinds than `kinds` are left out.
 
     Raises:
         DataError: A line is no such record, or there is none.
@@ -57,7 +56,7 @@ def load_pools(folder: Path, plan: Plan) -> Pools:
             kind = kind_of(record)
             session = _session(record, kind, plan, path)
             first = json.dumps(session[0].messages)
-            if kind in KINDS and first not in seen:
+            if kind in kinds and first not in seen:
                 seen.add(first)
                 found[kind].append(session)
     if not found:
