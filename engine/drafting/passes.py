@@ -1,7 +1,6 @@
 """The drafters that cost a forward pass: whether one is worth its time, and what it has shown."""
 
-from engine.drafting.guess import Guesser
-from engine.policy import ConfidenceCalibration, PositionAcceptance
+from engine.policy import ConfidenceCalibration, Guesser, PositionAcceptance
 
 _PROBE_STEPS = 64
 """How often a drafter is asked although it is not worth it: it may have become so."""
@@ -11,7 +10,7 @@ class ForwardDrafter:
     """A head, or a drafter of vLLM itself, over all requests.
 
     Args:
-        most: Most tokens that it proposes.
+        most: Most tokens that it proposes; 0 where there is none.
         calibrated: Whether it says how sure it is of its tokens.
     """
 
@@ -21,9 +20,9 @@ class ForwardDrafter:
         self._calibration = ConfidenceCalibration(most) if calibrated else None
         self._idle = 0
 
-    def guesser(self) -> Guesser:
-        """Return it as a new request sees it."""
-        return Guesser(self._overall, self._calibration)
+    def guesser(self, *, wanted: bool) -> Guesser | None:
+        """Return it as a new request sees it; None where there is none, or it is not wanted."""
+        return Guesser(self._overall, self._calibration) if wanted and self.most else None
 
     def runs(self, *, pays: bool) -> bool:
         """Whether to run it, once a step: where it pays, and now and then to see if it would."""

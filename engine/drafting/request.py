@@ -1,43 +1,66 @@
-"""What the drafter remembers of a running request, and a row of a step that may draft."""
+"""What the drafter remembers of a running request, and what it drafts in the present step."""
 
-from typing import NamedTuple
-
+from engine.drafting.candidate import Candidate
 from engine.drafting.control import Control
-from engine.drafting.guess import Guesser
+from engine.drafting.source import Source
+from engine.policy import Guesser
 
 
 class Request:
-    """A running request.
+    """A running request, and its row in the step that is being drafted for.
 
     Attributes:
+        name: Its id.
         control: What it asks for.
+        most: Most tokens of a draft, by its own wish and for all.
         native: vLLM's own drafter in its eyes; None where there is none, or it does not want it.
         head: Likewise the draft head.
-        indexed: Whether the suffix source knows it.
+        suffix: The suffix source, where that knows it.
         drafted: Tokens that are being verified.
+        at: Its place in the step.
+        room: Most tokens of its draft in this step; below 1 where there is none to be.
+        best: The draft that is worth most, of those that were proposed in this step.
     """
 
-    __slots__ = ("control", "drafted", "head", "indexed", "native")
+    __slots__ = (
+        "at",
+        "best",
+        "control",
+        "drafted",
+        "head",
+        "most",
+        "name",
+        "native",
+        "room",
+        "suffix",
+    )
 
-    def __init__(self, control: Control, *, native: Guesser | None, head: Guesser | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        control: Control,
+        *,
+        most: int,
+        native: Guesser | None,
+        head: Guesser | None,
+    ) -> None:
+        self.name = name
         self.control = control
+        self.most = most
         self.native = native
         self.head = head
-        self.indexed = False
+        self.suffix: Source | None = None
+        self.best: Candidate | None = None
+        self.drafted = self.at = self.room = 0
+
+    def enter_step(self, at: int, room: int) -> None:
+        """Begin a step, at its place in that, with room for so many tokens."""
+        self.at = at
+        self.room = min(room, self.most)
+        self.best = None
         self.drafted = 0
 
-
-class LiveRow(NamedTuple):
-    """A row that got tokens and may draft up to `room` more.
-
-    Attributes:
-        at: Its place in the step.
-        name: The request's id.
-        request: What is remembered of it.
-        room: Most tokens of its draft; below 1 where there is none to be.
-    """
-
-    at: int
-    name: str
-    request: Request
-    room: int
+    def prefer(self, draft: Candidate, price: float) -> None:
+        """Take a draft if it is worth more than what there is."""
+        if draft.tokens and (self.best is None or draft.gain(price) > self.best.gain(price)):
+            self.best = draft

@@ -11,8 +11,7 @@ from engine.drafting.control import Control
 from engine.drafting.origin import Origin
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A request in a step.
 
     Attributes:
@@ -38,20 +37,6 @@ class Beginning:
 
     tokens: NDArray[np.int32]
     control: Control
-
-
-class Proposal(NamedTuple):
-    """A draft as its source proposes it.
-
-    Attributes:
-        tokens: Token ids.
-        survival: For each, the probability that it and all before it are accepted; never rising.
-        predicted: How many of the first tokens follow the request's prediction.
-    """
-
-    tokens: Sequence[int]
-    survival: Sequence[float]
-    predicted: int = 0
 
 
 @dataclass(slots=True)

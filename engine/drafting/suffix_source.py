@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafting.control import Control
-from engine.drafting.rows import Proposal
-from engine.suffix import SuffixIndex
+from engine.suffix import Draft, SuffixIndex
 
 
 class SuffixSource:
@@ -34,29 +33,15 @@ class SuffixSource:
         """Tell what was generated; scores the last draft, whether it was used or not."""
         self.index.extend(request, tokens)
 
-    def propose(
-        self, requests: Sequence[str], most: Sequence[int], *, floor: float
-    ) -> list[Proposal]:
-        """Draft for several requests; no token whose survival is below `floor`."""
-        if len(requests) == 1:
-            # A quarter of the time of a call for many.
-            draft = self.index.propose(requests[0], most[0], min_survival=floor)
-            return [Proposal(draft.tokens, draft.survival, draft.predicted)]
-        batch = self.index.propose_many(requests, np.array(most, np.int32), min_survival=floor)
-        columns = (batch.lengths, batch.tokens, batch.survival, batch.predicted)
-        return [
-            Proposal(tokens[:length], survival[:length], predicted)
-            for length, tokens, survival, predicted in zip(
-                *(column.tolist() for column in columns), strict=True
-            )
-        ]
+    def propose(self, request: str, most: int, *, floor: float) -> Draft:
+        """Draft up to `most` tokens, none with a survival below `floor`."""
+        return self.index.propose(request, most, min_survival=floor)
 
     def go_on(
         self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float
-    ) -> Proposal:
+    ) -> Draft:
         """Draft up to `most` tokens behind another drafter's, all accepted with `survival`."""
-        draft = self.index.propose_after(request, tokens, survival, most, min_survival=floor)
-        return Proposal(draft.tokens, draft.survival, draft.predicted)
+        return self.index.propose_after(request, tokens, survival, most, min_survival=floor)
 
     def end(self, request: str, *, keep: bool) -> None:
         """End a request; with `keep` its answer stays for its tenant."""

@@ -1,20 +1,27 @@
 """What is worth drafting: prices, worth and breakers; arithmetic only.
 
 Knows numbers, and nothing of torch, vLLM, clocks or randomness, so that every rank decides alike.
+What runs for each row of a step is in C++ (core/).
 """
 
-from engine.policy.acceptance import PositionAcceptance
+from engine.policy._core import (
+    ConfidenceCalibration,
+    Guesser,
+    PositionAcceptance,
+    paying,
+    worth,
+)
 from engine.policy.breaker import Breaker
-from engine.policy.confidence import ConfidenceCalibration
 from engine.policy.price import Price
 from engine.policy.step_cost import StepCost
-from engine.policy.worth import worth
 
 __all__ = [
     "Breaker",
     "ConfidenceCalibration",
+    "Guesser",
     "PositionAcceptance",
     "Price",
     "StepCost",
+    "paying",
     "worth",
 ]

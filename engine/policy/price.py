@@ -67,18 +67,13 @@ class Price:
         """
         return self._margin * self.goodput(rows) * time
 
-    def settle(self, survival: Sequence[float], rows: int) -> float:
+    def settle(self, drafts: Sequence[Sequence[float]], rows: int) -> float:
         """Return the price at which the tokens that are bought are those that pay.
 
         Args:
-            survival: Of all candidates of all rows, in any order.
+            drafts: The survival of each token of each row's draft.
             rows: Requests that get a token anyway.
         """
         worth = self._margin * self.goodput(rows)
-        last = math.inf
-        for bought, chance in enumerate(sorted(survival, reverse=True)):
-            price = worth * self._cost.marginal(rows + bought)
-            if chance < price:
-                return max(self._least, min(last, price))
-            last = chance
-        return self.floor(rows)
+        price = self._cost.settle(drafts, rows, worth)
+        return self.floor(rows) if price is None else max(self._least, price)

@@ -4,6 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
+from engine.policy._core import Marginals
+
 
 class StepCost:
     """A convex curve of step time over verified tokens, in steps of one token.
@@ -33,20 +35,35 @@ class StepCost:
         hull = _lower_hull([(x, time / times[0]) for x, time in zip(at, times, strict=True)])
         slopes = [(y1 - y0) / (x1 - x0) for (x0, y0), (x1, y1) in pairwise(hull)] or [0.0]
         # added[n]: what token n + 1 adds to a step of n tokens; added[0] is never asked for.
-        self._added: Sequence[float] = [
+        added = [
             slopes[min(bisect_right([x for x, _ in hull[1:]], n), len(slopes) - 1)]
             for n in range(longest + 1)
         ]
-        self._times = list(accumulate(self._added[1:], initial=1.0))
+        self._times = list(accumulate(added[1:], initial=1.0))
+        self._last_added = added[-1]
+        self._marginals = Marginals(added)
 
     def time(self, tokens: int) -> float:
         """Return the time of a step that verifies so many tokens; 1 is a step of one token."""
         over = max(0, tokens - len(self._times))
-        return self._times[max(0, tokens - 1 - over)] + over * self._added[-1]
+        return self._times[max(0, tokens - 1 - over)] + over * self._last_added
 
     def marginal(self, tokens: int) -> float:
         """Return what one token more adds to a step of so many."""
-        return self._added[min(tokens, len(self._added) - 1)]
+        return self._marginals.at(tokens)
+
+    def settle(self, drafts: Sequence[Sequence[float]], tokens: int, worth: float) -> float | None:
+        """Buy tokens of all drafts, surest first, for a step that verifies so many anyway.
+
+        Args:
+            drafts: The survival of the tokens of each.
+            tokens: What the step verifies anyway.
+            worth: What a unit of time has to bring.
+
+        Returns:
+            A price that those that are bought reach and the others do not; None where all pay.
+        """
+        return self._marginals.settle(drafts, tokens, worth)
 
 
 def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -145,7 +145,10 @@ class _HybridDrafting(_Runner):
         drafter = self._speculation.drafter
         head = None
         try:
-            rows = [self._row(at, request) for at, request in enumerate(requests)]
+            rows = [
+                self._row(request, sampled)
+                for request, sampled in zip(requests, self._sampled, strict=True)
+            ]
             native = None
             if self._speculation.has_native and self._native_tokens and proposed is not None:
                 native = proposed.draft_token_ids
@@ -172,16 +175,16 @@ class _HybridDrafting(_Runner):
         )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
-    def _row(self, at: int, request: str) -> Row:
-        sampled = self._sampled[at]
+    def _row(self, request: str, sampled: list[int]) -> Row:
         if not sampled:
             return Row(request, sampled, 0)
         state = self.requests[request]
-        room = self.max_model_len - int(self.input_batch.num_tokens_no_spec[at]) - 1
-        params = state.sampling_params
-        if params.max_tokens is not None:
-            # The step brings one token more than it drafts.
-            room = min(room, params.max_tokens - len(state.output_token_ids) - 1)
+        generated = len(state.output_token_ids)
+        # The step brings one token more than it drafts.
+        room = self.max_model_len - state.num_prompt_tokens - generated - 1
+        limit = state.sampling_params.max_tokens
+        if limit is not None:
+            room = min(room, limit - generated - 1)
         return Row(request, sampled, room)
 
     def _beginning(self, request: str) -> Beginning:

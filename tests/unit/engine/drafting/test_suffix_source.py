@@ -14,8 +14,7 @@ def source() -> SuffixSource:
 
 
 def drafted(source: SuffixSource, request: str) -> list[int]:
-    (proposal,) = source.propose([request], [4], floor=0.0)
-    return list(proposal.tokens)
+    return source.propose(request, 4, floor=0.0).tokens
 
 
 def test_a_prediction_is_drafted_from_its_first_token_on(source: SuffixSource) -> None:
@@ -55,16 +54,20 @@ def test_a_bad_prediction_leaves_nothing_running(source: SuffixSource) -> None:
         source.end("r", keep=False)
 
 
-def test_one_request_drafts_as_several_do(source: SuffixSource) -> None:
-    for name in ("a", "b"):
-        source.begin(name, Control(prediction=(7, 8, 9)), PROMPT)
-        source.extend(name, [7])
+def test_a_draft_ends_at_its_limit_and_at_the_floor(source: SuffixSource) -> None:
+    source.begin("r", Control(prediction=(7, 8, 9)), PROMPT)
 
-    alone = [source.propose([name], [5], floor=0.0)[0] for name in ("a", "b")]
-    together = source.propose(["a", "b"], [5, 1], floor=0.0)
+    every = source.propose("r", 3, floor=0.0)
 
-    assert [proposal.tokens for proposal in alone] == [[8, 9], [8, 9]]
-    assert [proposal.tokens for proposal in together] == [[8, 9], [8]]
-    assert together[0].survival == pytest.approx(alone[0].survival)
-    assert [proposal.predicted for proposal in together] == [2, 1]
-    assert alone[0].predicted == 2
+    assert source.propose("r", 2, floor=0.0).tokens == every.tokens[:2] == [7, 8]
+    assert source.propose("r", 3, floor=every.survival[1]).tokens == [7, 8]
+    assert every.predicted == 3
+
+
+def test_it_goes_on_behind_what_another_drafter_proposes(source: SuffixSource) -> None:
+    source.begin("r", Control(prediction=(7, 8, 9, 10)), PROMPT)
+
+    behind = source.go_on("r", [7, 8], 0.5, 1, floor=0.0)
+
+    assert behind.tokens == [9]
+    assert behind.survival[0] <= 0.5

@@ -56,11 +56,11 @@ def test_free_tokens_still_have_a_least_price() -> None:
 def test_free_tokens_are_all_bought() -> None:
     survival = [1.0 - 0.0049 * step for step in range(200)]
 
-    assert price([(1, 1.0)]).settle(survival, 64) <= 0.02
+    assert price([(1, 1.0)]).settle([survival], 64) <= 0.02
 
 
 def test_dear_tokens_are_not_bought_at_all() -> None:
-    assert price([(1, 1.0), (2, 2.0)]).settle([0.9] * 5, 1) > 0.9
+    assert price([(1, 1.0), (2, 2.0)]).settle([[0.9] * 5], 1) > 0.9
 
 
 def test_without_candidates_it_is_the_floor() -> None:
@@ -74,7 +74,7 @@ survivals = st.lists(st.floats(0.0, 1.0, width=32), min_size=1, max_size=40)
 def test_what_is_bought_pays_and_what_is_left_does_not(values: list[float], rows: int) -> None:
     cost = StepCost([(1, 1.0), (9, 1.2), (17, 2.0), (65, 9.0)], longest=400)
     settled = Price(cost, margin=1.0)
-    at = settled.settle(values, rows)
+    at = settled.settle([values[:3], values[3:]], rows)
 
     bought = sorted((s for s in values if s >= at), reverse=True)
     left = [s for s in values if s < at]
@@ -100,7 +100,7 @@ def test_settling_finds_the_best_of_all_subsets() -> None:
         return brought - worth * sum(cost.marginal(2 + token) for token in range(sum(chosen)))
 
     best = max(product((False, True), repeat=len(survival)), key=gain)
-    at = settled.settle(survival, 2)
+    at = settled.settle([survival], 2)
     taken = tuple(s >= at for s in survival)
 
     assert gain(taken) == pytest.approx(gain(best))

@@ -66,3 +66,8 @@ def test_a_draft_longer_than_its_positions_is_cut() -> None:
     acceptance.learn(5, 5)
 
     assert len(acceptance.survival()) == 1
+
+
+def test_a_parent_of_other_drafts_is_refused() -> None:
+    with pytest.raises(ValueError, match="positions"):
+        PositionAcceptance(2, parent=PositionAcceptance(3))

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from engine.policy import ConfidenceCalibration
@@ -55,3 +57,11 @@ def test_more_tokens_than_positions_are_left_out() -> None:
     calibration.learn([0.5, 0.5], [0.5, 0.5], 2)
 
     assert len(calibration.survival([0.5, 0.5], [0.5, 0.5])) == 1
+
+
+def test_what_is_no_number_counts_as_no_chance() -> None:
+    calibration = ConfidenceCalibration(1)
+
+    unsure, broken = (calibration.survival([sure], [0.5]) for sure in (0.0, math.nan))
+
+    assert broken == unsure

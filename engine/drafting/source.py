@@ -1,0 +1,46 @@
+"""What a source is: something that drafts on the CPU from token ids alone."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.drafting.control import Control
+
+
+class Proposal(Protocol):
+    """A draft as its source proposes it; each attribute is read once."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """Token ids."""
+
+    @property
+    def survival(self) -> list[float]:
+        """For each, the probability that it and all before it are accepted; never rising."""
+
+    @property
+    def predicted(self) -> int:
+        """How many of the first tokens follow the request's prediction."""
+
+
+class Source(Protocol):
+    """Drafts in microseconds; `SuffixSource` is one."""
+
+    def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
+        """Take a request in; `tokens` is all it has so far."""
+
+    def extend(self, request: str, tokens: Sequence[int]) -> None:
+        """Take in what was generated."""
+
+    def propose(self, request: str, most: int, *, floor: float) -> Proposal:
+        """Draft up to `most` tokens, none with a survival below `floor`."""
+
+    def go_on(
+        self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float
+    ) -> Proposal:
+        """Draft up to `most` tokens behind `tokens`, which are all accepted with `survival`."""
+
+    def end(self, request: str, *, keep: bool) -> None:
+        """Let a request go; with `keep` what it wrote stays for its tenant."""

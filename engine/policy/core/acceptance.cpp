@@ -1,0 +1,48 @@
+#include "acceptance.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace specgate::policy {
+namespace {
+
+// Observations that the average of all requests counts for in the estimate of one.
+constexpr double kPrior = 4.0;
+// After 64 observations of a position an older one has lost 63 % of its weight.
+constexpr double kFade = 1.0 - 1.0 / 64.0;
+
+}  // namespace
+
+PositionAcceptance::PositionAcceptance(std::size_t positions,
+                                       std::shared_ptr<PositionAcceptance> parent, double start)
+    : parent_(std::move(parent)), start_(start), seen_(positions), accepted_(positions) {
+  if (parent_ && parent_->positions() != positions) {
+    throw std::invalid_argument("parent: must have as many positions");
+  }
+}
+
+void PositionAcceptance::learn(std::size_t drafted, std::size_t accepted) {
+  const std::size_t known = std::min({accepted + 1, drafted, positions()});
+  for (std::size_t at = 0; at < known; ++at) {
+    seen_[at] = seen_[at] * kFade + 1.0;
+    accepted_[at] = accepted_[at] * kFade + (at < accepted ? 1.0 : 0.0);
+  }
+  if (parent_) parent_->learn(drafted, accepted);
+}
+
+std::vector<double> PositionAcceptance::rates() const {
+  std::vector<double> rates = parent_ ? parent_->rates() : std::vector(positions(), start_);
+  for (std::size_t at = 0; at < rates.size(); ++at) {
+    rates[at] = (accepted_[at] + kPrior * rates[at]) / (seen_[at] + kPrior);
+  }
+  return rates;
+}
+
+std::vector<double> PositionAcceptance::survival() const {
+  std::vector<double> chances = rates();
+  for (std::size_t at = 1; at < chances.size(); ++at) chances[at] *= chances[at - 1];
+  return chances;
+}
+
+}  // namespace specgate::policy

@@ -1,0 +1,42 @@
+// What a drafter with a forward pass proposed for a request, and how much of that came true.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "acceptance.hpp"
+#include "confidence.hpp"
+
+namespace specgate::policy {
+
+class Guesser {
+ public:
+  // `calibration` for a drafter that says how sure it is of its tokens, else null.
+  Guesser(const std::shared_ptr<PositionAcceptance>& overall,
+          std::shared_ptr<ConfidenceCalibration> calibration);
+
+  // The survival of a draft that it has yet to make.
+  std::vector<double> expected() const { return acceptance_.survival(); }
+
+  // What such a draft of up to `most` tokens brings at a price, in tokens above their cost.
+  double expected_gain(std::size_t most, double price) const;
+
+  // Remember a proposal; the survival of its tokens.
+  std::vector<double> propose(std::vector<std::int64_t> tokens,
+                              std::optional<std::vector<double>> confidence);
+
+  // Score the last proposal by the tokens that came; then it is forgotten.
+  void learn(const std::vector<std::int64_t>& sampled);
+
+ private:
+  PositionAcceptance acceptance_;
+  std::shared_ptr<ConfidenceCalibration> calibration_;
+  std::vector<std::int64_t> tokens_;
+  std::vector<double> confidence_;
+  std::vector<double> rates_;  // with which `confidence_` was calibrated
+};
+
+}  // namespace specgate::policy

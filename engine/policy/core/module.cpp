@@ -1,0 +1,104 @@
+// The Python module engine.policy._core: Python's lists in, the arithmetic called, lists out.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "acceptance.hpp"
+#include "confidence.hpp"
+#include "guesser.hpp"
+#include "pricing.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace specgate::policy {
+namespace {
+
+using Numbers = std::vector<double>;
+
+// Each item of a sequence.
+template <class Each>
+void for_each(nb::handle sequence, Each each) {
+  const nb::object items = nb::steal(PySequence_Fast(sequence.ptr(), "must be a sequence"));
+  if (!items.is_valid()) throw nb::python_error();
+  for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(items.ptr()); ++at) {
+    each(nb::handle(PySequence_Fast_GET_ITEM(items.ptr(), at)));
+  }
+}
+
+void append(nb::handle sequence, Numbers& numbers) {
+  for_each(sequence, [&](nb::handle item) {
+    const double number = PyFloat_AsDouble(item.ptr());
+    if (number == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+    numbers.push_back(number);
+  });
+}
+
+Numbers numbers_of(nb::handle sequence) {
+  Numbers numbers;
+  append(sequence, numbers);
+  return numbers;
+}
+
+std::optional<double> settle(const Marginals& marginals, nb::handle drafts, std::size_t tokens,
+                             double worth) {
+  Numbers pool;
+  for_each(drafts, [&](nb::handle draft) { append(draft, pool); });
+  return marginals.settle(pool, tokens, worth);
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  // A worker holds its prices until the interpreter ends, which nanobind takes for a leak.
+  nb::set_leak_warnings(false);
+
+  nb::class_<PositionAcceptance>(module, "PositionAcceptance")
+      .def(nb::init<std::size_t, std::shared_ptr<PositionAcceptance>, double>(), "positions"_a,
+           nb::kw_only(), "parent"_a.none() = nb::none(), "start"_a = 0.5)
+      .def_prop_ro("positions", &PositionAcceptance::positions)
+      .def("learn", &PositionAcceptance::learn, "drafted"_a, "accepted"_a)
+      .def("rates", &PositionAcceptance::rates)
+      .def("survival", &PositionAcceptance::survival);
+
+  nb::class_<ConfidenceCalibration>(module, "ConfidenceCalibration")
+      .def(nb::init<std::size_t>(), "positions"_a)
+      .def("survival",
+           [](const ConfidenceCalibration& calibration, const Numbers& confidence,
+              const Numbers& accepted) { return calibration.survival(confidence, accepted); },
+           "confidence"_a, "accepted"_a)
+      .def("learn",
+           [](ConfidenceCalibration& calibration, const Numbers& confidence,
+              const Numbers& accepted,
+              std::size_t right) { calibration.learn(confidence, accepted, right); },
+           "confidence"_a, "accepted"_a, "right"_a);
+
+  nb::class_<Guesser>(module, "Guesser")
+      .def(nb::init<std::shared_ptr<PositionAcceptance>, std::shared_ptr<ConfidenceCalibration>>(),
+           "overall"_a, "calibration"_a.none() = nb::none())
+      .def("expected", &Guesser::expected)
+      .def("expected_gain", &Guesser::expected_gain, "most"_a, "price"_a)
+      .def("propose", &Guesser::propose, "tokens"_a, "confidence"_a.none() = nb::none())
+      .def("learn", &Guesser::learn, "sampled"_a);
+
+  nb::class_<Marginals>(module, "Marginals")
+      .def(nb::init<Numbers>(), "added"_a)
+      .def("at", &Marginals::at, "tokens"_a)
+      .def("settle", &settle, "drafts"_a, "tokens"_a, "worth"_a);
+
+  module.def(
+      "paying",
+      [](nb::handle survival, double price) { return paying(numbers_of(survival), price); },
+      "survival"_a, "price"_a);
+  module.def(
+      "worth", [](nb::handle survival, double price) { return worth(numbers_of(survival), price); },
+      "survival"_a, "price"_a);
+}
+
+}  // namespace specgate::policy

@@ -1,0 +1,95 @@
+"""A source and a head whose drafts the tests give, and a drafter over them."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.drafting import Beginning, Control, Drafter
+from engine.policy import Price, StepCost
+
+FREE = StepCost([(1, 1.0)], longest=64)  # tokens cost nothing but the least price
+DEAR = StepCost([(1, 1.0), (2, 4.0)], longest=64)
+PROMPT = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
+
+
+class Proposed(NamedTuple):
+    """What a scripted source proposes."""
+
+    tokens: list[int]
+    survival: list[float]
+    predicted: int = 0
+
+
+class Scripted:
+    """A source whose drafts and errors the test gives."""
+
+    def __init__(self) -> None:
+        self.drafts: dict[str, tuple[list[int], list[float]]] = {}
+        self.errors: dict[str, Exception] = {}
+        self.running: dict[str, list[int]] = {}
+        self.kept: list[tuple[str, bool]] = []
+        self.asked: list[tuple[str, int, float]] = []
+        self.more: dict[str, tuple[list[int], list[float]]] = {}
+        self.gone_on: list[tuple[str, list[int], float, int]] = []
+
+    def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
+        self._raise("begin")
+        self.running[request] = tokens.tolist()
+
+    def extend(self, request: str, tokens: Sequence[int]) -> None:
+        self._raise("extend")
+        self.running[request] += tokens
+
+    def propose(self, request: str, most: int, *, floor: float) -> Proposed:
+        self._raise("propose")
+        self.asked.append((request, most, floor))
+        tokens, survival = self.drafts.get(request, ([], []))
+        return Proposed(tokens[:most], survival[:most])
+
+    def go_on(
+        self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float
+    ) -> Proposed:
+        self.gone_on.append((request, list(tokens), survival, most))
+        more, chances = self.more.get(request, ([], []))
+        return Proposed(more[:most], [survival * chance for chance in chances[:most]])
+
+    def end(self, request: str, *, keep: bool) -> None:
+        self._raise("end")
+        del self.running[request]
+        self.kept.append((request, keep))
+
+    def _raise(self, call: str) -> None:
+        if call in self.errors:
+            raise self.errors[call]
+
+
+def begin(control: Control = Control()) -> Callable[[str], Beginning]:  # noqa: B008  # frozen
+    return lambda _: Beginning(np.array(PROMPT, np.int32), control)
+
+
+def drafter(
+    source: Scripted | None, cost: StepCost = FREE, most: int = 8, head_time: float = 0.0
+) -> Drafter:
+    return Drafter(
+        source,
+        Price(cost, margin=1.0),
+        most=most,
+        native_most=3,
+        head_most=3,
+        head_time=lambda rows: head_time,
+    )
+
+
+class Head:
+    """A head whose tokens and confidence the test gives; remembers for which rows it ran."""
+
+    def __init__(self, tokens: Sequence[int] = (7, 8, 9), confidence: float = 0.9) -> None:
+        self.tokens = list(tokens)
+        self.confidence = confidence
+        self.ran: list[list[int]] = []
+
+    def __call__(self, rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
+        self.ran.append(list(rows))
+        return [(self.tokens, [self.confidence] * len(self.tokens)) for _ in rows]
