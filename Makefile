@@ -5,7 +5,7 @@ SHELL := /bin/bash -euo pipefail
 
 VENV ?= .venv
 CONFIG ?= configs/cpu-smollm2.yaml
-RECIPE ?= configs/recipes/smollm2-135m-lstm.yaml
+RECIPE ?= configs/recipes/smollm2-135m.yaml
 BENCH_FLAGS := $(if $(QUICK),--quick)
 export VENV
 
@@ -53,7 +53,7 @@ bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MOD
 		$(addprefix --head ,$(HEAD)) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
 
 .PHONY: train-head
-train-head: install-train ## train the draft head of RECIPE (smollm2-135m-lstm: hours on two cores); goes on after a stop
+train-head: install-train ## train the draft head of RECIPE (smollm2-135m: hours on two cores); goes on after a stop
 	@exec $(VENV)/bin/specgate train $(RECIPE)
 
 .PHONY: docs

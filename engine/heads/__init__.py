@@ -1,18 +1,22 @@
-"""Draft heads in torch: load, run, train, save. No KV cache, no vllm.
+"""Draft heads in torch: load, run, train, save. No vllm.
 
-A head drafts from the target's last hidden state; it may skip steps and rows at will.
+A head drafts from the target's last hidden states; it may skip steps and rows at will.
 """
 
+from engine.heads.attention import Context
 from engine.heads.checkpoint import load_head, save_head
 from engine.heads.config import HeadConfig
 from engine.heads.head import DraftHead
+from engine.heads.memory import HeadMemory
 from engine.heads.target import SharedTables, TargetFacts
 from engine.heads.vocabulary import IGNORED, Vocabulary
 
 __all__ = [
     "IGNORED",
+    "Context",
     "DraftHead",
     "HeadConfig",
+    "HeadMemory",
     "SharedTables",
     "TargetFacts",
     "Vocabulary",

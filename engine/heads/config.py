@@ -54,6 +54,13 @@ class HeadConfig(BaseModel):
     gated_size: _Size | None = Field(
         default=None, description="Width inside a gated cell; null for twice inner_size."
     )
+    window: int = Field(
+        default=0,
+        ge=0,
+        description="Earlier rows of the answer that a gated head looks at; 0 for none.",
+    )
+    attention_heads: _Size = Field(default=3, description="Queries of a position, with a window.")
+    attention_head_size: _Size = Field(default=64, description="Width of a query.")
     deep_projection: int = Field(
         default=0, ge=0, description="Further layers behind each projection of the state (MLP)."
     )
@@ -79,6 +86,8 @@ class HeadConfig(BaseModel):
             raise ValueError(f"kind {self.kind} has one gate: tie_gates must be true")
         if self.kind != "gated" and self.gated_size is not None:
             raise ValueError(f"kind {self.kind} has no gated_size")
+        if self.kind != "gated" and self.window:
+            raise ValueError(f"kind {self.kind} has no window")
         if self.project_output and not self.share_output:
             raise ValueError("project_output needs share_output: own rows need no layer before")
         return self
@@ -97,6 +106,11 @@ class HeadConfig(BaseModel):
     def gated_width(self) -> int:
         """Width inside a gated cell."""
         return 2 * self.inner_size if self.gated_size is None else self.gated_size
+
+    @property
+    def attention_size(self) -> int:
+        """Width of all queries of a position."""
+        return self.attention_heads * self.attention_head_size
 
     @property
     def has_output(self) -> bool:

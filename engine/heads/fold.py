@@ -6,9 +6,10 @@ What is folded, and what that brings, is in adr/0015.
 from torch import Tensor, nn
 from torch.nn import functional
 
+from engine.heads.attention import Recorder
 from engine.heads.cells import Linear, make_input_norm
 from engine.heads.config import HeadConfig
-from engine.heads.drafting import DraftingLoop, Propose
+from engine.heads.drafting import Drafting, DraftingLoop
 from engine.heads.graphs import GraphedDrafting
 from engine.heads.matrix import Matrix
 from engine.heads.stage import Stage, build_stage
@@ -22,7 +23,7 @@ FOLDED_BYTES = 48 * 2**20
 
 def fold(
     config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
-) -> Propose:
+) -> Drafting:
     """Return the drafting of a head, graphs on CUDA; it does not see weights that change later."""
     folding = _Folding(config, weights, vocabulary, shared)
     positions = min(2, config.positions) if config.tie_positions else config.positions
@@ -32,6 +33,7 @@ def fold(
         vocabulary=vocabulary,
         dtype=weights.dtype,
         input_norm=make_input_norm(config.hidden_size, weight) if config.scale_input else None,
+        recorder=folding.recorder(),
     )
     if weight.device.type != "cuda":
         return loop
@@ -63,6 +65,10 @@ class _Folding:
             embed=self._embed(position),
             score=self._score(position),
         )
+
+    def recorder(self) -> Recorder | None:
+        recorders = self._weights.recorders
+        return recorders[0].read(self._quicken) if len(recorders) else None
 
     def _quicken(self, linear: nn.Module) -> Matrix:
         if linear not in self._matrices:

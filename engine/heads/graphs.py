@@ -5,7 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.heads.drafting import Propose
+from engine.heads.attention import Context
+from engine.heads.drafting import Drafting
 
 MOST_ROWS = 256
 """Most rows of a graph; calls with more take the plain way, whose launches cost little there."""
@@ -20,65 +21,79 @@ class _Captured(NamedTuple):
     graph: torch.cuda.CUDAGraph
     hidden: Tensor
     tokens: Tensor
+    context: Context | None
     drafted: Tensor
     confidence: Tensor
 
 
 class GraphedDrafting:
-    """The drafting loop of a CUDA device, captured for each (rows, n) when it is first needed.
+    """The drafting loop of a CUDA device, captured for each (rows, n, entries) that is needed.
 
     Rows are rounded up to powers of two; what the rows beyond hold does not touch the others.
     Everything is ordered by the caller's stream: the copies into the graph's memory, the graph, and
     the copies out of it, so that the next call may begin at once.
 
     Args:
-        draft: The loop; it must only do work on the device.
+        loop: Must only do work on the device.
         hidden_size: Of the target.
         dtype: Of the hidden states that the graphs keep.
         device: Of everything.
     """
 
     def __init__(
-        self, draft: Propose, *, hidden_size: int, dtype: torch.dtype, device: torch.device
+        self, loop: Drafting, *, hidden_size: int, dtype: torch.dtype, device: torch.device
     ) -> None:
-        self._draft = draft
+        self._loop = loop
         self._hidden_size = hidden_size
         self._dtype = dtype
         self._device = device
-        self._captured: dict[tuple[int, int], _Captured] = {}
+        self._captured: dict[tuple[int, int, int], _Captured] = {}
         # Results are copied out before the next graph may run, so that all can use one memory.
         self._memory = torch.cuda.graph_pool_handle()
 
-    def __call__(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
-        """Return the draft's target ids and confidence, as `DraftHead.propose` says."""
+    def draft(
+        self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None
+    ) -> tuple[Tensor, Tensor]:
+        """See `Drafting`."""
         rows = tokens.shape[0]
         if rows > MOST_ROWS:
-            return self._draft(hidden, tokens, n)
+            return self._loop.draft(hidden, tokens, n, context)
         bucket = round_up(rows)
-        captured = self._captured.get((bucket, n))
+        key = bucket, n, 0 if context is None else context.keys.shape[2]
+        captured = self._captured.get(key)
         if captured is None:
             with torch.cuda.device(self._device):
-                captured = self._captured[bucket, n] = self._capture(bucket, n)
+                captured = self._captured[key] = self._capture(bucket, n, context)
         captured.hidden[:rows].copy_(hidden)
         captured.tokens[:rows].copy_(tokens)
+        if context is not None and captured.context is not None:
+            for kept, given in zip(captured.context, context, strict=True):
+                kept[:rows].copy_(given)
         captured.graph.replay()
         return captured.drafted[:rows].clone(), captured.confidence[:rows].clone()
 
-    def _capture(self, rows: int, n: int) -> _Captured:
+    def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Drafting`; a few launches, without a graph."""
+        return self._loop.record(hidden, tokens)
+
+    def _capture(self, rows: int, n: int, like: Context | None) -> _Captured:
         hidden = torch.zeros(rows, self._hidden_size, dtype=self._dtype, device=self._device)
         tokens = torch.zeros(rows, dtype=torch.int64, device=self._device)
+        context = None
+        if like is not None:
+            context = Context(*(part.new_zeros(rows, *part.shape[1:]) for part in like))
         current = torch.cuda.current_stream(self._device)
         side = torch.cuda.Stream(self._device)
         side.wait_stream(current)
         with torch.cuda.stream(side):
             for _ in range(_WARM_UPS):
-                self._draft(hidden, tokens, n)
+                self._loop.draft(hidden, tokens, n, context)
         current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         # Other threads of the process may allocate meanwhile.
         with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
-            drafted, confidence = self._draft(hidden, tokens, n)
-        return _Captured(graph, hidden, tokens, drafted, confidence)
+            drafted, confidence = self._loop.draft(hidden, tokens, n, context)
+        return _Captured(graph, hidden, tokens, context, drafted, confidence)
 
 
 def round_up(rows: int) -> int:

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engine.errors import HeadInputError
+from engine.heads.attention import Context, record
 from engine.heads.cells import apply_norm, make_input_norm
 from engine.heads.config import HeadConfig
-from engine.heads.drafting import Propose
+from engine.heads.drafting import Drafting
 from engine.heads.fold import fold
-from engine.heads.stage import Stage, advance, build_stage
+from engine.heads.stage import Stage, add_up, advance, build_stage
 from engine.heads.target import SharedTables, check_tables
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import HeadWeights, at
@@ -43,7 +44,7 @@ class DraftHead(nn.Module):
         self.weights = weights
         self.vocabulary = vocabulary
         self.shared = shared
-        self._drafting: Propose | None = None
+        self._drafting: Drafting | None = None
 
     @classmethod
     def new(
@@ -76,13 +77,17 @@ class DraftHead(nn.Module):
         table = embedding if embedding is not None else output
         return head if table is None else head.to(table.device)
 
-    def unroll(self, hidden: Tensor, tokens: Tensor) -> list[Tensor]:
+    def unroll(
+        self, hidden: Tensor, tokens: Tensor, context: Context | None = None
+    ) -> list[Tensor]:
         """Return the state of each position, given the true tokens; differentiable.
 
         Args:
             hidden: The target's last hidden state after its final norm, (..., hidden_size).
             tokens: int64, (..., n): first the token that the target drew from `hidden`, then
                 those that followed it.
+            context: What a head with a window may look at, made of `entries`; states and tokens
+                are then (runs * rows of a run, ...).
 
         Returns:
             n states, (..., inner_size).
@@ -91,14 +96,30 @@ class DraftHead(nn.Module):
             HeadInputError: More positions are asked for than the head has.
         """
         self._check_length(tokens.shape[-1])
-        state = hidden.to(self.weights.dtype)
-        if self.config.scale_input:
-            state = apply_norm(state, make_input_norm(self.config.hidden_size, state))
+        state = self._enter(hidden)
         memory, states = None, []
         for position, token in enumerate(tokens.unbind(-1)):
-            state, memory = advance(self._stage(position), state, memory, token)
+            state, memory = advance(self._stage(position), state, memory, token, context)
             states.append(state)
         return states
+
+    def entries(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return keys and values of rows, for a head with a window; differentiable.
+
+        Args:
+            hidden: The target's last hidden states, (rows, hidden_size).
+            tokens: The token that was drawn from each, int64, (rows,).
+
+        Returns:
+            Both of shape (rows, attention_heads, attention_head_size). Whoever makes a `Context` of
+            them pairs each value with the key of the row before (`engine.heads.attention`).
+
+        Raises:
+            HeadInputError: The head has no window.
+        """
+        self._check_window()
+        recorder = self.weights.recorders[0].read(_keep)
+        return record(recorder, add_up(self._stage(0), self._enter(hidden), tokens))
 
     def logits(self, state: Tensor, position: int) -> Tensor:
         """Return the logits of a position, (..., draft_vocab_size), from its state."""
@@ -109,7 +130,9 @@ class DraftHead(nn.Module):
         assert self.shared.output is not None
         return functional.linear(state, self.vocabulary.rows_of(self.shared.output).to(state.dtype))
 
-    def forward(self, hidden: Tensor, tokens: Tensor) -> list[Tensor]:
+    def forward(
+        self, hidden: Tensor, tokens: Tensor, context: Context | None = None
+    ) -> list[Tensor]:
         """Return the logits of each position, given the true tokens; differentiable.
 
         Args and errors are those of `unroll`.
@@ -119,11 +142,13 @@ class DraftHead(nn.Module):
         """
         return [
             self.logits(state, position)
-            for position, state in enumerate(self.unroll(hidden, tokens))
+            for position, state in enumerate(self.unroll(hidden, tokens, context))
         ]
 
     @torch.inference_mode()
-    def propose(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    def propose(
+        self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Draft n tokens for each row, greedily; nothing waits for the device.
 
         The weights are folded at the first call, and again after `train`, `eval`, `to` or
@@ -135,6 +160,8 @@ class DraftHead(nn.Module):
             tokens: int64, (m,), on the head's device.
             n: Tokens to draft, at least 1. A head with tied positions goes on beyond those that
                 it was trained for.
+            context: What a head with a window may look at (`HeadMemory.context`): m runs of one
+                row; None for nothing.
 
         Returns:
             The target's ids of the draft, int64, (m, n), and the head's own probability of each,
@@ -150,7 +177,13 @@ class DraftHead(nn.Module):
                 f"found hidden {tuple(hidden.shape)} and tokens {tuple(tokens.shape)}, "
                 f"expected (m, {self.config.hidden_size}) and (m,)"
             )
-        return self._fold()(hidden, tokens, n)
+        return self._fold().draft(hidden, tokens, n, context)
+
+    @torch.inference_mode()
+    def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what `entries` does, with the folded weights."""
+        self._check_window()
+        return self._fold().record(hidden, tokens)
 
     @torch.inference_mode()
     def prepare(self) -> None:
@@ -172,10 +205,20 @@ class DraftHead(nn.Module):
         self._drafting = None
         return super()._apply(*args, **kwargs)
 
-    def _fold(self) -> Propose:
+    def _fold(self) -> Drafting:
         if self._drafting is None:
             self._drafting = fold(self.config, self.weights, self.vocabulary, self.shared)
         return self._drafting
+
+    def _enter(self, hidden: Tensor) -> Tensor:
+        state = hidden.to(self.weights.dtype)
+        if self.config.scale_input:
+            state = apply_norm(state, make_input_norm(self.config.hidden_size, state))
+        return state
+
+    def _check_window(self) -> None:
+        if not self.config.window:
+            raise HeadInputError("found entries asked of a head without a window")
 
     def _check_length(self, n: int) -> None:
         most = self.config.positions

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from engine.heads.attention import Attention, Context, attend
 from engine.heads.cells import Cell, Layer, Linear, join, run_layer
 from engine.heads.config import HeadConfig
 from engine.heads.weights import HeadWeights, ReadLinear, at
@@ -20,6 +21,7 @@ class Stage(NamedTuple):
         layers: Further layers behind it.
         embed: From token ids, (...,), to embeddings, (..., embedding_size).
         scale: What embeddings are multiplied with.
+        attention: To earlier rows, from the sum; None where the head has none.
         cell: The recurrence.
         score: From the state to logits.
     """
@@ -28,25 +30,41 @@ class Stage(NamedTuple):
     layers: tuple[Layer, ...]
     embed: Embed
     scale: float
+    attention: Attention | None
     cell: Cell
     score: Linear
 
 
-def advance(
-    stage: Stage, state: Tensor, memory: Tensor | None, tokens: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """Return the next state, (..., inner), and what an LSTM remembers.
+def add_up(stage: Stage, state: Tensor, tokens: Tensor) -> Tensor:
+    """Return the sum of projected state and embedded token, (..., sum size).
 
     Args:
         stage: Of the position.
         state: Of the position before; at the first, the target's, scaled if the head wants that.
-        memory: Of the position before; None at the first.
         tokens: The last token of each row, as `stage.embed` takes it.
     """
     projected = stage.project(state)
     for layer in stage.layers:
         projected = run_layer(layer, projected)
-    return stage.cell.step(join(projected, stage.embed(tokens), stage.scale), memory)
+    return join(projected, stage.embed(tokens), stage.scale)
+
+
+def advance(
+    stage: Stage, state: Tensor, memory: Tensor | None, tokens: Tensor, context: Context | None
+) -> tuple[Tensor, Tensor | None]:
+    """Return the next state, (..., inner), and what an LSTM remembers.
+
+    Args:
+        stage: Of the position.
+        state: As for `add_up`.
+        memory: Of the position before; None at the first.
+        tokens: As for `add_up`.
+        context: What a head with attention may look at; None for nothing.
+    """
+    total = add_up(stage, state, tokens)
+    if stage.attention is not None and context is not None:
+        total = attend(stage.attention, total, context)
+    return stage.cell.step(total, memory)
 
 
 def build_stage(
@@ -65,6 +83,7 @@ def build_stage(
         layers=tuple(layer.read(linear) for layer in projection.layers),
         embed=embed,
         scale=config.embedding_scale,
+        attention=at(weights.attentions, position).read(linear) if config.window else None,
         cell=at(weights.cells, position).read(linear),
         score=score,
     )

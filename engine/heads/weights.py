@@ -12,6 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
+from engine.heads.attention import Attention, Recorder
 from engine.heads.cells import (
     EPSILON,
     GatedCell,
@@ -27,6 +28,9 @@ from engine.heads.config import HeadConfig
 # What the layer of a gated cell adds starts this small: 100 steps of training accepted more
 # (adr/0015).
 _LEAVE_RATIO = 0.2
+
+# Of attention at the start: half and twice of it train no better (adr/0017).
+_SHARPNESS = 16.0
 
 T = TypeVar("T")
 ReadLinear = Callable[[nn.Module], Linear]
@@ -124,6 +128,38 @@ class GatedCellWeights(nn.Module):
         )
 
 
+class AttentionWeights(nn.Module):
+    """From a sum to what it finds in earlier rows."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.norm = NormWeights(config.inner_size)
+        self.query = nn.Linear(config.inner_size, config.attention_size, bias=False)
+        self.leave = nn.Linear(config.attention_size, config.inner_size, bias=False)
+        self.sharpness = nn.Parameter(torch.full((config.attention_heads,), _SHARPNESS))
+        self.sink = nn.Parameter(torch.zeros(config.attention_heads))
+
+    def read(self, linear: ReadLinear) -> Attention:
+        """Return it as a stage takes it."""
+        return Attention(
+            self.norm.read(), linear(self.query), linear(self.leave), self.sharpness, self.sink
+        )
+
+
+class RecorderWeights(nn.Module):
+    """From a row's sum to its key and its value; keys' rows first."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.norm = NormWeights(config.inner_size)
+        self.linear = nn.Linear(config.inner_size, 2 * config.attention_size, bias=False)
+        self._heads = config.attention_heads
+
+    def read(self, linear: ReadLinear) -> Recorder:
+        """Return it as `record` takes it."""
+        return Recorder(self.norm.read(), linear(self.linear), self._heads)
+
+
 _CELLS = {"mlp": MlpCellWeights, "lstm": LstmCellWeights, "gated": GatedCellWeights}
 
 
@@ -137,6 +173,8 @@ class HeadWeights(nn.Module):
             embedding_size); where the target's table is shared, they project its rows, shape
             (embedding_size, hidden_size).
         cells: `MlpCellWeights`, `LstmCellWeights` or `GatedCellWeights`.
+        attentions: `AttentionWeights`; none without a window.
+        recorders: One `RecorderWeights`, or none without a window.
         outputs: Linear layers without bias to the tokens that can be drafted; where the target's
             rows are shared, to hidden_size, or none when the widths are the same and
             `project_output` is false.
@@ -156,6 +194,12 @@ class HeadWeights(nn.Module):
             for _ in range(own)
         )
         self.cells = nn.ModuleList(_CELLS[config.kind](config) for _ in range(own))
+        self.attentions = nn.ModuleList(
+            AttentionWeights(config) for _ in range(own if config.window else 0)
+        )
+        self.recorders = nn.ModuleList(
+            RecorderWeights(config) for _ in range(1 if config.window else 0)
+        )
         out = config.hidden_size if config.share_output else config.output_size
         self.outputs = nn.ModuleList(
             nn.Linear(config.inner_size, out, bias=False)

@@ -104,7 +104,12 @@ def build_trainer(
         draft_of[ids] = torch.arange(len(ids))
     if settings.distillation_ratio:
         teacher = target.output if ids is None else target.output[ids]
-    cutter = Cutter(draft_of, run_tokens=settings.run_tokens, positions=recipe.head.positions)
+    cutter = Cutter(
+        draft_of,
+        run_tokens=settings.run_tokens,
+        positions=recipe.head.positions,
+        window=recipe.head.window,
+    )
     return Trainer(head, cutter, settings, teacher=teacher, group=group)
 
 

@@ -10,6 +10,7 @@ from pydantic import JsonValue
 from torch import Tensor
 
 from engine.heads import DraftHead
+from engine.training.context import Before, recall
 from engine.training.replay import Acceptance, replay
 from engine.training.shard import Shard
 
@@ -50,11 +51,13 @@ def evaluate(head: DraftHead, held_out: Sequence[Shard], *, device: torch.device
     """
     positions = head.config.positions
 
-    def propose(hidden: Tensor, tokens: Tensor) -> Tensor:
-        return head.propose(hidden.to(device), tokens.to(device), positions)[0].cpu()
+    @torch.inference_mode()
+    def propose(hidden: Tensor, tokens: Tensor, before: Before | None) -> Tensor:
+        context = None if before is None else recall(head, before.to(device))
+        return head.propose(hidden.to(device), tokens.to(device), positions, context)[0].cpu()
 
     return Evaluation(
-        replay(propose, held_out, positions=positions),
+        replay(propose, held_out, positions=positions, window=head.config.window),
         tokens=sum(len(shard.tokens) for shard in held_out),
     )
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.heads import IGNORED
+from engine.training.context import Before, look_back
 from engine.training.shard import Shard
 
 
@@ -25,6 +26,10 @@ class Labels:
     draft_ids: Tensor
     exist: Tensor
 
+    def to(self, device: torch.device) -> "Labels":
+        """Return them on a device."""
+        return Labels(self.draft_ids.to(device), self.exist.to(device))
+
 
 @dataclass(frozen=True, slots=True)
 class Examples:
@@ -35,11 +40,22 @@ class Examples:
             hidden_size]; where an answer or a shard ends, what follows means nothing.
         tokens: The true tokens that the head is given, int64, [runs, run_tokens, positions].
         labels: What it shall say.
+        before: What a head with a window may look at; None without one.
     """
 
     hidden: Tensor
     tokens: Tensor
     labels: Labels
+    before: Before | None = None
+
+    def to(self, device: torch.device) -> "Examples":
+        """Return them on a device."""
+        return Examples(
+            self.hidden.to(device),
+            self.tokens.to(device),
+            self.labels.to(device),
+            None if self.before is None else self.before.to(device),
+        )
 
 
 class Cutter:
@@ -50,10 +66,14 @@ class Cutter:
             on the CPU.
         run_tokens: Rows of a run.
         positions: Tokens that the head drafts.
+        window: Earlier rows that the head looks at; 0 for none.
     """
 
-    def __init__(self, draft_of: Tensor, *, run_tokens: int, positions: int) -> None:
+    def __init__(
+        self, draft_of: Tensor, *, run_tokens: int, positions: int, window: int = 0
+    ) -> None:
         self._draft_of = draft_of
+        self._window = window
         self._run_tokens = run_tokens
         self._positions = positions
         self._reach = torch.arange(run_tokens + positions)
@@ -69,15 +89,22 @@ class Cutter:
 
     def cut(self, shards: Sequence[Shard], runs: NDArray[np.int64]) -> Examples:
         """Return some runs, in the order of their shards, on the CPU."""
-        hidden, tokens = [], []
+        hidden, tokens, before = [], [], []
         for place, starts in _by_shard(runs):
             shard = shards[place]
+            if self._window:
+                before.append(look_back(shard, starts, rows=self._run_tokens, window=self._window))
             last = len(shard.tokens) - 1
             rows = (starts[:, None] + self._reach).clamp(0, last)
             hidden.append(shard.hidden[rows])
             given = starts[:, None, None] + self._rows[:, None] + self._ahead
             tokens.append(shard.tokens[given.clamp(0, last)])
-        return Examples(torch.cat(hidden), torch.cat(tokens), self.label(shards, runs))
+        return Examples(
+            torch.cat(hidden),
+            torch.cat(tokens),
+            self.label(shards, runs),
+            Before(*map(torch.cat, zip(*before, strict=True))) if before else None,
+        )
 
     def _label(self, shard: Shard, starts: Tensor) -> Labels:
         last = len(shard.tokens) - 1

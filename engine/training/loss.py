@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.heads import IGNORED, DraftHead
+from engine.training.context import recall
 from engine.training.examples import Examples, Labels
 from engine.training.recipe import TrainSettings
 
@@ -46,7 +47,9 @@ class Sums:
     hits: Tensor
 
 
-def sum_losses(head: DraftHead, examples: Examples, teacher: Tensor | None) -> Sums:
+def sum_losses(
+    head: DraftHead, examples: Examples, teacher: Tensor | None, *, learns_hard: bool = True
+) -> Sums:
     """Run a head over some runs, each position given the true tokens before it.
 
     The hard loss is that of the notes: cross-entropy on x_{t+i+2} at position i. For the soft one
@@ -58,17 +61,24 @@ def sum_losses(head: DraftHead, examples: Examples, teacher: Tensor | None) -> S
         examples: On its device.
         teacher: The target's output rows of the draft vocabulary, [draft_vocab, hidden_size], for
             the soft loss; None leaves it zero.
+        learns_hard: Whether anybody wants the gradient of the hard loss.
     """
     run_tokens, positions = examples.tokens.shape[1:]
     taught = None if teacher is None else _teach(examples, teacher)
     # As plain rows: with a dimension more, torch multiplies run by run.
-    scores = head(examples.hidden[:, :run_tokens].flatten(0, 1), examples.tokens.flatten(0, 1))
+    scores = head(
+        examples.hidden[:, :run_tokens].flatten(0, 1),
+        examples.tokens.flatten(0, 1),
+        None if examples.before is None else recall(head, examples.before),
+    )
     hard, soft, hits = [], [], []
     for position, score in enumerate(scores):
         labels = examples.labels.draft_ids[..., position].flatten()
         known = labels != IGNORED
         logs = functional.log_softmax(score, -1, dtype=torch.float32)
-        said = logs.gather(-1, labels.clamp_min(0)[:, None])[:, 0]
+        said = (logs if learns_hard else logs.detach()).gather(-1, labels.clamp_min(0)[:, None])[
+            :, 0
+        ]
         hard.append(-(said * known).sum())
         hits.append((known & (said == logs.detach().amax(-1))).sum())
         if taught is not None:

@@ -16,12 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.training.context import Before, look_back
 from engine.training.shard import Shard
 
-Propose = Callable[[Tensor, Tensor], Tensor]
-"""From hidden [m, hidden_size] and tokens [m] to drafts [m, n], target ids; all on the CPU."""
+Propose = Callable[[Tensor, Tensor, Before | None], Tensor]
+"""From hidden [m, hidden_size] and tokens [m] to drafts [m, n], target ids; all on the CPU.
 
-_ROWS_AT_ONCE = 1024
+With a window it is told what the m rows may look at, in runs.
+"""
+
+_RUN_ROWS = 64
+_RUNS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +61,16 @@ class Acceptance:
         return [float(share) for share in self.accepted / np.maximum(self.drafted, 1)]
 
 
-def replay(propose: Propose, shards: Sequence[Shard], *, positions: int) -> dict[str, Acceptance]:
+def replay(
+    propose: Propose, shards: Sequence[Shard], *, positions: int, window: int = 0
+) -> dict[str, Acceptance]:
     """Replay all answers.
 
     Args:
         propose: The head's.
         shards: Held-out text.
         positions: Tokens of a draft.
+        window: Rows that the head looks at.
 
     Returns:
         By kind of prompt, in the order in which they come up.
@@ -70,7 +78,7 @@ def replay(propose: Propose, shards: Sequence[Shard], *, positions: int) -> dict
     found: dict[str, Acceptance] = {}
     nothing = Acceptance(np.zeros(positions, np.int64), np.zeros(positions, np.int64))
     for shard in shards:
-        matched = count_matches(propose, shard, positions=positions)
+        matched = count_matches(propose, shard, positions=positions, window=window)
         begin = 0
         for kind, length in zip(shard.kinds, shard.lengths, strict=True):
             walked = walk(matched[begin : begin + length], positions=positions)
@@ -79,7 +87,9 @@ def replay(propose: Propose, shards: Sequence[Shard], *, positions: int) -> dict
     return found
 
 
-def count_matches(propose: Propose, shard: Shard, *, positions: int) -> NDArray[np.int64]:
+def count_matches(
+    propose: Propose, shard: Shard, *, positions: int, window: int = 0
+) -> NDArray[np.int64]:
     """Return how many tokens of a draft at each row match the answer before one does not.
 
     Behind the end of an answer nothing matches.
@@ -87,13 +97,14 @@ def count_matches(propose: Propose, shard: Shard, *, positions: int) -> NDArray[
     rows = len(shard.tokens)
     matched = np.zeros(rows, np.int64)
     ahead = torch.arange(positions)
-    for begin in range(0, rows, _ROWS_AT_ONCE):
-        place = torch.arange(begin, min(begin + _ROWS_AT_ONCE, rows))
-        drafts = propose(shard.hidden[place], shard.tokens[place])
+    for starts in torch.arange(0, rows, _RUN_ROWS).split(_RUNS_AT_ONCE):
+        place = (starts[:, None] + torch.arange(_RUN_ROWS)).flatten().clamp_max(rows - 1)
+        before = look_back(shard, starts, rows=_RUN_ROWS, window=window) if window else None
+        drafts = propose(shard.hidden[place], shard.tokens[place], before)
         wanted = place[:, None] + 1 + ahead
         is_match = drafts == shard.tokens[wanted.clamp_max(rows - 1)]
         is_match &= wanted < shard.ends[place][:, None]
-        matched[begin : begin + len(place)] = is_match.cumprod(1).sum(1).numpy()
+        matched[place.numpy()] = is_match.cumprod(1).sum(1).numpy()
     return matched
 
 

@@ -27,6 +27,7 @@ class Shard:
         tokens: Target ids, int64, [rows].
         lengths: Rows of each answer.
         kinds: The kind of prompt of each answer.
+        begins: For each row, the first row of its answer, int64, [rows].
         ends: For each row, the row behind the end of its answer, int64, [rows].
     """
 
@@ -34,16 +35,18 @@ class Shard:
     tokens: Tensor
     lengths: tuple[int, ...]
     kinds: tuple[str, ...]
+    begins: Tensor
     ends: Tensor
 
     @classmethod
     def of(
         cls, hidden: Tensor, tokens: Tensor, lengths: Sequence[int], kinds: Sequence[str]
     ) -> Self:
-        """Return a shard with `ends` filled in."""
+        """Return a shard with `begins` and `ends` filled in."""
         counts = torch.tensor(lengths, dtype=torch.int64)
-        ends = counts.cumsum(0).repeat_interleave(counts)
-        return cls(hidden, tokens, tuple(lengths), tuple(kinds), ends)
+        ends = counts.cumsum(0)
+        begins, ends = (edge.repeat_interleave(counts) for edge in (ends - counts, ends))
+        return cls(hidden, tokens, tuple(lengths), tuple(kinds), begins, ends)
 
 
 def beginning(shards: Sequence[Shard], tokens: int) -> list[Shard]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.errors import TrainingError
 from engine.heads import DraftHead
-from engine.training.examples import Cutter, Examples, Labels
+from engine.training.examples import Cutter
 from engine.training.group import Group
 from engine.training.loss import Counts, Sums, sum_losses, weigh
 from engine.training.memory import is_out_of_memory
@@ -129,7 +129,7 @@ class Trainer:
         """
         runs = batch.runs[np.argsort(batch.runs[:, 0], kind="stable")]
         labels = self._cutter.label(shards, runs)
-        counts = Counts.of(_moved(labels, self._group.device))
+        counts = Counts.of(labels.to(self._group.device))
         mine = runs[self._group.rank :: self._group.processes]
         while True:
             sums = self._try_gradient(mine, shards, counts)
@@ -164,14 +164,14 @@ class Trainer:
         at_once = max(1, self.micro_batch_tokens // self._settings.run_tokens)
         device = self._group.device
         for begin in range(0, len(runs), at_once):
-            examples = self._cutter.cut(shards, runs[begin : begin + at_once])
-            examples = Examples(
-                examples.hidden.to(device),
-                examples.tokens.to(device),
-                _moved(examples.labels, device),
-            )
+            examples = self._cutter.cut(shards, runs[begin : begin + at_once]).to(device)
             with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.bfloat16):
-                sums = sum_losses(self.head, examples, self._teacher)
+                sums = sum_losses(
+                    self.head,
+                    examples,
+                    self._teacher,
+                    learns_hard=self._settings.distillation_ratio < 1,
+                )
             weigh(sums, counts, self._settings).backward()
             total = Sums(
                 total.hard + sums.hard.detach(),
@@ -208,7 +208,3 @@ def learning_rate(step: int, settings: TrainSettings) -> float:
     done = (step - warm) / max(1, settings.steps - warm)
     fall = (1 + math.cos(math.pi * min(done, 1.0))) / 2
     return settings.learning_rate * (settings.final_ratio + (1 - settings.final_ratio) * fall)
-
-
-def _moved(labels: Labels, device: torch.device) -> Labels:
-    return Labels(labels.draft_ids.to(device), labels.exist.to(device))

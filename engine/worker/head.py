@@ -13,7 +13,7 @@ from vllm.distributed.parallel_state import get_pp_group
 from vllm.model_executor.models.interfaces import supports_multimodal
 
 from engine.errors import HeadError
-from engine.heads import DraftHead, SharedTables, TargetFacts, load_head
+from engine.heads import DraftHead, HeadMemory, SharedTables, TargetFacts, load_head
 
 
 def gather_tables(model: Any, vocabulary: int) -> SharedTables:
@@ -58,7 +58,8 @@ class StepStates:
     """The target's last hidden states of one step, of which each row has those that were sampled.
 
     Args:
-        states: Shape (positions, hidden); of a row with k draft tokens k + 1 in a row.
+        states: Shape (positions, hidden); of a row with k draft tokens k + 1 in a row. Nobody
+            changes them afterwards.
         drafted: Draft tokens that were verified, by row; None where there were none.
     """
 
@@ -76,9 +77,30 @@ class StepStates:
             return self._states[list(rows)]
         return self._states[[self._first[row] + len(sampled[row]) - 1 for row in rows]]
 
+    def all(self, rows: Sequence[int], sampled: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Return the states that all sampled tokens of some rows come from, row by row.
+
+        Returns:
+            Shape (tokens, hidden).
+        """
+        if self._first is None:
+            return self.last(rows, sampled)
+        first = self._first
+        return self._states[
+            [at for row in rows for at in range(first[row], first[row] + len(sampled[row]))]
+        ]
+
 
 class HeadRun:
     """One pass of the head, when the drafter asks for it (`engine.drafting.HeadPass`).
+
+    Args:
+        head: The head.
+        most: Tokens to draft.
+        states: Of the step that has just been sampled.
+        requests: Its rows.
+        sampled: Their new tokens.
+        memory: Of a head with a window; told of the new rows whether the head runs or not.
 
     Attributes:
         seconds: What it took, 0 if it did not run.
@@ -86,20 +108,40 @@ class HeadRun:
     """
 
     def __init__(
-        self, head: DraftHead, most: int, states: StepStates, sampled: Sequence[Sequence[int]]
+        self,
+        head: DraftHead,
+        most: int,
+        states: StepStates,
+        requests: Sequence[str],
+        sampled: Sequence[Sequence[int]],
+        *,
+        memory: HeadMemory | None,
     ) -> None:
         self._head = head
         self._most = most
         self._states = states
+        self._requests = requests
         self._sampled = sampled
+        self._memory = memory
         self.seconds = self.cpu_seconds = 0.0
+        rows = [row for row, tokens in enumerate(sampled) if tokens]
+        if memory is not None and rows:
+            memory.note(
+                [requests[row] for row in rows],
+                [len(sampled[row]) for row in rows],
+                states.all(rows, sampled),
+                [token for row in rows for token in sampled[row]],
+            )
 
     def __call__(self, rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
         """Return for each row the head's tokens and its probability of each."""
         began, began_cpu = time.perf_counter(), time.thread_time()
         hidden = self._states.last(rows, self._sampled)
         newest = torch.tensor([self._sampled[row][-1] for row in rows], device=hidden.device)
-        tokens, confidence = self._head.propose(hidden, newest, self._most)
+        context = None
+        if self._memory is not None:
+            context = self._memory.context([self._requests[row] for row in rows])
+        tokens, confidence = self._head.propose(hidden, newest, self._most, context)
         drafts = list(zip(tokens.tolist(), confidence.tolist(), strict=True))
         self.seconds = time.perf_counter() - began
         self.cpu_seconds = time.thread_time() - began_cpu

@@ -17,7 +17,7 @@ from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
 from engine.drafting import NATIVE, Beginning, Row, read_control
-from engine.heads import DraftHead
+from engine.heads import DraftHead, HeadMemory
 from engine.worker.head import HeadRun, StepStates, gather_tables, load_for_target
 from engine.worker.sampling import all_processors, decodes_plainly
 from engine.worker.sourced import SourcedDraftTokenIds
@@ -37,6 +37,7 @@ class _HybridDrafting(_Runner):
         self._native_tokens = 0
         self._step_began = 0.0
         self._head: DraftHead | None = None
+        self._head_memory: HeadMemory | None = None
         self._states: StepStates | None = None
         self._vocabulary = self.model_config.get_vocab_size()
         if not self.is_pooling_model:
@@ -55,6 +56,10 @@ class _HybridDrafting(_Runner):
             self._head = load_for_target(
                 Path(folder), tables, self.model_config, device=self.device
             )
+            if self._head.config.window:
+                self._head_memory = HeadMemory(
+                    self._head, requests=self.max_num_reqs, device=self.device
+                )
 
     def shutdown(self) -> None:
         if self._speculation is not None:
@@ -71,6 +76,9 @@ class _HybridDrafting(_Runner):
             drafter.end(scheduler_output.finished_req_ids, keep=True)
             # Its place in the batch is gone; should it come back, it begins again.
             drafter.end(scheduler_output.preempted_req_ids or (), keep=True)
+            if self._head_memory is not None:
+                self._head_memory.forget(scheduler_output.finished_req_ids)
+                self._head_memory.forget(scheduler_output.preempted_req_ids or ())
         return super()._update_states(scheduler_output)
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
@@ -154,9 +162,18 @@ class _HybridDrafting(_Runner):
                 native = proposed.draft_token_ids
             if self._head is not None and self._states is not None:
                 most = self._speculation.head_most
-                head = HeadRun(self._head, most, self._states, self._sampled)
+                head = HeadRun(
+                    self._head,
+                    most,
+                    self._states,
+                    requests,
+                    self._sampled,
+                    memory=self._head_memory,
+                )
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             drafts = drafter.fail(exc, requests)
+            if self._head_memory is not None:
+                self._head_memory.clear()
         else:
             drafts = drafter.step(rows, self._beginning, native=native, head=head)
         native_tokens = None

@@ -30,6 +30,7 @@ def make(**fields: object) -> HeadConfig:
         ({"kind": "gated", "tie_gates": False}, "one gate"),
         ({"gated_size": 12}, "lstm has no gated_size"),
         ({"kind": "gated", "gated_size": 0}, "gated_size"),
+        ({"window": 8}, "lstm has no window"),
         ({"project_output": True}, "needs share_output"),
         ({"kind": "gru"}, "kind"),
         ({"positions": 0}, "positions"),

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import HeadInputError, HeadTargetError
-from engine.heads import DraftHead, HeadConfig
+from engine.heads import Context, DraftHead, HeadConfig
 from tests.unit.engine.heads.conftest import HIDDEN, INNER, VOCAB, MakeHead
 
 FIELDS: dict[str, dict[str, Any]] = {
@@ -49,6 +49,7 @@ FIELDS: dict[str, dict[str, Any]] = {
         "tie_positions": False,
         "scale_input": False,
     },
+    "gated, with a window": {"kind": "gated", "window": 4, "attention_head_size": 8},
     "not tied, not scaled": {"tie_positions": False, "scale_input": False},
 }
 
@@ -72,6 +73,16 @@ def unroll_greedily(head: DraftHead, hidden: Tensor, tokens: Tensor, n: int) -> 
 def draw_rows(m: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     draws = torch.Generator().manual_seed(seed)
     return torch.randn(m, HIDDEN, generator=draws), torch.randint(VOCAB, (m,), generator=draws)
+
+
+def look_back(head: DraftHead, hidden: Tensor, tokens: Tensor) -> Context | None:
+    """What rows of one answer may look at, if the head has a window at all."""
+    if not head.config.window:
+        return None
+    keys, values = (part.transpose(0, 1)[None] for part in head.entries(hidden, tokens))
+    rows = len(tokens)
+    mask = torch.full((1, rows, rows - 1), float("-inf")).triu()
+    return Context(keys[:, :, :-1], values[:, :, 1:], mask)
 
 
 @pytest.mark.parametrize("m", [1, 2, 9])
@@ -140,7 +151,7 @@ def test_every_weight_learns(head: DraftHead) -> None:
     hidden, tokens = draw_rows(6)
     head.train()
 
-    logits = head(hidden, tokens[:, None].expand(-1, 3))
+    logits = head(hidden, tokens[:, None].expand(-1, 3), look_back(head, hidden, tokens))
     torch.stack([scored.log_softmax(-1)[:, 0].sum() for scored in logits]).sum().backward()
 
     silent = [

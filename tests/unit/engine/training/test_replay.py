@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.training.context import Before
 from engine.training.replay import Acceptance, count_matches, replay, walk
 from engine.training.shard import Shard
 from tests.unit.engine.training.tiny import some_shard
@@ -25,8 +26,8 @@ def draft(token: int, positions: int) -> list[int]:
     return [(token + 1 + ahead) % 3 for ahead in range(positions)]
 
 
-def propose(_hidden: Tensor, tokens: Tensor, positions: int = 3) -> Tensor:
-    return torch.tensor([draft(int(token), positions) for token in tokens])
+def propose(_hidden: Tensor, tokens: Tensor, _before: Before | None) -> Tensor:
+    return torch.tensor([draft(int(token), 3) for token in tokens])
 
 
 def decode_slowly(text: list[int], positions: int) -> tuple[list[int], list[int]]:
@@ -81,13 +82,13 @@ def test_many_rows_are_drafted_in_parts() -> None:
     shard = some_shard(2500)
     sizes = []
 
-    def count_on(_hidden: Tensor, tokens: Tensor) -> Tensor:
+    def count_on(_hidden: Tensor, tokens: Tensor, _before: Before | None) -> Tensor:
         sizes.append(len(tokens))
         return tokens[:, None] + torch.tensor([1, 2])
 
     matched = count_matches(count_on, shard, positions=2)
 
-    assert sizes == [1024, 1024, 452]
+    assert sizes == [1024, 1024, 512]
     assert matched.tolist() == [2] * 2498 + [1, 0]
 
 

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from engine.heads import Context
 from engine.worker.head import HeadRun, StepStates
 
 
@@ -13,7 +14,7 @@ class Echo:
     """A head that proposes what it was given: the newest token, then the number of its state."""
 
     def propose(
-        self, hidden: torch.Tensor, tokens: torch.Tensor, n: int
+        self, hidden: torch.Tensor, tokens: torch.Tensor, n: int, _context: Context | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         drafts = torch.stack([tokens, hidden[:, 0].long()], dim=1)[:, :n]
         return drafts, torch.full(drafts.shape, 0.5)
@@ -37,8 +38,66 @@ def test_a_row_goes_on_from_its_last_accepted_token(
     assert last[:, 0].tolist() == expected
 
 
+def test_all_states_of_accepted_tokens_come_row_by_row() -> None:
+    sampled: list[list[int]] = [[7, 7], [8], [9, 9, 9]]
+
+    drafted = StepStates(states(8), [2, 0, 3]).all([0, 2], sampled)
+    plain = StepStates(states(3), None).all([0, 2], [[7], [8], [9]])
+
+    assert drafted[:, 0].tolist() == [0, 1, 4, 5, 6]
+    assert plain[:, 0].tolist() == [0, 2]
+
+
+class Notebook:
+    """A memory that only says what it was told and asked."""
+
+    def __init__(self) -> None:
+        self.noted: list[object] = []
+
+    def note(
+        self, requests: list[str], counts: list[int], hidden: torch.Tensor, tokens: list[int]
+    ) -> None:
+        self.noted.append((requests, counts, hidden[:, 0].tolist(), tokens))
+
+    def context(self, requests: list[str]) -> object:
+        return tuple(requests)
+
+
+class Looking:
+    """A head whose drafts say for whom it was shown something."""
+
+    def propose(
+        self, hidden: torch.Tensor, tokens: torch.Tensor, n: int, context: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        assert context == ("c",)
+        return torch.zeros(1, n, dtype=torch.int64), torch.zeros(1, n)
+
+
+def test_a_memory_is_told_of_new_rows_and_asked_for_those_that_draft() -> None:
+    memory = Notebook()
+
+    run = HeadRun(
+        Looking(),  # type: ignore[arg-type]  # likewise
+        2,
+        StepStates(states(8), [2, 0, 3]),
+        ["a", "b", "c"],
+        [[5, 6], [], [7]],
+        memory=memory,  # type: ignore[arg-type]
+    )
+
+    assert memory.noted == [(["a", "c"], [2, 1], [0, 1, 4], [5, 6, 7])]
+    assert len(run([2])) == 1
+
+
 def test_a_run_gives_lists_by_row_and_its_time() -> None:
-    run = HeadRun(Echo(), 2, StepStates(states(8), [2, 0, 3]), [[5, 6], [], [7]])  # type: ignore[arg-type]  # of the head only `propose` is used
+    run = HeadRun(
+        Echo(),  # type: ignore[arg-type]  # of the head only `propose` is used
+        2,
+        StepStates(states(8), [2, 0, 3]),
+        ["a", "b", "c"],
+        [[5, 6], [], [7]],
+        memory=None,
+    )
     assert run.seconds == 0.0
 
     drafts = run([0, 2])

@@ -1,0 +1,97 @@
+"""Attention of a head to earlier rows of its answer: what a row leaves behind, what finds it.
+
+A row is a state of the target and the token drawn from it; their sum (`Stage`) makes its key and
+its value. An entry pairs the value of a row with the key of the row before: whoever asks "what came
+after a place like this" finds the token that came, and the state it led to. Keys and values
+follow from the target alone, not from drafts: rows and steps may be skipped still. See adr/0017.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.heads.cells import EPSILON, Linear, Norm, apply_norm
+
+
+class Context(NamedTuple):
+    """The entries that the rows of some runs may look at.
+
+    Attributes:
+        keys: Shape (runs, heads, entries, head size).
+        values: Of the same shape.
+        mask: Added to scores: 0, or -inf where a row may not look; (runs, rows of a run, entries).
+    """
+
+    keys: Tensor
+    values: Tensor
+    mask: Tensor
+
+
+class Recorder(NamedTuple):
+    """Makes key and value of a row's sum.
+
+    Attributes:
+        norm: Of the sum.
+        linear: To keys over values, (2 * attention size, inner).
+        heads: How many vectors either consists of.
+    """
+
+    norm: Norm
+    linear: Linear
+    heads: int
+
+
+class Attention(NamedTuple):
+    """Looks for entries, with its weights.
+
+    Attributes:
+        norm: Of the sum.
+        query: To all heads' queries, (attention size, inner).
+        leave: From what they found to the sum, (inner, attention size).
+        sharpness: What the cosine between query and key is multiplied with, (heads,).
+        sink: Score of finding nothing, (heads,).
+    """
+
+    norm: Norm
+    query: Linear
+    leave: Linear
+    sharpness: Tensor
+    sink: Tensor
+
+
+def record(recorder: Recorder, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Return keys, of length 1, and values of rows: (rows, heads, head size) each.
+
+    Args:
+        recorder: The head's.
+        total: The rows' sums at the first position, (rows, inner).
+    """
+    both = recorder.linear(apply_norm(total, recorder.norm))
+    keys, values = both.unflatten(-1, (2, recorder.heads, -1)).unbind(1)
+    return _normalise(keys), values
+
+
+def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
+    """Return the sums with what their rows found added to them.
+
+    Args:
+        attention: Of the position.
+        total: Sums, (runs * rows of a run, inner).
+        context: What there is to find.
+    """
+    runs, heads, _, width = context.keys.shape
+    queries = attention.query(apply_norm(total, attention.norm))
+    queries = _normalise(queries.unflatten(-1, (heads, width))) * attention.sharpness[:, None]
+    queries = queries.to(context.keys.dtype).unflatten(0, (runs, -1)).transpose(1, 2)
+    scores = queries @ context.keys.transpose(-1, -2) + context.mask.unsqueeze(1)
+    nothing = attention.sink[:, None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
+    shares = torch.softmax(torch.cat([nothing, scores], -1), -1, dtype=torch.float32)
+    found = shares[..., 1:].to(context.values.dtype) @ context.values
+    return total + attention.leave(found.transpose(1, 2).flatten(2).flatten(0, 1))
+
+
+def _normalise(vectors: Tensor) -> Tensor:
+    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True, dtype=torch.float32)
+    return vectors / length.clamp_min(math.sqrt(EPSILON)).to(vectors.dtype)

@@ -1,0 +1,154 @@
+"""What a head with a window remembers of running requests: the entries of their last rows."""
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.errors import HeadInputError
+from engine.heads.attention import Context
+from engine.heads.head import DraftHead
+
+
+class _Noted(NamedTuple):
+    """Rows of a step that have no entries yet."""
+
+    places: Sequence[int]
+    hidden: Tensor
+    tokens: Sequence[int]
+
+
+class HeadMemory:
+    """A ring of entries for each request.
+
+    Rows are only noted when a step brings them; keys and values are computed when somebody asks, or
+    when many have come together. So steps that do not draft cost next to nothing.
+
+    A ring has a place more than the window, where the newest key waits for the next row's value.
+
+    Args:
+        head: With a window; folded.
+        requests: Most of them at once.
+        device: Where the head runs.
+    """
+
+    def __init__(self, head: DraftHead, *, requests: int, device: torch.device) -> None:
+        config = head.config
+        self._head = head
+        self._ring = ring = config.window + 1
+        shape = (requests, config.attention_heads, ring, config.attention_head_size)
+        dtype = head.weights.dtype
+        self._keys = torch.zeros(shape, dtype=dtype, device=device)
+        self._values = torch.zeros(shape, dtype=dtype, device=device)
+        self._masks = _masks(ring).to(device, dtype)
+        self._places: dict[str, int] = {}
+        self._free = list(range(requests))
+        self._rows = [0] * requests
+        self._noted: list[_Noted] = []
+        self._waiting = [0] * requests
+
+    @property
+    def requests(self) -> Collection[str]:
+        """Those that something is remembered of."""
+        return self._places.keys()
+
+    def note(
+        self,
+        requests: Sequence[str],
+        counts: Sequence[int],
+        hidden: Tensor,
+        tokens: Sequence[int],
+    ) -> None:
+        """Take new rows of some requests.
+
+        Args:
+            requests: Each once; unknown ones begin with these rows.
+            counts: New rows of each.
+            hidden: The states of all new rows, (rows, hidden_size), request by request; not changed
+                by anybody afterwards.
+            tokens: The token drawn from each.
+
+        Raises:
+            HeadInputError: There are more requests than there is room for.
+        """
+        for request in requests:
+            if request not in self._places:
+                if not self._free:
+                    raise HeadInputError(f"found request {len(self._places) + 1}, no room for it")
+                self._places[request] = place = self._free.pop()
+                self._rows[place] = 0
+        places = [self._places[request] for request in requests]
+        counted = list(zip(places, counts, strict=True))
+        # Within one writing no place of a ring may come twice.
+        if any(self._waiting[place] + count > self._ring for place, count in counted):
+            self._write()
+        self._noted.append(
+            _Noted([place for place, count in counted for _ in range(count)], hidden, tokens)
+        )
+        for place, count in counted:
+            self._waiting[place] += count
+
+    def context(self, requests: Sequence[str]) -> Context:
+        """Return what the last rows of these requests may look at; unknown ones see nothing."""
+        self._write()
+        places = [self._places.get(request, -1) for request in requests]
+        rows = [self._rows[place] if place >= 0 else 0 for place in places]
+        masks = self._masks[[n if n < self._ring else self._ring + n % self._ring for n in rows]]
+        return Context(self._keys[places], self._values[places], masks.unsqueeze(1))
+
+    def forget(self, requests: Collection[str]) -> None:
+        """Free what requests hold that finished or lost their place; unknown ones are ignored."""
+        places = [self._places.pop(name) for name in requests if name in self._places]
+        if any(self._waiting[place] for place in places):
+            self._write()
+        self._free += places
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._noted.clear()
+        self._waiting = [0] * len(self._waiting)
+        self.forget(list(self._places))
+
+    def _write(self) -> None:
+        """Make entries of the rows that are waiting."""
+        if not self._noted:
+            return
+        noted, self._noted = self._noted, []
+        self._waiting = [0] * len(self._waiting)
+        ring, at, written, kept = self._ring, [], [], []
+        owners = [place for rows in noted for place in rows.places]
+        left: dict[int, int] = {}
+        for place in owners:
+            left[place] = left.get(place, 0) + 1
+        for row, place in enumerate(owners):
+            number = self._rows[place]
+            self._rows[place] = number + 1
+            left[place] -= 1
+            if left[place] < ring:  # of more rows than a ring holds, the last ones
+                kept.append(row)
+                written.append(place)
+                at.append(number % ring)
+        hidden = torch.cat([rows.hidden for rows in noted])
+        drawn = [token for rows in noted for token in rows.tokens]
+        tokens = torch.tensor(drawn, device=hidden.device)
+        if len(kept) < len(owners):
+            hidden, tokens = hidden[kept], tokens[kept]
+        keys, values = self._head.record(hidden, tokens)
+        self._values[written, :, at] = values
+        self._keys[written, :, [(place + 1) % ring for place in at]] = keys
+
+
+def _masks(ring: int) -> Tensor:
+    """Return which places of a ring hold an entry, by the rows that it has taken.
+
+    Entry e, at place e % ring, is whole when row e is there; the first row makes none.
+
+    Returns:
+        0 or -inf, (2 * ring, ring): of n < ring rows in row n, of more in row ring + n % ring.
+    """
+    places = torch.arange(ring)
+    rows = torch.arange(ring)[:, None]
+    filling = (places >= 1) & (places < rows)
+    full = places != rows
+    return torch.zeros(2 * ring, ring).masked_fill(~torch.cat([filling, full]), float("-inf"))

@@ -1,0 +1,91 @@
+"""Compared with a slow reading of the formulas, one query at a time, in float64."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.heads.attention import Attention, Context, Recorder, attend, record
+from engine.heads.cells import make_norm
+
+RUNS, ROWS, ENTRIES, HEADS, SIZE, INNER = 2, 3, 4, 2, 8, 16
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+WEIGHT = {"query": draw(HEADS * SIZE, INNER), "leave": draw(INNER, HEADS * SIZE)}
+NORM = make_norm(1 + 0.1 * draw(INNER), 0.1 * draw(INNER + 1)[:INNER])
+
+
+@pytest.fixture
+def attention() -> Attention:
+    return Attention(
+        norm=NORM,
+        query=lambda x: functional.linear(x, WEIGHT["query"]),
+        leave=lambda x: functional.linear(x, WEIGHT["leave"]),
+        sharpness=torch.tensor([2.0, 5.0]),
+        sink=torch.tensor([0.3, -1.0]),
+    )
+
+
+def draw_context(mask: Tensor) -> Context:
+    keys = functional.normalize(draw(RUNS, HEADS, ENTRIES, SIZE), dim=-1)
+    return Context(keys, draw(RUNS, HEADS, ENTRIES, SIZE) + 1, mask)
+
+
+def norm_slowly(x: Tensor) -> Tensor:
+    return x / math.sqrt(float((x * x).mean()) + 1e-6) * NORM.weight.double() + NORM.bias.double()
+
+
+def attend_slowly(attention: Attention, total: Tensor, context: Context) -> Tensor:
+    rows = []
+    for number, row in enumerate(total.double()):
+        run, place = divmod(number, ROWS)
+        query = (WEIGHT["query"].double() @ norm_slowly(row)).view(HEADS, SIZE)
+        found = []
+        for head in range(HEADS):
+            ask = query[head] / query[head].norm() * float(attention.sharpness[head])
+            odds = [math.exp(float(attention.sink[head]))]
+            for entry in range(ENTRIES):
+                score = float(ask @ context.keys[run, head, entry].double())
+                odds.append(math.exp(score + float(context.mask[run, place, entry])))
+            values = context.values[run, head].double()
+            weighed = [odds[entry + 1] * values[entry] for entry in range(ENTRIES)]
+            found.append(torch.stack(weighed).sum(0) / sum(odds))
+        rows.append(row + WEIGHT["leave"].double() @ torch.cat(found))
+    return torch.stack(rows)
+
+
+def test_a_sum_gains_what_its_queries_find(attention: Attention) -> None:
+    mask = torch.zeros(RUNS, ROWS, ENTRIES)
+    mask[0, 1, 2] = mask[1, 2, 0] = mask[1, 0, :3] = float("-inf")
+    context, total = draw_context(mask), draw(RUNS * ROWS, INNER)
+
+    found = attend(attention, total, context)
+
+    expected = attend_slowly(attention, total, context)
+    torch.testing.assert_close(found.double(), expected, atol=1e-4, rtol=1e-4)
+
+
+def test_a_row_that_may_look_at_nothing_stays_as_it_was(attention: Attention) -> None:
+    mask = torch.full((RUNS, ROWS, ENTRIES), float("-inf"))
+    total = draw(RUNS * ROWS, INNER)
+
+    assert attend(attention, total, draw_context(mask)).equal(total)
+
+
+def test_keys_have_length_one_and_values_are_as_they_are() -> None:
+    weight, total = draw(2 * HEADS * SIZE, INNER), draw(5, INNER)
+    recorder = Recorder(NORM, lambda x: functional.linear(x, weight), HEADS)
+
+    keys, values = record(recorder, total)
+
+    for row in range(5):
+        both = (weight.double() @ norm_slowly(total[row].double())).view(2, HEADS, SIZE)
+        expected = both[0] / both[0].norm(dim=-1, keepdim=True)
+        torch.testing.assert_close(keys[row].double(), expected, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(values[row].double(), both[1], atol=1e-5, rtol=1e-4)

@@ -1,0 +1,152 @@
+"""What a memory shows is compared with entries made of all rows at once."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.errors import HeadInputError
+from engine.heads import Context, DraftHead, HeadConfig, HeadMemory
+
+WINDOW = 4
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def head() -> DraftHead:
+    config = HeadConfig(
+        kind="gated",
+        hidden_size=32,
+        vocab_size=50,
+        inner_size=16,
+        positions=3,
+        window=WINDOW,
+        attention_heads=2,
+        attention_head_size=8,
+    )
+    made = DraftHead.new(config, seed=1)
+    made.eval()
+    return made
+
+
+class Text:
+    """Rows of one request: as many as anybody wants."""
+
+    def __init__(self, seed: int) -> None:
+        draws = torch.Generator().manual_seed(seed)
+        self.hidden = torch.randn(64, 32, generator=draws)
+        self.tokens = torch.randint(50, (64,), generator=draws)
+        self.rows = 0
+
+    def more(self, rows: int) -> tuple[Tensor, list[int]]:
+        begin, self.rows = self.rows, self.rows + rows
+        return self.hidden[begin : self.rows], self.tokens[begin : self.rows].tolist()
+
+
+def seen(context: Context, place: int) -> list[tuple[list[float], list[float]]]:
+    """Return the entries that a request is shown, as sorted pairs of rounded numbers."""
+    shown = []
+    for entry in range(context.keys.shape[2]):
+        if context.mask[place, 0, entry] == 0:
+            pair = (context.keys[place, :, entry], context.values[place, :, entry])
+            shown.append(tuple([round(x, 4) for x in part.flatten().tolist()] for part in pair))
+    return sorted(shown)
+
+
+def expected(head: DraftHead, text: Text) -> list[tuple[list[float], list[float]]]:
+    with torch.no_grad():
+        keys, values = head.entries(text.hidden[: text.rows], text.tokens[: text.rows])
+    begin = max(1, text.rows - WINDOW)
+    return sorted(
+        (
+            [round(x, 4) for x in keys[row - 1].flatten().tolist()],
+            [round(x, 4) for x in values[row].flatten().tolist()],
+        )
+        for row in range(begin, text.rows)
+    )
+
+
+def note(memory: HeadMemory, texts: dict[str, Text], counts: dict[str, int]) -> None:
+    parts = [texts[name].more(count) for name, count in counts.items()]
+    memory.note(
+        list(counts),
+        list(counts.values()),
+        torch.cat([hidden for hidden, _ in parts]),
+        [token for _, tokens in parts for token in tokens],
+    )
+
+
+@given(
+    steps=st.lists(
+        st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 7), min_size=1),
+        min_size=1,
+        max_size=7,
+    ),
+    asked=st.sets(st.integers(0, 6)),
+)
+@settings(max_examples=40, deadline=None)
+def test_a_request_is_shown_its_own_last_entries(
+    head: DraftHead, steps: list[dict[str, int]], asked: set[int]
+) -> None:
+    memory = HeadMemory(head, requests=3, device=CPU)
+    texts = {name: Text(seed) for seed, name in enumerate("abc")}
+
+    for number, counts in enumerate(steps):
+        note(memory, texts, counts)
+        if number in asked or number == len(steps) - 1:
+            names = ["c", "a", "b"]
+            context = memory.context(names)
+            for place, name in enumerate(names):
+                assert seen(context, place) == expected(head, texts[name])
+
+
+def test_a_place_that_was_freed_shows_nothing_of_who_had_it(head: DraftHead) -> None:
+    memory = HeadMemory(head, requests=1, device=CPU)
+    note(memory, {"a": Text(1)}, {"a": 6})
+    memory.forget(["a", "unknown"])
+    after = Text(2)
+
+    note(memory, {"b": after}, {"b": 2})
+
+    assert seen(memory.context(["b"]), 0) == expected(head, after)
+    assert list(memory.requests) == ["b"]
+
+
+def test_nothing_is_left_of_what_was_cleared(head: DraftHead) -> None:
+    memory = HeadMemory(head, requests=2, device=CPU)
+    note(memory, {"a": Text(1), "b": Text(2)}, {"a": 3, "b": 3})
+
+    memory.clear()
+
+    assert not memory.requests
+    assert seen(memory.context(["a"]), 0) == []
+    note(memory, {"c": Text(3), "d": Text(4)}, {"c": 1, "d": 1})
+
+
+def test_one_request_too_many_is_an_error(head: DraftHead) -> None:
+    memory = HeadMemory(head, requests=1, device=CPU)
+    note(memory, {"a": Text(1)}, {"a": 1})
+
+    with pytest.raises(HeadInputError, match="found request 2, no room"):
+        note(memory, {"b": Text(1)}, {"b": 1})
+
+
+def test_rows_that_no_one_asks_for_cost_no_pass(
+    head: DraftHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, text, passes = HeadMemory(head, requests=1, device=CPU), Text(1), []
+    record = head.record
+
+    def counted(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        passes.append(len(tokens))
+        return record(hidden, tokens)
+
+    monkeypatch.setattr(head, "record", counted)
+    for _ in range(WINDOW):
+        note(memory, {"a": text}, {"a": 1})
+    assert passes == []
+
+    memory.context(["a"])
+
+    assert passes == [WINDOW]

@@ -1,0 +1,75 @@
+"""What training shows a head is what its memory shows it when it serves."""
+
+import pytest
+import torch
+
+from engine.heads import DraftHead, HeadConfig, HeadMemory
+from engine.training.context import look_back, recall
+from engine.training.shard import Shard
+from tests.unit.engine.training.tiny import some_shard
+
+WINDOW = 3
+
+
+@pytest.fixture
+def head() -> DraftHead:
+    config = HeadConfig(
+        kind="gated",
+        hidden_size=32,
+        vocab_size=60,
+        inner_size=16,
+        positions=3,
+        window=WINDOW,
+        attention_heads=2,
+        attention_head_size=8,
+    )
+    made = DraftHead.new(config, seed=1)
+    with torch.no_grad():
+        for attention in made.weights.attentions:
+            attention.leave.weight *= 20
+    made.eval()
+    return made
+
+
+def random_shard(*lengths: int) -> Shard:
+    draws = torch.Generator().manual_seed(3)
+    rows = sum(lengths)
+    hidden = torch.randn(rows, 32, generator=draws).to(torch.bfloat16)
+    tokens = torch.randint(60, (rows,), generator=draws)
+    return Shard.of(hidden, tokens, lengths, ["chat"] * len(lengths))
+
+
+def test_a_row_looks_at_its_answer_as_far_as_the_window_reaches() -> None:
+    before = look_back(some_shard(2, 6), torch.tensor([1, 3]), rows=3, window=WINDOW)
+
+    # Entries are those of rows -1 to 3 and 1 to 5; answers begin at rows 0 and 2.
+    entries = [torch.arange(-1, 4), torch.arange(1, 6)]
+    seen = [
+        [numbers[row == 0].tolist() for row in mask]
+        for numbers, mask in zip(entries, before.mask, strict=True)
+    ]
+    assert seen == [[[1], [], [3]], [[3], [3, 4], [3, 4, 5]]]
+    assert before.tokens[1].tolist() == [10, 11, 12, 13, 14, 15]
+    assert before.hidden[1, :, 0].tolist() == [10, 11, 12, 13, 14, 15]
+
+
+@pytest.mark.parametrize("run_rows", [1, 4, 12])
+def test_training_shows_what_serving_shows(head: DraftHead, run_rows: int) -> None:
+    shard = random_shard(5, 7)
+    served = []
+    for begin, length in ((0, 5), (5, 7)):
+        memory = HeadMemory(head, requests=1, device=torch.device("cpu"))
+        for row in range(begin, begin + length):
+            hidden, token = shard.hidden[row : row + 1], shard.tokens[row : row + 1]
+            memory.note(["a"], [1], hidden, token.tolist())
+            drafted, _ = head.propose(hidden, token, 3, memory.context(["a"]))
+            served.append(drafted[0].tolist())
+
+    starts = torch.arange(0, 12, run_rows)
+    with torch.no_grad():
+        context = recall(head, look_back(shard, starts, rows=run_rows, window=WINDOW))
+    trained, _ = head.propose(shard.hidden, shard.tokens, 3, context)
+    blind, _ = head.propose(shard.hidden, shard.tokens, 3)
+
+    assert trained.tolist() == served
+    assert blind.tolist() != served
