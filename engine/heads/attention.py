@@ -89,7 +89,8 @@ def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
     nothing = attention.sink[:, None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
     shares = torch.softmax(torch.cat([nothing, scores], -1), -1, dtype=torch.float32)
     found = shares[..., 1:].to(context.values.dtype) @ context.values
-    return total + attention.leave(found.transpose(1, 2).flatten(2).flatten(0, 1))
+    found = found.transpose(1, 2).flatten(2).flatten(0, 1).to(total.dtype)
+    return total + attention.leave(found)
 
 
 def _normalise(vectors: Tensor) -> Tensor:
