@@ -22,34 +22,42 @@ namespace {
 
 using Numbers = std::vector<double>;
 
-// Each item of a sequence.
+// The items of a sequence, until `each` returns false.
 template <class Each>
 void for_each(nb::handle sequence, Each each) {
   const nb::object items = nb::steal(PySequence_Fast(sequence.ptr(), "must be a sequence"));
   if (!items.is_valid()) throw nb::python_error();
   for (Py_ssize_t at = 0; at < PySequence_Fast_GET_SIZE(items.ptr()); ++at) {
-    each(nb::handle(PySequence_Fast_GET_ITEM(items.ptr(), at)));
+    if (!each(nb::handle(PySequence_Fast_GET_ITEM(items.ptr(), at)))) return;
   }
 }
 
-void append(nb::handle sequence, Numbers& numbers) {
-  for_each(sequence, [&](nb::handle item) {
-    const double number = PyFloat_AsDouble(item.ptr());
-    if (number == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    numbers.push_back(number);
-  });
+double number_of(nb::handle value) {
+  const double number = PyFloat_AsDouble(value.ptr());
+  if (number == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  return number;
 }
 
-Numbers numbers_of(nb::handle sequence) {
+// A draft's survival up to the first token that does not pay; nobody looks behind that.
+Numbers up_to(nb::handle survival, double price) {
   Numbers numbers;
-  append(sequence, numbers);
+  for_each(survival, [&](nb::handle item) {
+    numbers.push_back(number_of(item));
+    return numbers.back() >= price;
+  });
   return numbers;
 }
 
 std::optional<double> settle(const Marginals& marginals, nb::handle drafts, std::size_t tokens,
                              double worth) {
   Numbers pool;
-  for_each(drafts, [&](nb::handle draft) { append(draft, pool); });
+  for_each(drafts, [&](nb::handle draft) {
+    for_each(draft, [&](nb::handle item) {
+      pool.push_back(number_of(item));
+      return true;
+    });
+    return true;
+  });
   return marginals.settle(pool, tokens, worth);
 }
 
@@ -94,10 +102,11 @@ NB_MODULE(_core, module) {
 
   module.def(
       "paying",
-      [](nb::handle survival, double price) { return paying(numbers_of(survival), price); },
+      [](nb::handle survival, double price) { return paying(up_to(survival, price), price); },
       "survival"_a, "price"_a);
   module.def(
-      "worth", [](nb::handle survival, double price) { return worth(numbers_of(survival), price); },
+      "worth",
+      [](nb::handle survival, double price) { return worth(up_to(survival, price), price); },
       "survival"_a, "price"_a);
 }
 
