@@ -10,12 +10,16 @@ from engine.errors import HeadInputError
 from engine.heads.attention import Context
 from engine.heads.head import DraftHead
 
+_MOST_STEPS = 16
+"""Steps whose states are kept before entries are made of them."""
+
 
 class _Noted(NamedTuple):
     """Rows of a step that have no entries yet."""
 
     places: Sequence[int]
     hidden: Tensor
+    at: Sequence[int]
     tokens: Sequence[int]
 
 
@@ -59,16 +63,17 @@ class HeadMemory:
         requests: Sequence[str],
         counts: Sequence[int],
         hidden: Tensor,
+        at: Sequence[int],
         tokens: Sequence[int],
     ) -> None:
-        """Take new rows of some requests.
+        """Take new rows of some requests; touches no tensor.
 
         Args:
             requests: Each once; unknown ones begin with these rows.
             counts: New rows of each.
-            hidden: The states of all new rows, (rows, hidden_size), request by request; not changed
-                by anybody afterwards.
-            tokens: The token drawn from each.
+            hidden: States of a step, (any, hidden_size); not changed by anybody afterwards.
+            at: Where in `hidden` the new rows are, request by request.
+            tokens: The token drawn from each new row.
 
         Raises:
             HeadInputError: There are more requests than there is room for.
@@ -82,21 +87,28 @@ class HeadMemory:
         places = [self._places[request] for request in requests]
         counted = list(zip(places, counts, strict=True))
         # Within one writing no place of a ring may come twice.
-        if any(self._waiting[place] + count > self._ring for place, count in counted):
+        if len(self._noted) == _MOST_STEPS or any(
+            self._waiting[place] + count > self._ring for place, count in counted
+        ):
             self._write()
-        self._noted.append(
-            _Noted([place for place, count in counted for _ in range(count)], hidden, tokens)
-        )
+        owners = [place for place, count in counted for _ in range(count)]
+        self._noted.append(_Noted(owners, hidden, at, tokens))
         for place, count in counted:
             self._waiting[place] += count
 
     def context(self, requests: Sequence[str]) -> Context:
         """Return what the last rows of these requests may look at; unknown ones see nothing."""
         self._write()
-        places = [self._places.get(request, -1) for request in requests]
-        rows = [self._rows[place] if place >= 0 else 0 for place in places]
-        masks = self._masks[[n if n < self._ring else self._ring + n % self._ring for n in rows]]
-        return Context(self._keys[places], self._values[places], masks.unsqueeze(1))
+        rows = [self._rows[self._places[name]] if name in self._places else 0 for name in requests]
+        masks = [n if n < self._ring else self._ring + n % self._ring for n in rows]
+        device = self._keys.device
+        # Whoever has no place is shown another's, and sees nothing of it.
+        places = torch.tensor([self._places.get(name, 0) for name in requests], device=device)
+        return Context(
+            self._keys.index_select(0, places),
+            self._values.index_select(0, places),
+            self._masks.index_select(0, torch.tensor(masks, device=device)).unsqueeze(1),
+        )
 
     def forget(self, requests: Collection[str]) -> None:
         """Free what requests hold that finished or lost their place; unknown ones are ignored."""
@@ -117,7 +129,10 @@ class HeadMemory:
             return
         noted, self._noted = self._noted, []
         self._waiting = [0] * len(self._waiting)
-        ring, at, written, kept = self._ring, [], [], []
+        ring = self._ring
+        at: list[int] = []
+        written: list[int] = []
+        kept: list[int] = []
         owners = [place for rows in noted for place in rows.places]
         left: dict[int, int] = {}
         for place in owners:
@@ -130,7 +145,7 @@ class HeadMemory:
                 kept.append(row)
                 written.append(place)
                 at.append(number % ring)
-        hidden = torch.cat([rows.hidden for rows in noted])
+        hidden = torch.cat([rows.hidden[rows.at] for rows in noted])
         drawn = [token for rows in noted for token in rows.tokens]
         tokens = torch.tensor(drawn, device=hidden.device)
         if len(kept) < len(owners):

@@ -77,18 +77,19 @@ class StepStates:
             return self._states[list(rows)]
         return self._states[[self._first[row] + len(sampled[row]) - 1 for row in rows]]
 
-    def all(self, rows: Sequence[int], sampled: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Return the states that all sampled tokens of some rows come from, row by row.
-
-        Returns:
-            Shape (tokens, hidden).
-        """
-        if self._first is None:
-            return self.last(rows, sampled)
-        first = self._first
-        return self._states[
-            [at for row in rows for at in range(first[row], first[row] + len(sampled[row]))]
-        ]
+    def note(
+        self, memory: HeadMemory, requests: Sequence[str], sampled: Sequence[Sequence[int]]
+    ) -> None:
+        """Tell a head's memory of all sampled tokens, and of the states that they come from."""
+        rows = [row for row, tokens in enumerate(sampled) if tokens]
+        first: Sequence[int] = range(len(sampled)) if self._first is None else self._first
+        memory.note(
+            [requests[row] for row in rows],
+            [len(sampled[row]) for row in rows],
+            self._states,
+            [first[row] + n for row in rows for n in range(len(sampled[row]))],
+            [token for row in rows for token in sampled[row]],
+        )
 
 
 class HeadRun:
@@ -124,14 +125,8 @@ class HeadRun:
         self._sampled = sampled
         self._memory = memory
         self.seconds = self.cpu_seconds = 0.0
-        rows = [row for row, tokens in enumerate(sampled) if tokens]
-        if memory is not None and rows:
-            memory.note(
-                [requests[row] for row in rows],
-                [len(sampled[row]) for row in rows],
-                states.all(rows, sampled),
-                [token for row in rows for token in sampled[row]],
-            )
+        if memory is not None:
+            states.note(memory, requests, sampled)
 
     def __call__(self, rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
         """Return for each row the head's tokens and its probability of each."""

@@ -44,27 +44,24 @@ class Text:
         return self.hidden[begin : self.rows], self.tokens[begin : self.rows].tolist()
 
 
-def seen(context: Context, place: int) -> list[tuple[list[float], list[float]]]:
-    """Return the entries that a request is shown, as sorted pairs of rounded numbers."""
-    shown = []
-    for entry in range(context.keys.shape[2]):
-        if context.mask[place, 0, entry] == 0:
-            pair = (context.keys[place, :, entry], context.values[place, :, entry])
-            shown.append(tuple([round(x, 4) for x in part.flatten().tolist()] for part in pair))
-    return sorted(shown)
+def listed(part: Tensor) -> list[float]:
+    return [round(number, 4) for number in part.flatten().tolist()]
 
 
-def expected(head: DraftHead, text: Text) -> list[tuple[list[float], list[float]]]:
+def seen(context: Context, place: int) -> list[list[list[float]]]:
+    """Return the entries that a request is shown: pairs of rounded numbers, sorted."""
+    return sorted(
+        [listed(context.keys[place, :, entry]), listed(context.values[place, :, entry])]
+        for entry in range(context.keys.shape[2])
+        if context.mask[place, 0, entry] == 0
+    )
+
+
+def expected(head: DraftHead, text: Text) -> list[list[list[float]]]:
     with torch.no_grad():
         keys, values = head.entries(text.hidden[: text.rows], text.tokens[: text.rows])
     begin = max(1, text.rows - WINDOW)
-    return sorted(
-        (
-            [round(x, 4) for x in keys[row - 1].flatten().tolist()],
-            [round(x, 4) for x in values[row].flatten().tolist()],
-        )
-        for row in range(begin, text.rows)
-    )
+    return sorted([listed(keys[row - 1]), listed(values[row])] for row in range(begin, text.rows))
 
 
 def note(memory: HeadMemory, texts: dict[str, Text], counts: dict[str, int]) -> None:
@@ -72,7 +69,8 @@ def note(memory: HeadMemory, texts: dict[str, Text], counts: dict[str, int]) -> 
     memory.note(
         list(counts),
         list(counts.values()),
-        torch.cat([hidden for hidden, _ in parts]),
+        torch.cat([torch.zeros(1, 32), *(hidden for hidden, _ in parts)]),
+        list(range(1, 1 + sum(counts.values()))),
         [token for _, tokens in parts for token in tokens],
     )
 
@@ -136,13 +134,14 @@ def test_rows_that_no_one_asks_for_cost_no_pass(
     head: DraftHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, text, passes = HeadMemory(head, requests=1, device=CPU), Text(1), []
-    record = head.record
+    record = DraftHead.record
 
-    def counted(hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    def counted(self: DraftHead, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         passes.append(len(tokens))
-        return record(hidden, tokens)
+        keys, values = record(self, hidden, tokens)
+        return keys, values
 
-    monkeypatch.setattr(head, "record", counted)
+    monkeypatch.setattr(DraftHead, "record", counted)
     for _ in range(WINDOW):
         note(memory, {"a": text}, {"a": 1})
     assert passes == []

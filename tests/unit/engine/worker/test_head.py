@@ -38,16 +38,6 @@ def test_a_row_goes_on_from_its_last_accepted_token(
     assert last[:, 0].tolist() == expected
 
 
-def test_all_states_of_accepted_tokens_come_row_by_row() -> None:
-    sampled: list[list[int]] = [[7, 7], [8], [9, 9, 9]]
-
-    drafted = StepStates(states(8), [2, 0, 3]).all([0, 2], sampled)
-    plain = StepStates(states(3), None).all([0, 2], [[7], [8], [9]])
-
-    assert drafted[:, 0].tolist() == [0, 1, 4, 5, 6]
-    assert plain[:, 0].tolist() == [0, 2]
-
-
 class Notebook:
     """A memory that only says what it was told and asked."""
 
@@ -55,9 +45,14 @@ class Notebook:
         self.noted: list[object] = []
 
     def note(
-        self, requests: list[str], counts: list[int], hidden: torch.Tensor, tokens: list[int]
+        self,
+        requests: list[str],
+        counts: list[int],
+        hidden: torch.Tensor,
+        at: list[int],
+        tokens: list[int],
     ) -> None:
-        self.noted.append((requests, counts, hidden[:, 0].tolist(), tokens))
+        self.noted.append((requests, counts, hidden[at, 0].tolist(), tokens))
 
     def context(self, requests: list[str]) -> object:
         return tuple(requests)
@@ -71,6 +66,14 @@ class Looking:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         assert context == ("c",)
         return torch.zeros(1, n, dtype=torch.int64), torch.zeros(1, n)
+
+
+def test_a_memory_is_told_of_rows_without_drafts() -> None:
+    memory = Notebook()
+
+    StepStates(states(3), None).note(memory, ["a", "b", "c"], [[7], [], [9]])  # type: ignore[arg-type]
+
+    assert memory.noted == [(["a", "c"], [1, 1], [0, 2], [7, 9])]
 
 
 def test_a_memory_is_told_of_new_rows_and_asked_for_those_that_draft() -> None:
