@@ -70,7 +70,7 @@ def record(recorder: Recorder, total: Tensor) -> tuple[Tensor, Tensor]:
     """
     both = recorder.linear(apply_norm(total, recorder.norm))
     keys, values = both.unflatten(-1, (2, recorder.heads, -1)).unbind(1)
-    return _normalise(keys), values
+    return _normalise(keys, 1.0), values
 
 
 def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
@@ -82,8 +82,8 @@ def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
         context: What there is to find.
     """
     runs, heads, _, width = context.keys.shape
-    queries = attention.query(apply_norm(total, attention.norm))
-    queries = _normalise(queries.unflatten(-1, (heads, width))) * attention.sharpness[:, None]
+    queries = attention.query(apply_norm(total, attention.norm)).unflatten(-1, (heads, width))
+    queries = _normalise(queries, attention.sharpness[:, None])
     queries = queries.to(context.keys.dtype).unflatten(0, (runs, -1)).transpose(1, 2)
     scores = queries @ context.keys.transpose(-1, -2) + context.mask.unsqueeze(1)
     nothing = attention.sink[:, None, None].to(scores.dtype).expand(*scores.shape[:-1], 1)
@@ -93,6 +93,7 @@ def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
     return total + attention.leave(found)
 
 
-def _normalise(vectors: Tensor) -> Tensor:
-    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True, dtype=torch.float32)
-    return vectors / length.clamp_min(math.sqrt(EPSILON)).to(vectors.dtype)
+def _normalise(vectors: Tensor, length: Tensor | float) -> Tensor:
+    """Return vectors of these lengths."""
+    found = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True, dtype=torch.float32)
+    return vectors * (length / found.clamp_min(math.sqrt(EPSILON))).to(vectors.dtype)

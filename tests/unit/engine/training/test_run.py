@@ -64,10 +64,13 @@ def beside(whole: Path, folder: Path, **sections: Any) -> Path:
     return recipe
 
 
-def test_acceptance_rises(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "head", [{}, {"kind": "gated", "window": 6, "attention_head_size": 16}], ids=["lstm", "window"]
+)
+def test_acceptance_rises(head: dict[str, Any], tmp_path: Path) -> None:
     learns = {"steps": 240, "batch_tokens": 512, "micro_batch_tokens": 512}
-    untrained = carry_out(prepare(tmp_path / "a", train={"steps": 1}))
-    trained = carry_out(prepare(tmp_path / "b", train=learns))
+    untrained = carry_out(prepare(tmp_path / "a", head=head, train={"steps": 1}))
+    trained = carry_out(prepare(tmp_path / "b", head=head, train=learns))
 
     assert ratio_of(untrained) < 0.05
     assert ratio_of(trained) > 0.4
