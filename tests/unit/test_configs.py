@@ -6,7 +6,7 @@ import pytest
 
 from engine.config import EngineSettings
 from engine.config import load_settings as load_engine
-from engine.models import CATALOGUE
+from engine.models import CATALOGUE, shipped_head
 from gateway.settings import GatewaySettings
 from gateway.settings import load_settings as load_gateway
 
@@ -44,6 +44,13 @@ def test_cpu_profiles_take_their_model_from_the_registry_and_stay_on_loopback(na
     assert gateway.host == "127.0.0.1"
     assert engine.model in CATALOGUE
     assert engine.environment["VLLM_CPU_KVCACHE_SPACE"] == "2"
+
+
+def test_the_default_profile_drafts_from_the_index_and_the_head_that_ships() -> None:
+    _, engine = load("cpu-smollm2")
+
+    assert engine.speculation.sources == ("suffix", "head")
+    assert shipped_head(engine.model) is not None
 
 
 @pytest.mark.parametrize("name", ["gpu-llama-3.1-8b", "gpu-llama-3.3-70b-tp4", "gateway-remote"])

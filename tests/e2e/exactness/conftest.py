@@ -47,8 +47,9 @@ def profile(*, vllm: Mapping[str, Any], speculation: Mapping[str, Any]) -> dict[
 def speculation(**fields: Any) -> dict[str, Any]:
     """Drafts that cost next to nothing, so that doubtful ones are verified, and refused, too."""
     return {
-        "sources": ["suffix"],
+        "sources": ["suffix", "head"],
         "suffix": {"capacity_mb": 64, "warm_start": False},
+        "head": {"pass_cost": [[1, 1e-4], [1000, 2e-4]]},
         "step_cost": [[1, 1.0], [1000, 1.001]],
         **fields,
     }
@@ -81,7 +82,7 @@ def plain(_pair: tuple[Worker, Worker]) -> Worker:
 
 @pytest.fixture(scope="session")
 def speculating(_pair: tuple[Worker, Worker]) -> Worker:
-    """The same with the suffix index as a source."""
+    """The same with the suffix index and the draft head that ships as sources."""
     return _pair[1]
 
 
@@ -130,7 +131,7 @@ def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     folder = tmp_path_factory.mktemp("restarted")
     model = str(folder_of(CATALOGUE[MODEL], cache_dir=load_settings(None).cache_dir))
     drafter = {"method": "draft_model", "model": model, "num_speculative_tokens": 3}
-    kept = speculation(suffix={"capacity_mb": 64})
+    kept = speculation(sources=["suffix"], suffix={"capacity_mb": 64})
     section = profile(vllm={}, speculation=kept)
     section |= {"model": model, "served_model_name": MODEL, "cache_dir": str(folder)}
     both = kept | {"sources": ["suffix", "native"], "native": {"config": drafter}}

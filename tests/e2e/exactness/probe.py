@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from engine.heads import DraftHead, HeadMemory
 from engine.policy import Price
 from engine.suffix import SuffixIndex
 
@@ -18,9 +19,11 @@ _ROOMS: dict[str, tuple[type, tuple[str, ...]]] = {
     "propose": (SuffixIndex, ("propose", "propose_many")),
     "finish": (SuffixIndex, ("finish",)),
     "price": (Price, ("settle",)),
+    "head": (DraftHead, ("propose",)),
+    "memory": (HeadMemory, ("note",)),
 }
 ROOMS = tuple(_ROOMS)
-"""What can be made to fail: calls of the suffix index, and of the policy."""
+"""What can be made to fail: calls of the suffix index, of the policy, and of the draft head."""
 
 
 class InjectedError(Exception):
@@ -33,11 +36,12 @@ class Probe:
     model_runner: Any
 
     def specgate_held(self) -> dict[str, int]:
-        """Count the requests that the drafter and the suffix index remember."""
+        """Count the requests that the drafter, the suffix index and the draft head remember."""
         speculation = self.model_runner._speculation
         return {
             "drafter": len(speculation.drafter.running),
             "index": speculation._index.stats().requests,
+            "head": len(self.model_runner._head_memory.requests),
         }
 
     def specgate_objects(self) -> dict[str, int]:

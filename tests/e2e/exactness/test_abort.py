@@ -30,6 +30,6 @@ def test_others_stay_the_same_and_nothing_is_kept(plain: Worker, speculating: Wo
 
     assert answers == plain.ask_all(staying)
     speculating.wait_idle()
-    assert speculating.held() == {"drafter": 0, "index": 0}
+    assert speculating.held() == {"drafter": 0, "index": 0, "head": 0}
     generated = speculating.metric("vllm:generation_tokens_total") - before
     assert generated < len(leaving) * TOKENS / 2

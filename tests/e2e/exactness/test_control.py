@@ -76,8 +76,8 @@ def test_what_makes_no_sense_is_ignored(expected: list[Answer], speculating: Wor
 
 def test_a_tenant_profits_from_its_own_answers_only(plain: Worker, speculating: Worker) -> None:
     (prompt,) = make_prose(1, seed=42)
-    (first,) = controlled([prompt], tenant="a")
-    (second,) = controlled([prompt], tenant="b")
+    (first,) = controlled([prompt], tenant="a", mode="suffix")
+    (second,) = controlled([prompt], tenant="b", mode="suffix")
 
     cold, warm, other = (speculating.ask(body) for body in (first, first, second))
 
@@ -109,8 +109,9 @@ def test_a_prediction_changes_nothing_but_the_drafts(plain: Worker, speculating:
 def test_a_right_prediction_is_accepted(plain: Worker, speculating: Worker) -> None:
     (prompt,) = make_prose(1, seed=44)
     right = plain.ask({"prompt": prompt}).token_ids
-    (without,) = controlled([prompt], tenant="without a prediction")
-    (with_one,) = controlled([prompt], tenant="with a prediction", prediction=right)
+    suffix = {"mode": "suffix"}  # which is what follows predictions; a head would do without
+    (without,) = controlled([prompt], tenant="without a prediction", **suffix)
+    (with_one,) = controlled([prompt], tenant="with a prediction", prediction=right, **suffix)
 
     helped, alone = speculating.ask(with_one), speculating.ask(without)
 

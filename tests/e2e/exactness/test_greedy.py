@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.e2e.exactness.prompts import make_long_prompt, make_prompts
+from tests.e2e.exactness.prompts import make_long_prompt, make_prompts, make_prose
 from tests.e2e.exactness.worker import Worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -24,6 +24,27 @@ def test_tokens_are_the_same_and_drafts_are_accepted_and_refused(
     drafted = sum(answer.drafts.drafted for answer in answers)
     assert accepted > 10 * len(PROMPTS)
     assert drafted - accepted > 2 * len(PROMPTS)
+
+
+def test_both_sources_draft_and_share_drafts(speculating: Worker) -> None:
+    answers = speculating.ask_all([{"prompt": prompt} for prompt in PROMPTS[:6]])
+
+    named = frozenset[str]().union(*(answer.drafts.sources for answer in answers))
+    assert named == {"suffix", "head"}
+
+
+def test_tokens_are_the_same_with_the_head_alone(plain: Worker, speculating: Worker) -> None:
+    bodies = [{"prompt": prompt, "max_tokens": 40} for prompt in make_prose(16, seed=5)]
+    alone = {"vllm_xargs": {"specgate_mode": "head"}}
+
+    answers = speculating.ask_all([body | alone for body in bodies], concurrency=8)
+
+    assert answers == plain.ask_all(bodies)
+    assert frozenset[str]().union(*(answer.drafts.sources for answer in answers)) == {"head"}
+    accepted = sum(answer.drafts.accepted for answer in answers)
+    drafted = sum(answer.drafts.drafted for answer in answers)
+    assert accepted > 4 * len(bodies)
+    assert drafted - accepted > 4 * len(bodies)
 
 
 def test_tokens_are_the_same_alone_in_the_batch(plain: Worker, speculating: Worker) -> None:

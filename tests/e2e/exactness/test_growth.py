@@ -29,7 +29,7 @@ def test_neither_state_nor_memory_grows(speculating: Worker) -> None:
     send(speculating, prompts[WARM_UP:])
 
     speculating.wait_idle()
-    assert speculating.held() == {"drafter": 0, "index": 0}
+    assert speculating.held() == {"drafter": 0, "index": 0, "head": 0}
     assert speculating.objects() - objects < BOUND_OBJECTS
     assert model_worker.memory_info().rss - memory < BOUND_BYTES
     speculating.wait_for("engine_spec_draft_tokens_total", above=drafted + REQUESTS / 4)

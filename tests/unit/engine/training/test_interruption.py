@@ -38,3 +38,14 @@ def test_an_error_in_the_block_is_not_hidden_by_a_signal() -> None:
 
     with pytest.raises(ValueError, match="broken"):
         broken()
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    """As in a shell's background jobs: what was not stopped must not look as if it had been."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with put_off_signals() as is_asked_to_stop:
+            signal.raise_signal(signal.SIGINT)
+            assert not is_asked_to_stop()
+    finally:
+        signal.signal(signal.SIGINT, before)
