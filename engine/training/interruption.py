@@ -10,7 +10,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def put_off_signals() -> Iterator[Callable[[], bool]]:
-    """Put the signals that end us off to the end of the block.
+    """Put the signals that end us off to the end of the block; those that are ignored stay so.
 
     Yields:
         Tells whether one came: then the block should end soon. At its end the signal does what it
@@ -21,7 +21,8 @@ def put_off_signals() -> Iterator[Callable[[], bool]]:
     def note(number: int, _frame: FrameType | None) -> None:
         came.append(number)
 
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
         yield lambda: bool(came)
     finally:
