@@ -17,6 +17,9 @@ from engine.policy import Breaker, Price
 
 _log = logging.getLogger(__name__)
 
+_HEAD_PROBE_STEPS = 16
+"""A pass of the head is cheap: it is tried again sooner than others (docs/adr/0014)."""
+
 
 class Drafter:
     """Decides, step by step, what each running request drafts.
@@ -47,7 +50,7 @@ class Drafter:
         self._price = price
         self._most = most
         self._native = ForwardDrafter(native_most, calibrated=False)
-        self._head = ForwardDrafter(head_most, calibrated=True)
+        self._head = ForwardDrafter(head_most, calibrated=True, probe_steps=_HEAD_PROBE_STEPS)
         self._choice = Choice(price, native=self._native, head=self._head, head_time=head_time)
         self._breaker = Breaker()
         self._running: dict[str, Request] = {}

@@ -61,11 +61,14 @@ class Price:
     def of_time(self, time: float, rows: int) -> float:
         """Return the tokens that so much time must bring to be well spent.
 
+        Without the margin: whoever expects the mean of a pass expects too little, as its draft will
+        be cut where it turns out to be unsure (docs/adr/0014).
+
         Args:
             time: In steps of one token.
             rows: Requests that get a token anyway.
         """
-        return self._margin * self.goodput(rows) * time
+        return self.goodput(rows) * time
 
     def settle(self, drafts: Sequence[Sequence[float]], rows: int) -> float:
         """Return the price at which the tokens that are bought are those that pay.

@@ -9,8 +9,8 @@ def test_it_runs_while_it_pays() -> None:
     assert all(drafter.runs(pays=True) for _ in range(200))
 
 
-def test_where_it_does_not_pay_it_runs_every_64_steps() -> None:
-    drafter = ForwardDrafter(3, calibrated=False)
+def test_where_it_does_not_pay_it_runs_now_and_then() -> None:
+    drafter = ForwardDrafter(3, calibrated=False, probe_steps=64)
 
     ran = [step for step in range(1, 193) if drafter.runs(pays=False)]
 
@@ -18,7 +18,7 @@ def test_where_it_does_not_pay_it_runs_every_64_steps() -> None:
 
 
 def test_a_step_that_pays_begins_the_count_again() -> None:
-    drafter = ForwardDrafter(3, calibrated=False)
+    drafter = ForwardDrafter(3, calibrated=False, probe_steps=64)
     for _ in range(63):
         drafter.runs(pays=False)
     drafter.runs(pays=True)
