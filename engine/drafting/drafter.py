@@ -101,7 +101,7 @@ class Drafter:
         self._count(exc)
         self.counters.verdicts["failed"] += 1
         self.end(requests, keep=False)
-        if self._breaker.failed():
+        if not self._breaker.is_open and self._breaker.failed():
             self.counters.paused = True
             # While it is paused nobody tells the sources what is generated.
             self.end(list(self._running), keep=True)

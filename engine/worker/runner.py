@@ -160,7 +160,9 @@ class _HybridDrafting(_Runner):
             native = None
             if self._speculation.has_native and self._native_tokens and proposed is not None:
                 native = proposed.draft_token_ids
-            if self._head is not None and self._states is not None:
+            if drafter.counters.paused:
+                self._clear_head_memory()
+            elif self._head is not None and self._states is not None:
                 most = self._speculation.head_most
                 head = HeadRun(
                     self._head,
@@ -172,8 +174,7 @@ class _HybridDrafting(_Runner):
                 )
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             drafts = drafter.fail(exc, requests)
-            if self._head_memory is not None:
-                self._head_memory.clear()
+            self._clear_head_memory()
         else:
             drafts = drafter.step(rows, self._beginning, native=native, head=head)
         native_tokens = None
@@ -191,6 +192,11 @@ class _HybridDrafting(_Runner):
             head=head_seconds,
         )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
+
+    def _clear_head_memory(self) -> None:
+        """Forget rows that may be torn, or that others will not follow without a gap."""
+        if self._head_memory is not None and self._head_memory.requests:
+            self._head_memory.clear()
 
     def _row(self, request: str, sampled: list[int]) -> Row:
         if not sampled:

@@ -27,7 +27,8 @@ def test_tokens_are_the_same_and_drafts_are_accepted_and_refused(
 
 
 def test_both_sources_draft_and_share_drafts(speculating: Worker) -> None:
-    answers = speculating.ask_all([{"prompt": prompt} for prompt in PROMPTS[:6]])
+    prompts = [*PROMPTS[:3], *make_prose(3, seed=6)]  # what was seen before, and what was not
+    answers = speculating.ask_all([{"prompt": prompt} for prompt in prompts])
 
     named = frozenset[str]().union(*(answer.drafts.sources for answer in answers))
     assert named == {"suffix", "head"}

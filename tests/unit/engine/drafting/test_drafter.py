@@ -191,6 +191,18 @@ def test_an_error_before_a_step_counts_like_one_in_it(source: Scripted) -> None:
     assert source.kept == [("r", False)]
 
 
+def test_errors_before_steps_do_not_lengthen_a_pause(source: Scripted) -> None:
+    hybrid = drafter(source)
+    for _ in range(40):
+        hybrid.fail(KeyError("r"), ["r"])
+    assert hybrid.counters.paused
+
+    for _ in range(64):
+        hybrid.step([Row("r", [1], 8)], begin())
+
+    assert not hybrid.counters.paused
+
+
 def test_an_error_at_the_end_is_counted(source: Scripted) -> None:
     hybrid = drafter(source)
     hybrid.step([Row("r", [1], 8)], begin())
