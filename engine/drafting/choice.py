@@ -99,11 +99,12 @@ class Choice:
 
 
 def _ask_suffix(rows: Sequence[Request], floor: float) -> None:
-    """Ask the suffix source for the rows that may have a draft of it."""
+    """Tell the suffix source what was generated, and ask it for the rows that may have a draft."""
     for row in rows:
-        if row.suffix is None or row.room <= 0 or not row.control.suffix:
+        if row.suffix is None:
             continue
-        proposal = row.suffix.propose(row.name, row.room, floor=floor)
+        most = row.room if row.room > 0 and row.control.suffix else 0
+        proposal = row.suffix.advance(row.name, row.sampled, most, floor)
         tokens = proposal.tokens
         if tokens:
             origin = _origin(len(tokens), proposal.predicted)

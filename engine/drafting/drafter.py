@@ -164,7 +164,7 @@ class Drafter:
         return drafts
 
     def _take_in(self, rows: Sequence[Row], begin: Callable[[str], Beginning]) -> list[Request]:
-        """Tell the sources what was generated, and the price what the last drafts brought."""
+        """Tell all but the index what was generated, and the price what the last drafts brought."""
         live: list[Request] = []
         drafted = emitted = 0
         for at, (name, sampled, room) in enumerate(rows):
@@ -173,15 +173,13 @@ class Drafter:
             request = self._running.get(name)
             if request is None:
                 request = self._begin(name, begin(name))
-            if request.suffix is not None:
-                request.suffix.extend(name, sampled)
             if request.native is not None:
                 request.native.learn(sampled)
             if request.head is not None:
                 request.head.learn(sampled)
             drafted += request.drafted
             emitted += len(sampled)
-            request.enter_step(at, room)
+            request.enter_step(at, sampled, room)
             live.append(request)
         self._price.learn(len(live), drafted, emitted)
         return live

@@ -1,5 +1,7 @@
 """What the drafter remembers of a running request, and what it drafts in the present step."""
 
+from collections.abc import Sequence
+
 from engine.drafting.candidate import Candidate
 from engine.drafting.control import Control
 from engine.drafting.source import Source
@@ -18,6 +20,7 @@ class Request:
         suffix: The suffix source, where that knows it.
         drafted: Tokens that are being verified.
         at: Its place in the step.
+        sampled: Its new tokens in this step.
         room: Most tokens of its draft in this step; below 1 where there is none to be.
         best: The draft that is worth most, of those that were proposed in this step.
     """
@@ -32,6 +35,7 @@ class Request:
         "name",
         "native",
         "room",
+        "sampled",
         "suffix",
     )
 
@@ -52,10 +56,12 @@ class Request:
         self.suffix: Source | None = None
         self.best: Candidate | None = None
         self.drafted = self.at = self.room = 0
+        self.sampled: Sequence[int] = ()
 
-    def enter_step(self, at: int, room: int) -> None:
-        """Begin a step, at its place in that, with room for so many tokens."""
+    def enter_step(self, at: int, sampled: Sequence[int], room: int) -> None:
+        """Begin a step, at its place in that, with new tokens and room for so many more."""
         self.at = at
+        self.sampled = sampled
         self.room = min(room, self.most)
         self.best = None
         self.drafted = 0

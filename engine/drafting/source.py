@@ -31,11 +31,11 @@ class Source(Protocol):
     def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
         """Take a request in; `tokens` is all it has so far."""
 
-    def extend(self, request: str, tokens: Sequence[int]) -> None:
-        """Take in what was generated."""
+    def advance(self, request: str, tokens: Sequence[int], most: int, floor: float) -> Proposal:
+        """Take in what was generated; then draft up to `most` tokens, 0 for none.
 
-    def propose(self, request: str, most: int, *, floor: float) -> Proposal:
-        """Draft up to `most` tokens, none with a survival below `floor`."""
+        None of them has a survival below `floor`.
+        """
 
     def go_on(
         self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float

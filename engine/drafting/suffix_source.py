@@ -29,13 +29,12 @@ class SuffixSource:
                 self.index.finish(request, keep=False)
                 raise
 
-    def extend(self, request: str, tokens: Sequence[int]) -> None:
-        """Tell what was generated; scores the last draft, whether it was used or not."""
-        self.index.extend(request, tokens)
+    def advance(self, request: str, tokens: Sequence[int], most: int, floor: float) -> Draft:
+        """Take in what was generated; then draft up to `most` tokens, none less sure than `floor`.
 
-    def propose(self, request: str, most: int, *, floor: float) -> Draft:
-        """Draft up to `most` tokens, none with a survival below `floor`."""
-        return self.index.propose(request, most, min_survival=floor)
+        That scores the last draft, whether it was used or not.
+        """
+        return self.index.advance(request, tokens, most, floor)
 
     def go_on(
         self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float

@@ -15,12 +15,12 @@ _MOST_STEPS = 16
 
 
 class _Noted(NamedTuple):
-    """Rows of a step that have no entries yet."""
+    """A step of which no entries have been made; see `HeadMemory.note`."""
 
-    places: Sequence[int]
+    requests: Sequence[str]
+    sampled: Sequence[Sequence[int]]
     hidden: Tensor
-    at: Sequence[int]
-    tokens: Sequence[int]
+    first: Sequence[int] | None
 
 
 class HeadMemory:
@@ -51,7 +51,6 @@ class HeadMemory:
         self._free = list(range(requests))
         self._rows = [0] * requests
         self._noted: list[_Noted] = []
-        self._waiting = [0] * requests
 
     @property
     def requests(self) -> Collection[str]:
@@ -61,43 +60,29 @@ class HeadMemory:
     def note(
         self,
         requests: Sequence[str],
-        counts: Sequence[int],
+        sampled: Sequence[Sequence[int]],
         hidden: Tensor,
-        at: Sequence[int],
-        tokens: Sequence[int],
+        first: Sequence[int] | None = None,
     ) -> None:
-        """Take new rows of some requests; touches no tensor.
+        """Take in a step; touches no tensor and no row. Nobody changes what is given afterwards.
 
         Args:
-            requests: Each once; unknown ones begin with these rows.
-            counts: New rows of each.
-            hidden: States of a step, (any, hidden_size); not changed by anybody afterwards.
-            at: Where in `hidden` the new rows are, request by request.
-            tokens: The token drawn from each new row.
+            requests: Its rows; those that are unknown begin with their tokens.
+            sampled: The new tokens of each; may be none.
+            hidden: States, (any, hidden_size).
+            first: Where in `hidden` the states are that a row's tokens were drawn from: of the
+                first one, the others follow; None where each row has one, in their order.
+        """
+        if len(self._noted) == _MOST_STEPS:
+            self._write()
+        self._noted.append(_Noted(requests, sampled, hidden, first))
+
+    def context(self, requests: Sequence[str]) -> Context:
+        """Return what the last rows of these requests may look at; unknown ones see nothing.
 
         Raises:
             HeadInputError: There are more requests than there is room for.
         """
-        for request in requests:
-            if request not in self._places:
-                if not self._free:
-                    raise HeadInputError(f"found request {len(self._places) + 1}, no room for it")
-                self._places[request] = place = self._free.pop()
-                self._rows[place] = 0
-        places = [self._places[request] for request in requests]
-        counted = list(zip(places, counts, strict=True))
-        # Within one writing no place of a ring may come twice.
-        if len(self._noted) == _MOST_STEPS or any(
-            self._waiting[place] + count > self._ring for place, count in counted
-        ):
-            self._write()
-        owners = [place for place, count in counted for _ in range(count)]
-        self._noted.append(_Noted(owners, hidden, at, tokens))
-        for place, count in counted:
-            self._waiting[place] += count
-
-    def context(self, requests: Sequence[str]) -> Context:
-        """Return what the last rows of these requests may look at; unknown ones see nothing."""
         self._write()
         rows = [self._rows[self._places[name]] if name in self._places else 0 for name in requests]
         masks = [n if n < self._ring else self._ring + n % self._ring for n in rows]
@@ -112,47 +97,59 @@ class HeadMemory:
 
     def forget(self, requests: Collection[str]) -> None:
         """Free what requests hold that finished or lost their place; unknown ones are ignored."""
-        places = [self._places.pop(name) for name in requests if name in self._places]
-        if any(self._waiting[place] for place in places):
+        if requests and self._noted:
             self._write()
-        self._free += places
+        self._free += [self._places.pop(name) for name in requests if name in self._places]
 
     def clear(self) -> None:
         """Forget everything."""
         self._noted.clear()
-        self._waiting = [0] * len(self._waiting)
         self.forget(list(self._places))
 
     def _write(self) -> None:
-        """Make entries of the rows that are waiting."""
-        if not self._noted:
-            return
+        """Make entries of the rows that were noted; of more than a ring holds, the last ones.
+
+        Raises:
+            HeadInputError: There are more requests than there is room for.
+        """
         noted, self._noted = self._noted, []
-        self._waiting = [0] * len(self._waiting)
         ring = self._ring
-        at: list[int] = []
-        written: list[int] = []
-        kept: list[int] = []
-        owners = [place for rows in noted for place in rows.places]
-        left: dict[int, int] = {}
-        for place in owners:
-            left[place] = left.get(place, 0) + 1
-        for row, place in enumerate(owners):
-            number = self._rows[place]
-            self._rows[place] = number + 1
-            left[place] -= 1
-            if left[place] < ring:  # of more rows than a ring holds, the last ones
-                kept.append(row)
-                written.append(place)
-                at.append(number % ring)
-        hidden = torch.cat([rows.hidden[rows.at] for rows in noted])
-        drawn = [token for rows in noted for token in rows.tokens]
-        tokens = torch.tensor(drawn, device=hidden.device)
-        if len(kept) < len(owners):
-            hidden, tokens = hidden[kept], tokens[kept]
-        keys, values = self._head.record(hidden, tokens)
-        self._values[written, :, at] = values.to(self._values.dtype)
-        self._keys[written, :, [(place + 1) % ring for place in at]] = keys.to(self._keys.dtype)
+        # For each place of each ring the last row that goes there: step, its state, its token.
+        newest: dict[tuple[int, int], tuple[int, int, int]] = {}
+        for step, (requests, sampled, _, first) in enumerate(noted):
+            for row, tokens in enumerate(sampled):
+                if not tokens:
+                    continue
+                place = self._place(requests[row])
+                begin = row if first is None else first[row]
+                number = self._rows[place]
+                for ahead, token in enumerate(tokens):
+                    at = place, (number + ahead) % ring
+                    newest[at] = step, begin + ahead, token
+                self._rows[place] = number + len(tokens)
+        if not newest:
+            return
+        by_step = sorted(newest.items(), key=lambda item: item[1][0])
+        written = [place for (place, _), _ in by_step]
+        at_value = [at for (_, at), _ in by_step]
+        parts = [
+            step.hidden[[state for _, (number, state, _) in by_step if number == place]]
+            for place, step in enumerate(noted)
+        ]
+        tokens = torch.tensor([token for _, (_, _, token) in by_step], device=parts[0].device)
+        keys, values = self._head.record(torch.cat(parts), tokens)
+        self._values[written, :, at_value] = values.to(self._values.dtype)
+        at_key = [(at + 1) % ring for at in at_value]
+        self._keys[written, :, at_key] = keys.to(self._keys.dtype)
+
+    def _place(self, request: str) -> int:
+        place = self._places.get(request)
+        if place is None:
+            if not self._free:
+                raise HeadInputError(f"found request {len(self._places) + 1}, no room for it")
+            self._places[request] = place = self._free.pop()
+            self._rows[place] = 0
+        return place
 
 
 def _masks(ring: int) -> Tensor:

@@ -52,6 +52,9 @@ class Index:
         predicted: NDArray[np.int32],
         /,
     ) -> None: ...
+    def advance(
+        self, request: str, tokens: Tokens, max_tokens: int, min_survival: float | None, /
+    ) -> Draft: ...
     def propose_after(
         self,
         request: str,

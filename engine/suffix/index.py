@@ -134,6 +134,15 @@ class SuffixIndex:
         """
         return self._core.propose(request, max_tokens, min_survival)
 
+    def advance(
+        self, request: str, tokens: Tokens, max_tokens: int, min_survival: float | None = None
+    ) -> Draft:
+        """Do `extend`, then `propose` unless `max_tokens` is 0: a step of a request in one call.
+
+        Args, errors and the draft are theirs.
+        """
+        return self._core.advance(request, tokens, max_tokens, min_survival)
+
     def propose_many(
         self,
         requests: Sequence[str],

@@ -81,15 +81,7 @@ class StepStates:
         self, memory: HeadMemory, requests: Sequence[str], sampled: Sequence[Sequence[int]]
     ) -> None:
         """Tell a head's memory of all sampled tokens, and of the states that they come from."""
-        rows = [row for row, tokens in enumerate(sampled) if tokens]
-        first: Sequence[int] = range(len(sampled)) if self._first is None else self._first
-        memory.note(
-            [requests[row] for row in rows],
-            [len(sampled[row]) for row in rows],
-            self._states,
-            [first[row] + n for row in rows for n in range(len(sampled[row]))],
-            [token for row in rows for token in sampled[row]],
-        )
+        memory.note(requests, sampled, self._states, self._first)
 
 
 class HeadRun:

@@ -6,7 +6,7 @@ drafts. Asked there, tokens are on the CPU whatever drafter vLLM itself runs.
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,8 @@ class _HybridDrafting(_Runner):
             drafter.end(scheduler_output.finished_req_ids, keep=True)
             # Its place in the batch is gone; should it come back, it begins again.
             drafter.end(scheduler_output.preempted_req_ids or (), keep=True)
-            if self._head_memory is not None:
-                self._head_memory.forget(scheduler_output.finished_req_ids)
-                self._head_memory.forget(scheduler_output.preempted_req_ids or ())
+            self._leave_head_memory(scheduler_output.finished_req_ids)
+            self._leave_head_memory(scheduler_output.preempted_req_ids or ())
         return super()._update_states(scheduler_output)
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
@@ -192,6 +191,16 @@ class _HybridDrafting(_Runner):
             head=head_seconds,
         )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
+
+    def _leave_head_memory(self, requests: Collection[str]) -> None:
+        """Have requests forgotten that ended or lost their place."""
+        if self._head_memory is None:
+            return
+        try:
+            self._head_memory.forget(requests)
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            self._speculation.drafter.fail(exc, list(requests))
+            self._clear_head_memory()
 
     def _clear_head_memory(self) -> None:
         """Forget rows that may be torn, or that others will not follow without a gap."""

@@ -81,6 +81,17 @@ OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
   });
 }
 
+OwnedDraft advance(Index& index, nb::handle request, nb::handle generated, nb::handle max_tokens,
+                   nb::handle min_survival) {
+  const TokenIds tokens(generated, "tokens");
+  const auto name = name_of(request);
+  const auto least_survival = least_of(min_survival);
+  return owned(max_tokens, [&](Draft& draft) {
+    index.extend(name, tokens.span());
+    if (!draft.tokens.empty()) index.propose(name, least_survival, draft);
+  });
+}
+
 OwnedDraft propose_after(Index& index, nb::handle request, nb::handle proposed,
                          nb::handle survival, nb::handle max_tokens, nb::handle min_survival) {
   const TokenIds tokens(proposed, "tokens");
@@ -244,6 +255,7 @@ NB_MODULE(_core, module) {
       .def("predict", &predict, any(), any())
       .def("propose", &propose, any(), any(), any())
       .def("propose_many", &propose_many, any(), any(), any(), any(), any(), any(), any())
+      .def("advance", &advance, any(), any(), any(), any())
       .def("propose_after", &propose_after, any(), any(), any(), any(), any())
       .def("observe",
            [](Index& index, nb::handle request, nb::handle accepted) {

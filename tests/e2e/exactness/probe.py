@@ -15,8 +15,8 @@ EXTENSION = "tests.e2e.exactness.probe.Probe"
 
 _ROOMS: dict[str, tuple[type, tuple[str, ...]]] = {
     "start": (SuffixIndex, ("start",)),
-    "extend": (SuffixIndex, ("extend",)),
-    "propose": (SuffixIndex, ("propose", "propose_many")),
+    "advance": (SuffixIndex, ("advance",)),
+    "go_on": (SuffixIndex, ("propose_after",)),
     "finish": (SuffixIndex, ("finish",)),
     "price": (Price, ("settle",)),
     "head": (DraftHead, ("propose",)),

@@ -12,12 +12,12 @@ from tests.e2e.exactness.worker import Worker
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 FALLBACKS, STEPS = "engine_spec_fallbacks_total", "engine_spec_steps_total"
-# Each so many calls one fails. The first three are called for each of twelve rows of a step, and
+# Each so many calls one fails. The first two are called for each of twelve rows of a step, and
 # three failures in a row would pause drafting.
 SELDOM = {
     "start": 43,
-    "extend": 37,
-    "propose": 41,
+    "advance": 41,
+    "go_on": 37,
     "finish": 11,
     "price": 13,
     "head": 17,
@@ -64,7 +64,7 @@ def test_repeated_failure_pauses_drafting_where_a_person_can_see_it(
     body = {"prompt": LOOP, "max_tokens": 40}
     paused = speculating.metric(STEPS, verdict="paused")
 
-    with broken(speculating, "propose"):
+    with broken(speculating, "advance"):
         answer = speculating.ask(body)
         speculating.wait_for(STEPS, above=paused + 20, verdict="paused")
         assert speculating.metric("engine_spec_gate_open", source="suffix") == 0
@@ -76,7 +76,7 @@ def test_repeated_failure_pauses_drafting_where_a_person_can_see_it(
 
 
 def test_requests_that_met_a_failure_are_forgotten(speculating: Worker) -> None:
-    with broken(speculating, "extend", every=7):
+    with broken(speculating, "advance", every=7):
         speculating.ask_all([{"prompt": prompt} for prompt in make_prompts(6, seed=72)])
     speculating.wait_idle()
 

@@ -38,15 +38,14 @@ class Scripted:
         self._raise("begin")
         self.running[request] = tokens.tolist()
 
-    def extend(self, request: str, tokens: Sequence[int]) -> None:
-        self._raise("extend")
+    def advance(self, request: str, tokens: Sequence[int], most: int, floor: float) -> Proposed:
+        self._raise("advance")
         self.running[request] += tokens
-
-    def propose(self, request: str, most: int, *, floor: float) -> Proposed:
-        self._raise("propose")
+        if not most:
+            return Proposed([], [])
         self.asked.append((request, most, floor))
-        tokens, survival = self.drafts.get(request, ([], []))
-        return Proposed(tokens[:most], survival[:most])
+        drafted, survival = self.drafts.get(request, ([], []))
+        return Proposed(drafted[:most], survival[:most])
 
     def go_on(
         self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float

@@ -153,7 +153,7 @@ def test_without_memory_a_request_decodes_plainly_and_others_draft(source: Scrip
     assert source.kept == [("b", True)]
 
 
-@pytest.mark.parametrize("call", ["begin", "extend", "propose"])
+@pytest.mark.parametrize("call", ["begin", "advance"])
 def test_an_error_makes_the_step_plain_and_the_next_one_begins_again(
     source: Scripted, call: str
 ) -> None:
@@ -218,7 +218,7 @@ def test_repeated_errors_pause_speculation_and_a_success_resumes_it(
     source: Scripted, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.drafts["r"] = ([5], [0.9])
-    source.errors["propose"] = RuntimeError("broken")
+    source.errors["advance"] = RuntimeError("broken")
     hybrid = drafter(source)
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
@@ -226,7 +226,7 @@ def test_repeated_errors_pause_speculation_and_a_success_resumes_it(
     assert hybrid.counters.paused
     assert not source.running
 
-    del source.errors["propose"]
+    del source.errors["advance"]
     plain = 0
     while not hybrid.step([Row("r", [1], 8)], begin()).tokens[0]:
         plain += 1

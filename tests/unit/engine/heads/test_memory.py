@@ -1,5 +1,7 @@
 """What a memory shows is compared with entries made of all rows at once."""
 
+from itertools import accumulate
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -65,14 +67,28 @@ def expected(head: DraftHead, text: Text) -> list[list[list[float]]]:
 
 
 def note(memory: HeadMemory, texts: dict[str, Text], counts: dict[str, int]) -> None:
+    """Tell of a step, in which one state and one row belong to nobody."""
     parts = [texts[name].more(count) for name, count in counts.items()]
+    starts = [1, *accumulate(counts.values(), initial=1)]
     memory.note(
-        list(counts),
-        list(counts.values()),
+        ["idle", *counts],
+        [[], *(tokens for _, tokens in parts)],
         torch.cat([torch.zeros(1, 32), *(hidden for hidden, _ in parts)]),
-        list(range(1, 1 + sum(counts.values()))),
-        [token for _, tokens in parts for token in tokens],
+        starts,
     )
+
+
+def test_rows_without_drafts_have_their_states_in_order(head: DraftHead) -> None:
+    memory, texts = HeadMemory(head, requests=2, device=CPU), {"a": Text(1), "b": Text(2)}
+    for _ in range(3):
+        parts = [text.more(1) for text in texts.values()]
+        states = torch.cat([hidden for hidden, _ in parts])
+        memory.note(list(texts), [tokens for _, tokens in parts], states)
+
+    context = memory.context(["a", "b"])
+
+    assert seen(context, 0) == expected(head, texts["a"])
+    assert seen(context, 1) == expected(head, texts["b"])
 
 
 @given(
@@ -126,11 +142,13 @@ def test_one_request_too_many_is_an_error(head: DraftHead) -> None:
     memory = HeadMemory(head, requests=1, device=CPU)
     note(memory, {"a": Text(1)}, {"a": 1})
 
+    note(memory, {"b": Text(1)}, {"b": 1})
+
     with pytest.raises(HeadInputError, match="found request 2, no room"):
-        note(memory, {"b": Text(1)}, {"b": 1})
+        memory.context(["a"])
 
 
-def test_rows_that_no_one_asks_for_cost_no_pass(
+def test_steps_that_no_one_asks_about_share_a_pass(
     head: DraftHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, text, passes = HeadMemory(head, requests=1, device=CPU), Text(1), []
@@ -142,10 +160,13 @@ def test_rows_that_no_one_asks_for_cost_no_pass(
         return keys, values
 
     monkeypatch.setattr(DraftHead, "record", counted)
-    for _ in range(WINDOW):
+    for _ in range(3):
         note(memory, {"a": text}, {"a": 1})
     assert passes == []
-
     memory.context(["a"])
+    assert passes == [3]
 
-    assert passes == [WINDOW]
+    for _ in range(20):
+        note(memory, {"a": text}, {"a": 1})
+
+    assert passes == [3, WINDOW + 1]

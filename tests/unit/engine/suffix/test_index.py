@@ -434,6 +434,35 @@ def test_a_batch_drafts_what_single_calls_do() -> None:
         assert not batch.tokens[row, len(draft) :].any()
 
 
+@pytest.mark.parametrize("most", [0, 3])
+def test_to_advance_is_to_extend_and_to_propose(most: int) -> None:
+    one, other = build(), build()
+    for _ in range(3):
+        draft = one.advance("now", PHRASE[3:5], most, 0.01)
+
+        other.extend("now", PHRASE[3:5])
+        if most:
+            expected = other.propose("now", most, min_survival=0.01)
+            assert (draft.tokens, draft.survival) == (expected.tokens, expected.survival)
+        else:
+            assert draft.tokens == []
+    assert portrait(one) == portrait(other)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("now", [], 3, 0.1), ("now", [1], 300, 0.1), ("now", [1], -1, 0.1), ("now", [1], 3, 2.0)],
+    ids=["no tokens", "too many", "negative", "not a probability"],
+)
+def test_a_wrong_advance_is_refused_and_changes_nothing(arguments: Any) -> None:
+    index = build()
+
+    with pytest.raises(SuffixInputError):
+        index.advance(*arguments)
+
+    assert portrait(index) == portrait(build())
+
+
 def test_a_batch_may_be_empty() -> None:
     batch = build().propose_many([], rows())
 

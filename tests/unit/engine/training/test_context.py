@@ -61,7 +61,7 @@ def test_training_shows_what_serving_shows(head: DraftHead, run_rows: int) -> No
         memory = HeadMemory(head, requests=1, device=torch.device("cpu"))
         for row in range(begin, begin + length):
             hidden, token = shard.hidden[row : row + 1], shard.tokens[row : row + 1]
-            memory.note(["a"], [1], hidden, [0], token.tolist())
+            memory.note(["a"], [token.tolist()], hidden)
             drafted, _ = head.propose(hidden, token, 3, memory.context(["a"]))
             served.append(drafted[0].tolist())
 

@@ -47,12 +47,11 @@ class Notebook:
     def note(
         self,
         requests: list[str],
-        counts: list[int],
+        sampled: list[list[int]],
         hidden: torch.Tensor,
-        at: list[int],
-        tokens: list[int],
+        first: list[int] | None,
     ) -> None:
-        self.noted.append((requests, counts, hidden[at, 0].tolist(), tokens))
+        self.noted.append((requests, sampled, len(hidden), first))
 
     def context(self, requests: list[str]) -> object:
         return tuple(requests)
@@ -68,14 +67,6 @@ class Looking:
         return torch.zeros(1, n, dtype=torch.int64), torch.zeros(1, n)
 
 
-def test_a_memory_is_told_of_rows_without_drafts() -> None:
-    memory = Notebook()
-
-    StepStates(states(3), None).note(memory, ["a", "b", "c"], [[7], [], [9]])  # type: ignore[arg-type]
-
-    assert memory.noted == [(["a", "c"], [1, 1], [0, 2], [7, 9])]
-
-
 def test_a_memory_is_told_of_new_rows_and_asked_for_those_that_draft() -> None:
     memory = Notebook()
 
@@ -88,7 +79,7 @@ def test_a_memory_is_told_of_new_rows_and_asked_for_those_that_draft() -> None:
         memory=memory,  # type: ignore[arg-type]
     )
 
-    assert memory.noted == [(["a", "c"], [2, 1], [0, 1, 4], [5, 6, 7])]
+    assert memory.noted == [(["a", "b", "c"], [[5, 6], [], [7]], 8, [0, 3, 4, 8])]
     assert len(run([2])) == 1
 
 
