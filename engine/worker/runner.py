@@ -199,6 +199,7 @@ class _HybridDrafting(_Runner):
         try:
             self._head_memory.forget(requests)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            assert self._speculation is not None
             self._speculation.drafter.fail(exc, list(requests))
             self._clear_head_memory()
 
