@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from tests.e2e.exactness.probe import ROOMS
-from tests.e2e.exactness.prompts import make_prompts
+from tests.e2e.exactness.prompts import make_prompts, make_prose
 from tests.e2e.exactness.worker import Worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
@@ -30,7 +30,10 @@ LOOP = "one two three four five six " * 8
 def test_a_room_that_always_fails_costs_drafts_and_nothing_else(
     room: str, plain: Worker, speculating: Worker
 ) -> None:
-    bodies = [{"prompt": prompt} for prompt in make_prompts(6, seed=70)]
+    # New ones for each room: what was answered before needs neither head nor grafts.
+    seed = 700 + ROOMS.index(room)
+    prompts = [*make_prompts(4, seed=seed), *make_prose(4, seed=seed)]
+    bodies = [{"prompt": prompt} for prompt in prompts]
     before = speculating.metric(FALLBACKS, reason="InjectedError")
 
     with broken(speculating, room):
