@@ -71,6 +71,8 @@ def _end_on_terminate() -> list[int]:
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         came.append(number)
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background jobs
+            raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
     signal.signal(signal.SIGTERM, interrupt)

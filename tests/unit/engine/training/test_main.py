@@ -92,6 +92,18 @@ def test_a_signal_ends_it_in_order(
     assert "the same command goes on" in capsys.readouterr().err
 
 
+def test_sigterm_ends_a_background_job_which_ignores_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = prepare(tmp_path)
+    monkeypatch.setattr(Run, "carry_out", lambda *_: signal.raise_signal(signal.SIGTERM))
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert main([str(recipe)]) == 143
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_a_step_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["recipe.yaml", "--until", "ship"])
