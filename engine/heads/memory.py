@@ -1,6 +1,7 @@
 """What a head with a window remembers of running requests: the entries of their last rows."""
 
 from collections.abc import Collection, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
@@ -129,18 +130,20 @@ class HeadMemory:
                 self._rows[place] = number + len(tokens)
         if not newest:
             return
-        by_step = sorted(newest.items(), key=lambda item: item[1][0])
-        written = [place for (place, _), _ in by_step]
-        at_value = [at for (_, at), _ in by_step]
-        parts = [
-            step.hidden[[state for _, (number, state, _) in by_step if number == place]]
-            for place, step in enumerate(noted)
-        ]
-        tokens = torch.tensor([token for _, (_, _, token) in by_step], device=parts[0].device)
-        keys, values = self._head.record(torch.cat(parts), tokens)
-        self._values[written, :, at_value] = values.to(self._values.dtype)
-        at_key = [(at + 1) % ring for at in at_value]
-        self._keys[written, :, at_key] = keys.to(self._keys.dtype)
+        rows = sorted(newest.items(), key=_step_of)
+        hidden = torch.cat(
+            [
+                noted[step].hidden[[state for _, (_, state, _) in group]]
+                for step, group in groupby(rows, key=_step_of)
+            ]
+        )
+        tokens = torch.tensor([token for _, (_, _, token) in rows], device=hidden.device)
+        keys, values = self._head.record(hidden, tokens)
+        places = [place for (place, _), _ in rows]
+        here = [at for (_, at), _ in rows]
+        behind = [(at + 1) % ring for at in here]
+        self._values[places, :, here] = values.to(self._values.dtype)
+        self._keys[places, :, behind] = keys.to(self._keys.dtype)
 
     def _place(self, request: str) -> int:
         place = self._places.get(request)
@@ -150,6 +153,10 @@ class HeadMemory:
             self._places[request] = place = self._free.pop()
             self._rows[place] = 0
         return place
+
+
+def _step_of(row: tuple[tuple[int, int], tuple[int, int, int]]) -> int:
+    return row[1][0]
 
 
 def _masks(ring: int) -> Tensor:
