@@ -1,7 +1,7 @@
 import torch
 from torch import Tensor
 
-from engine.heads import DraftHead, HeadConfig
+from engine.heads import Context, DraftHead, HeadConfig
 from engine.training.evaluation import Evaluation, evaluate
 from engine.training.shard import Shard
 
@@ -9,7 +9,9 @@ from engine.training.shard import Shard
 class CountsOn(DraftHead):
     """Drafts by counting, right or wrong."""
 
-    def propose(self, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    def propose(
+        self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None = None
+    ) -> tuple[Tensor, Tensor]:
         drafts = tokens[:, None] + torch.arange(1, n + 1)
         return drafts, torch.ones(drafts.shape)
 

@@ -80,10 +80,10 @@ def test_when_memory_runs_out_the_step_is_done_in_smaller_parts(
     plain, short = make(), make()
     forward = DraftHead.forward
 
-    def scarce(head: DraftHead, hidden: torch.Tensor, tokens: torch.Tensor) -> Any:
+    def scarce(head: DraftHead, hidden: torch.Tensor, *others: Any) -> Any:
         if head is short.head and len(hidden) > 4:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return forward(head, hidden, tokens)
+        return forward(head, hidden, *others)
 
     monkeypatch.setattr(DraftHead, "forward", scarce)
     for trainer in (plain, short):
