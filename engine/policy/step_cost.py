@@ -53,16 +53,7 @@ class StepCost:
         return self._marginals.at(tokens)
 
     def settle(self, drafts: Sequence[Sequence[float]], tokens: int, worth: float) -> float | None:
-        """Buy tokens of all drafts, surest first, for a step that verifies so many anyway.
-
-        Args:
-            drafts: The survival of the tokens of each.
-            tokens: What the step verifies anyway.
-            worth: What a unit of time has to bring.
-
-        Returns:
-            A price that those that are bought reach and the others do not; None where all pay.
-        """
+        """Buy tokens for a step of so many: `Marginals.settle` at this curve's marginals."""
         return self._marginals.settle(drafts, tokens, worth)
 
 

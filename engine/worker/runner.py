@@ -205,7 +205,7 @@ class _HybridDrafting(_Runner):
 
     def _clear_head_memory(self) -> None:
         """Forget rows that may be torn, or that others will not follow without a gap."""
-        if self._head_memory is not None and self._head_memory.requests:
+        if self._head_memory is not None:
             self._head_memory.clear()
 
     def _row(self, request: str, sampled: list[int]) -> Row:

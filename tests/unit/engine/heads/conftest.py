@@ -70,3 +70,20 @@ def make_head(tables: dict[str, Tensor]) -> MakeHead:
         return head
 
     return make
+
+
+def looking_head(window: int) -> DraftHead:
+    """A small head that looks back, ready to draft."""
+    config = HeadConfig(
+        kind="gated",
+        hidden_size=32,
+        vocab_size=50,
+        inner_size=16,
+        positions=3,
+        window=window,
+        attention_heads=2,
+        attention_head_size=8,
+    )
+    made = DraftHead.new(config, seed=1)
+    made.eval()
+    return made

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.errors import HeadInputError
-from engine.heads import Context, DraftHead, HeadConfig, HeadMemory
+from engine.heads import Context, DraftHead, HeadMemory
+from tests.unit.engine.heads.conftest import looking_head
 
 WINDOW = 4
 CPU = torch.device("cpu")
@@ -18,19 +19,7 @@ EMPTY = torch.zeros(0, 32)
 
 @pytest.fixture(scope="module")
 def head() -> DraftHead:
-    config = HeadConfig(
-        kind="gated",
-        hidden_size=32,
-        vocab_size=50,
-        inner_size=16,
-        positions=3,
-        window=WINDOW,
-        attention_heads=2,
-        attention_head_size=8,
-    )
-    made = DraftHead.new(config, seed=1)
-    made.eval()
-    return made
+    return looking_head(WINDOW)
 
 
 class Text:
@@ -138,6 +127,17 @@ def test_a_place_that_was_freed_shows_nothing_of_who_had_it(head: DraftHead) -> 
 
     check(seen(memory.context(["b"]), 0), expected(head, after))
     assert list(memory.requests) == ["b"]
+
+
+def test_steps_that_were_only_noted_are_cleared_too(head: DraftHead) -> None:
+    memory = HeadMemory(head, requests=1, device=CPU)
+    note(memory, {"torn": Text(1)}, {"torn": 3})
+    after = Text(2)
+
+    memory.clear()
+    note(memory, {"b": after}, {"b": 2})
+
+    check(seen(memory.context(["b"]), 0), expected(head, after))
 
 
 def test_nothing_is_left_of_what_was_cleared(head: DraftHead) -> None:

@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from engine.heads import DraftHead, HeadConfig, HeadMemory
+from engine.heads import DraftHead, HeadMemory
 from engine.training.context import look_back, recall
 from engine.training.shard import Shard
+from tests.unit.engine.heads.conftest import looking_head
 from tests.unit.engine.training.tiny import some_shard
 
 WINDOW = 3
@@ -13,21 +14,11 @@ WINDOW = 3
 
 @pytest.fixture
 def head() -> DraftHead:
-    config = HeadConfig(
-        kind="gated",
-        hidden_size=32,
-        vocab_size=60,
-        inner_size=16,
-        positions=3,
-        window=WINDOW,
-        attention_heads=2,
-        attention_head_size=8,
-    )
-    made = DraftHead.new(config, seed=1)
+    made = looking_head(WINDOW)
     with torch.no_grad():
         for attention in made.weights.attentions:
             attention.leave.weight *= 20
-    made.eval()
+    made.eval()  # folds anew
     return made
 
 
@@ -35,7 +26,7 @@ def random_shard(*lengths: int) -> Shard:
     draws = torch.Generator().manual_seed(3)
     rows = sum(lengths)
     hidden = torch.randn(rows, 32, generator=draws).to(torch.bfloat16)
-    tokens = torch.randint(60, (rows,), generator=draws)
+    tokens = torch.randint(50, (rows,), generator=draws)
     return Shard.of(hidden, tokens, lengths, ["chat"] * len(lengths))
 
 
