@@ -24,6 +24,7 @@ SIGNIFICANCE = 1e-5
 POWER = 0.95
 CELLS = 9
 TOGETHER = 200
+OFTEN = 40
 BLOCK = 128
 """Tokens of a block of the KV cache: of a longer prompt the rest alone is read for each sample."""
 
@@ -71,8 +72,9 @@ def test_samples_come_from_the_same_distribution(
     assert power(*counts, shift=way.shift, significance=SIGNIFICANCE, rounds=400) >= POWER
     drafted = speculating.wait_for("engine_spec_draft_tokens_total", above=drafted) - drafted
     accepted = speculating.metric("engine_spec_accepted_tokens_total") - accepted
-    assert drafted > way.samples / 2
-    assert 0.1 < accepted / drafted < 0.9
+    # Both ways through the verification were walked often.
+    assert accepted > OFTEN
+    assert drafted - accepted > OFTEN
 
 
 def prompt_before_a_colour(worker: Worker) -> list[int]:
