@@ -109,6 +109,7 @@ def build_trainer(
         run_tokens=settings.run_tokens,
         positions=recipe.head.positions,
         window=recipe.head.window,
+        prompt_weight=settings.prompt_weight,
     )
     return Trainer(head, cutter, settings, teacher=teacher, group=group)
 
@@ -122,6 +123,7 @@ def mark_of(recipe: Recipe, documents: Sequence[Document]) -> str:
         "head": recipe.head.model_dump(mode="json", exclude_defaults=True),
         "train": recipe.train.model_dump(mode="json", exclude_defaults=True, exclude=_FREE),
         "shards": [hidden.shard_tokens, None if hidden.store else hidden.window_shards],
+        "prompt_rows": recipe.prompt_rows,
         "target": [engine.model, engine.vllm.get("dtype")],
     }
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())

@@ -36,7 +36,7 @@ def look_back(shard: Shard, starts: Tensor, *, rows: int, window: int) -> Before
         starts: First row of each run, int64, [runs]; may lie outside of the shard.
         rows: Of a run.
         window: Entries that a row may look at: that of itself and of those before it, as far as
-            they belong to its answer. The first row of an answer makes no entry.
+            they belong to its document, prompt or answer. The first row of one makes no entry.
     """
     reach = starts[:, None] + torch.arange(-window, rows)
     inside = reach.clamp(0, len(shard.tokens) - 1)

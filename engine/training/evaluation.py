@@ -58,7 +58,7 @@ def evaluate(head: DraftHead, held_out: Sequence[Shard], *, device: torch.device
 
     return Evaluation(
         replay(propose, held_out, positions=positions, window=head.config.window),
-        tokens=sum(len(shard.tokens) for shard in held_out),
+        tokens=sum(shard.answer_tokens for shard in held_out),
     )
 
 

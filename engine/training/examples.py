@@ -18,17 +18,20 @@ class Labels:
     """What is to be drafted behind each row of some runs, position by position.
 
     Attributes:
-        draft_ids: The head's id of the token, `IGNORED` where it has none or there is no token,
-            int64, [runs, run_tokens, positions].
-        exist: Whether the answer has such a token, bool, of the same shape.
+        draft_ids: The head's id of the token, `IGNORED` where it has none, where there is no token
+            and behind rows of prompts, int64, [runs, run_tokens, positions].
+        exist: Whether the row is of an answer that has such a token, bool, of the same shape.
+        weights: What the target's own distribution counts there: 1 where `exist`, less behind a
+            row of a prompt, 0 where there is no token; float32, of the same shape.
     """
 
     draft_ids: Tensor
     exist: Tensor
+    weights: Tensor
 
     def to(self, device: torch.device) -> "Labels":
         """Return them on a device."""
-        return Labels(self.draft_ids.to(device), self.exist.to(device))
+        return Labels(self.draft_ids.to(device), self.exist.to(device), self.weights.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class Examples:
 
     Attributes:
         hidden: States of the runs' rows and of `positions` more, [runs, run_tokens + positions,
-            hidden_size]; where an answer or a shard ends, what follows means nothing.
+            hidden_size]; where a document or a shard ends, what follows means nothing.
         tokens: The true tokens that the head is given, int64, [runs, run_tokens, positions].
         labels: What it shall say.
         before: What a head with a window may look at; None without one.
@@ -67,12 +70,20 @@ class Cutter:
         run_tokens: Rows of a run.
         positions: Tokens that the head drafts.
         window: Earlier rows that the head looks at; 0 for none.
+        prompt_weight: What rows of prompts count, against those of answers.
     """
 
     def __init__(
-        self, draft_of: Tensor, *, run_tokens: int, positions: int, window: int = 0
+        self,
+        draft_of: Tensor,
+        *,
+        run_tokens: int,
+        positions: int,
+        window: int = 0,
+        prompt_weight: float = 0.0,
     ) -> None:
         self._draft_of = draft_of
+        self._prompt_weight = prompt_weight
         self._window = window
         self._run_tokens = run_tokens
         self._positions = positions
@@ -84,7 +95,9 @@ class Cutter:
         """Return the labels of some runs, in the order of their shards."""
         parts = [self._label(shards[place], starts) for place, starts in _by_shard(runs)]
         return Labels(
-            torch.cat([part.draft_ids for part in parts]), torch.cat([part.exist for part in parts])
+            torch.cat([part.draft_ids for part in parts]),
+            torch.cat([part.exist for part in parts]),
+            torch.cat([part.weights for part in parts]),
         )
 
     def cut(self, shards: Sequence[Shard], runs: NDArray[np.int64]) -> Examples:
@@ -111,9 +124,12 @@ class Cutter:
         rows = starts[:, None] + self._rows
         wanted = rows[..., None] + 1 + self._ahead
         inside = (rows >= 0) & (rows <= last)
-        exist = inside[..., None] & (wanted < shard.ends[rows.clamp(0, last)][..., None])
+        here = rows.clamp(0, last)
+        follows = inside[..., None] & (wanted < shard.ends[here][..., None])
+        exist = follows & (rows >= shard.answers[here])[..., None]
         drafted = self._draft_of[shard.tokens[wanted.clamp(0, last)]]
-        return Labels(drafted.where(exist, drafted.new_tensor(IGNORED)), exist)
+        weights = torch.where(exist, 1.0, self._prompt_weight) * follows
+        return Labels(drafted.where(exist, drafted.new_tensor(IGNORED)), exist, weights)
 
 
 def _by_shard(runs: NDArray[np.int64]) -> list[tuple[int, Tensor]]:

@@ -17,18 +17,22 @@ class Counts:
     """Labels of a whole batch, float32, [positions].
 
     Attributes:
-        hard: Those that the head can draft.
-        all: Those that there are.
+        hard: Those of answers that the head can draft.
+        all: Those of answers.
+        soft: All, with their weights.
     """
 
     hard: Tensor
     all: Tensor
+    soft: Tensor
 
     @classmethod
     def of(cls, labels: Labels) -> "Counts":
         """Count."""
         return cls(
-            (labels.draft_ids != IGNORED).sum((0, 1)).float(), labels.exist.sum((0, 1)).float()
+            (labels.draft_ids != IGNORED).sum((0, 1)).float(),
+            labels.exist.sum((0, 1)).float(),
+            labels.weights.sum((0, 1)),
         )
 
 
@@ -38,7 +42,8 @@ class Sums:
 
     Attributes:
         hard: Cross-entropy against the token that came, where the head can draft it.
-        soft: Cross-entropy against the target's own distribution over what the head can draft.
+        soft: Cross-entropy against the target's own distribution over what the head can draft, each
+            with its weight.
         hits: How often no token is likelier to the head than the one that came.
     """
 
@@ -84,7 +89,7 @@ def sum_losses(
         if taught is not None:
             wanted = taught[:, position : position + run_tokens].flatten(0, 1)
             apart = -(wanted * logs).sum(-1)
-            soft.append((apart * examples.labels.exist[..., position].flatten()).sum())
+            soft.append((apart * examples.labels.weights[..., position].flatten()).sum())
     none = torch.zeros(positions, device=examples.tokens.device)
     return Sums(torch.stack(hard), torch.stack(soft) if soft else none, torch.stack(hits).float())
 
@@ -113,5 +118,5 @@ def weigh(sums: Sums, counts: Counts, settings: TrainSettings) -> Tensor:
     weights = sums.hard.new_tensor(settings.position_weights or [1.0] * len(sums.hard))
     share = settings.distillation_ratio
     hard = sums.hard / counts.hard.clamp_min(1)
-    soft = sums.soft / counts.all.clamp_min(1)
+    soft = sums.soft / counts.soft.clamp_min(1)
     return (weights * ((1 - share) * hard + share * soft)).sum()

@@ -74,12 +74,18 @@ class HiddenSettings(_Section):
 
     store: bool = Field(
         default=True,
-        description="Keep them in files (a bfloat16 state an answer token); else they are computed "
-        "again in each epoch.",
+        description="Keep them in files (a bfloat16 state a token); else they are computed again "
+        "in each epoch.",
     )
     batch_tokens: int = Field(default=4096, ge=1, description="Read by the target at once.")
+    max_prompt_tokens: int | None = Field(
+        default=None,
+        ge=0,
+        description="Tokens of a prompt, its last ones, that have states too; null for as many as "
+        "the head looks back.",
+    )
     shard_tokens: int = Field(
-        default=32768, ge=1, description="Answer tokens of a shard: what a killed run loses."
+        default=32768, ge=1, description="Tokens of a shard: what a killed run loses."
     )
     window_shards: int = Field(
         default=16, ge=1, description="Shards among which rows are mixed if nothing is stored."
@@ -110,6 +116,12 @@ class TrainSettings(_Section):
     )
     distillation_ratio: float = Field(
         default=0.0, ge=0, le=1, description="Share of the loss against the target's distribution."
+    )
+    prompt_weight: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="What tokens of prompts count in that share, against those of answers.",
     )
     bfloat16: bool = Field(default=True, description="Multiply in bfloat16 (autocast).")
     checkpoint_every_s: float = Field(default=60.0, gt=0, description="What a killed run loses.")
@@ -161,6 +173,12 @@ class Recipe(_Section):
     def run_folder(self) -> Path:
         """Where everything of this recipe lies."""
         return self.folder / self.name
+
+    @property
+    def prompt_rows(self) -> int:
+        """Most tokens of a prompt that have states."""
+        most = self.hidden.max_prompt_tokens
+        return self.head.window if most is None else most
 
     def card(self) -> dict[str, Any]:
         """Return what the file says, without the places of this machine."""

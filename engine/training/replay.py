@@ -68,7 +68,7 @@ def replay(
 
     Args:
         propose: The head's.
-        shards: Held-out text.
+        shards: Held-out text; of prompts nothing is drafted, but windows look back into them.
         positions: Tokens of a draft.
         window: Rows that the head looks at.
 
@@ -80,8 +80,9 @@ def replay(
     for shard in shards:
         matched = count_matches(propose, shard, positions=positions, window=window)
         begin = 0
-        for kind, length in zip(shard.kinds, shard.lengths, strict=True):
-            walked = walk(matched[begin : begin + length], positions=positions)
+        documents = zip(shard.kinds, shard.lengths, shard.prompts, strict=True)
+        for kind, length, prompt in documents:
+            walked = walk(matched[begin + prompt : begin + length], positions=positions)
             found[kind] = found.get(kind, nothing) + walked
             begin += length
     return found
@@ -92,12 +93,14 @@ def count_matches(
 ) -> NDArray[np.int64]:
     """Return how many tokens of a draft at each row match the answer before one does not.
 
-    Behind the end of an answer nothing matches.
+    Behind the end of an answer nothing matches. Of rows of prompts it says nothing.
     """
     rows = len(shard.tokens)
     matched = np.zeros(rows, np.int64)
     ahead = torch.arange(positions)
-    for starts in torch.arange(0, rows, _RUN_ROWS).split(_RUNS_AT_ONCE):
+    drafts_at = torch.arange(rows) >= shard.answers
+    worth = torch.tensor([bool(run.any()) for run in drafts_at.split(_RUN_ROWS)])
+    for starts in torch.arange(0, rows, _RUN_ROWS)[worth].split(_RUNS_AT_ONCE):
         place = (starts[:, None] + torch.arange(_RUN_ROWS)).flatten().clamp_max(rows - 1)
         before = look_back(shard, starts, rows=_RUN_ROWS, window=window) if window else None
         drafts = propose(shard.hidden[place], shard.tokens[place], before)

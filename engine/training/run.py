@@ -176,7 +176,9 @@ class Run:
 
     def _states(self, part: str, documents: Sequence[Document]) -> States:
         settings = self._recipe.hidden
-        cuts = cut_documents(documents, shard_tokens=settings.shard_tokens)
+        cuts = cut_documents(
+            documents, shard_tokens=settings.shard_tokens, prompt_rows=self._recipe.prompt_rows
+        )
         if settings.store:
             return StoredStates(self._folder / "states", part, cuts, target=self._source)
         return StreamedStates(
@@ -184,6 +186,11 @@ class Run:
         )
 
     def _store(self, part: str, states: StoredStates) -> None:
+        if outdated := states.outdated():
+            report(
+                f"{part}: {outdated} shards are of an older version, with answers alone; they are "
+                "computed again"
+            )
         missing = states.missing()
         self._group.wait()  # nobody writes before everybody has looked
         mine = missing[self._group.rank :: self._group.processes]

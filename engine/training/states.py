@@ -1,7 +1,9 @@
-"""Step 2: the target's hidden states over the answers it wrote, stored or made as they are used."""
+"""Step 2: the target's hidden states over what it wrote, stored or made as they are used."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +14,7 @@ from engine.errors import TrainingError
 from engine.training.documents import Document
 from engine.training.group import Group
 from engine.training.memory import is_out_of_memory
-from engine.training.shard import Shard, is_shard, open_shard, save_shard
+from engine.training.shard import Shard, is_outdated, is_shard, open_shard, save_shard
 
 # An answer of one token has nothing that a head could draft.
 _SHORTEST = 2
@@ -40,12 +42,39 @@ class States(Protocol):
         """Return these shards; with several processes, all of them must ask for the same."""
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What goes into a shard.
+
+    Attributes:
+        documents: With a prompt and an answer each.
+        prompt_rows: How many rows of its prompt, the last ones, each may have at most.
+    """
+
+    documents: Sequence[Document]
+    prompt_rows: int
+
+    @property
+    def prompts(self) -> list[int]:
+        """Rows of each prompt: none for its last token, whose state the answer begins with."""
+        return [min(len(one.prompt) - 1, self.prompt_rows) for one in self.documents]
+
+    @property
+    def lengths(self) -> list[int]:
+        """Rows of each document."""
+        pairs = zip(self.prompts, self.documents, strict=True)
+        return [prompt + len(one.answer) for prompt, one in pairs]
+
+    @property
+    def rows(self) -> int:
+        """Rows of the shard."""
+        return sum(self.lengths)
+
+
 class StoredStates:
     """Shards in files."""
 
-    def __init__(
-        self, folder: Path, name: str, cuts: Sequence[Sequence[Document]], *, target: str
-    ) -> None:
+    def __init__(self, folder: Path, name: str, cuts: Sequence[Cut], *, target: str) -> None:
         """Name the files.
 
         Args:
@@ -54,7 +83,7 @@ class StoredStates:
             cuts: What goes into each shard.
             target: Names the model, so that another one's states are never taken for its own.
         """
-        self.rows = [_rows(cut) for cut in cuts]
+        self.rows = [cut.rows for cut in cuts]
         self._cuts = cuts
         self._paths = [folder / f"{name}-{n:05}.safetensors" for n in range(len(cuts))]
         self._marks = [_mark(cut, target) for cut in cuts]
@@ -63,6 +92,10 @@ class StoredStates:
         """Return the shards that are still to be written."""
         places = enumerate(zip(self._paths, self._marks, strict=True))
         return [number for number, (path, mark) in places if not is_shard(path, mark=mark)]
+
+    def outdated(self) -> int:
+        """Return how many of them are there in an older version."""
+        return sum(map(is_outdated, self._paths))
 
     def write(
         self, number: int, target: Reads, *, batch_tokens: int, progress: Callable[[int], None]
@@ -88,9 +121,9 @@ class StreamedStates:
     """Shards that are computed anew each time they are asked for; processes share the work."""
 
     def __init__(
-        self, target: Reads, cuts: Sequence[Sequence[Document]], *, batch_tokens: int, group: Group
+        self, target: Reads, cuts: Sequence[Cut], *, batch_tokens: int, group: Group
     ) -> None:
-        self.rows = [_rows(cut) for cut in cuts]
+        self.rows = [cut.rows for cut in cuts]
         self._target = target
         self._cuts = cuts
         self._batch_tokens = batch_tokens
@@ -118,36 +151,40 @@ class StreamedStates:
         return _shard(cut, self._group.broadcast(hidden, owner=owner))
 
 
-def cut_documents(documents: Iterable[Document], *, shard_tokens: int) -> list[list[Document]]:
-    """Share documents out to shards, in their order; none is cut itself.
+def cut_documents(
+    documents: Iterable[Document], *, shard_tokens: int, prompt_rows: int
+) -> list[Cut]:
+    """Share documents out to shards, in their order; no answer is cut itself.
 
     More documents behind these change the last shard at most.
+
+    Args:
+        documents: All of them; those whose answer is too short to draft are left out.
+        shard_tokens: Most rows of a shard; one document may have more.
+        prompt_rows: Most rows of a prompt, which loses its front.
     """
     cuts: list[list[Document]] = [[]]
     held = 0
     for document in documents:
         if len(document.answer) < _SHORTEST:
             continue
-        if held and held + len(document.answer) > shard_tokens:
+        rows = Cut([document], prompt_rows).rows
+        if held and held + rows > shard_tokens:
             cuts.append([])
             held = 0
         cuts[-1].append(document)
-        held += len(document.answer)
-    return [cut for cut in cuts if cut]
+        held += rows
+    return [Cut(cut, prompt_rows) for cut in cuts if cut]
 
 
 def compute_shard(
-    target: Reads,
-    documents: Sequence[Document],
-    *,
-    batch_tokens: int,
-    progress: Callable[[int], None],
+    target: Reads, cut: Cut, *, batch_tokens: int, progress: Callable[[int], None]
 ) -> Shard:
     """Compute the hidden states of some documents.
 
     Args:
         target: The model.
-        documents: With a prompt and an answer each.
+        cut: The documents.
         batch_tokens: Most tokens that the target reads at once, padding included; one document
             is always read whole.
         progress: Told of the rows of each batch.
@@ -155,18 +192,19 @@ def compute_shard(
     Returns:
         On the CPU, in the documents' order.
     """
-    starts = torch.tensor([0, *(len(document.answer) for document in documents)]).cumsum(0)
-    hidden = torch.empty(int(starts[-1]), target.hidden_size, dtype=torch.bfloat16)
+    documents, lengths = cut.documents, cut.lengths
+    starts = [0, *accumulate(lengths)]
+    hidden = torch.empty(starts[-1], target.hidden_size, dtype=torch.bfloat16)
     for batch in _batches(documents, batch_tokens):
         states = _read(target, [[*documents[n].prompt, *documents[n].answer][:-1] for n in batch])
         done = 0
         for state, number in zip(states, batch, strict=True):
-            document = documents[number]
-            begin, rows = len(document.prompt) - 1, len(document.answer)
-            hidden[starts[number] : starts[number] + rows] = state[begin : begin + rows]
+            document, rows = documents[number], lengths[number]
+            end = len(document.prompt) + len(document.answer) - 1
+            hidden[starts[number] : starts[number + 1]] = state[end - rows : end]
             done += rows
         progress(done)
-    return _shard(documents, hidden)
+    return _shard(cut, hidden)
 
 
 def _read(target: Reads, texts: Sequence[Sequence[int]]) -> list[Tensor]:
@@ -200,23 +238,25 @@ def _batches(documents: Sequence[Document], batch_tokens: int) -> Iterator[list[
         yield batch
 
 
-def _shard(documents: Sequence[Document], hidden: Tensor) -> Shard:
-    tokens = [token for document in documents for token in document.answer]
+def _shard(cut: Cut, hidden: Tensor) -> Shard:
+    lengths = cut.lengths
+    tokens = [
+        token
+        for document, rows in zip(cut.documents, lengths, strict=True)
+        for token in (*document.prompt, *document.answer)[-rows:]
+    ]
     return Shard.of(
         hidden,
         torch.tensor(tokens, dtype=torch.int64),
-        [len(document.answer) for document in documents],
-        [document.kind for document in documents],
+        lengths=lengths,
+        prompts=cut.prompts,
+        kinds=[document.kind for document in cut.documents],
     )
 
 
-def _rows(documents: Sequence[Document]) -> int:
-    return sum(len(document.answer) for document in documents)
-
-
-def _mark(documents: Sequence[Document], target: str) -> str:
-    digest = hashlib.sha256(target.encode())
-    for document in documents:
+def _mark(cut: Cut, target: str) -> str:
+    digest = hashlib.sha256(f"{target}\n{cut.prompt_rows}".encode())
+    for document in cut.documents:
         digest.update(f"\n{document.number}:".encode())
         digest.update(repr((list(document.prompt), list(document.answer))).encode())
     return digest.hexdigest()

@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def positions(self) -> float:
-        """Rows of the batch that were trained on."""
+        """Rows of answers in the batch."""
         return float(self.counts.all[0])
 
     def summed(self, group: Group) -> "Outcome":

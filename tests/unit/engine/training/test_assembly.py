@@ -97,6 +97,8 @@ def test_the_mark_changes_with_whatever_decides_what_a_head_becomes() -> None:
         {"engine": {"vllm": {"dtype": "half"}}},
         {"hidden": {"shard_tokens": 9}},
         {"hidden": {"store": False}},
+        {"hidden": {"max_prompt_tokens": 5}},
+        {"train": {"prompt_weight": 0.25}},
     ]
 
     marks = [mark_of(recipe(**change), DOCUMENTS) for change in changes]

@@ -7,7 +7,7 @@ from engine.heads import DraftHead, HeadMemory
 from engine.training.context import look_back, recall
 from engine.training.shard import Shard
 from tests.unit.engine.heads.conftest import looking_head
-from tests.unit.engine.training.tiny import some_shard
+from tests.unit.engine.training.tiny import shard_of, some_shard
 
 WINDOW = 3
 
@@ -27,13 +27,16 @@ def random_shard(*lengths: int) -> Shard:
     rows = sum(lengths)
     hidden = torch.randn(rows, 32, generator=draws).to(torch.bfloat16)
     tokens = torch.randint(50, (rows,), generator=draws)
-    return Shard.of(hidden, tokens, lengths, ["chat"] * len(lengths))
+    return shard_of(hidden, tokens, lengths)
 
 
-def test_a_row_looks_at_its_answer_as_far_as_the_window_reaches() -> None:
-    before = look_back(some_shard(2, 6), torch.tensor([1, 3]), rows=3, window=WINDOW)
+@pytest.mark.parametrize("prompts", [[0, 0], [1, 3]], ids=["answers", "prompts too"])
+def test_a_row_looks_at_its_document_as_far_as_the_window_reaches(prompts: list[int]) -> None:
+    shard = some_shard(2, 6, prompts=prompts)
 
-    # Entries are those of rows -1 to 3 and 1 to 5; answers begin at rows 0 and 2.
+    before = look_back(shard, torch.tensor([1, 3]), rows=3, window=WINDOW)
+
+    # Entries are those of rows -1 to 3 and 1 to 5; documents begin at rows 0 and 2.
     entries = [torch.arange(-1, 4), torch.arange(1, 6)]
     seen = [
         [numbers[row == 0].tolist() for row in mask]

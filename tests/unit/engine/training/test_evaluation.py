@@ -3,7 +3,7 @@ from torch import Tensor
 
 from engine.heads import Context, DraftHead, HeadConfig
 from engine.training.evaluation import Evaluation, evaluate
-from engine.training.shard import Shard
+from tests.unit.engine.training.tiny import shard_of
 
 
 class CountsOn(DraftHead):
@@ -16,14 +16,15 @@ class CountsOn(DraftHead):
         return drafts, torch.ones(drafts.shape)
 
 
-def evaluated(*answers: tuple[str, list[int]]) -> Evaluation:
+def evaluated(*answers: tuple[str, list[int]], prompt: int = 0) -> Evaluation:
     config = HeadConfig(kind="mlp", hidden_size=4, vocab_size=50, inner_size=4, positions=2)
     tokens = torch.tensor([token for _, answer in answers for token in answer])
-    shard = Shard.of(
+    shard = shard_of(
         torch.zeros(len(tokens), 4, dtype=torch.bfloat16),
         tokens,
         [len(answer) for _, answer in answers],
-        [kind for kind, _ in answers],
+        prompts=[prompt] * len(answers),
+        kinds=[kind for kind, _ in answers],
     )
     return evaluate(CountsOn.new(config), [shard], device=torch.device("cpu"))
 
@@ -57,3 +58,10 @@ def test_figures_are_given_by_kind_and_in_all() -> None:
             },
         },
     }
+
+
+def test_tokens_of_prompts_are_not_counted() -> None:
+    found = evaluated(("code", [7, 1, 2, 3]), ("code", [7, 5, 5, 6]), prompt=1)
+
+    assert found.tokens == 6
+    assert (found.total.drafted.tolist(), found.total.accepted.tolist()) == ([3, 2], [2, 1])

@@ -8,7 +8,7 @@ from tests.unit.engine.training.tiny import some_shard
 
 def cutter(*, run_tokens: int = 3, positions: int = 2, vocab: int = 100) -> Cutter:
     draft_of = torch.arange(200).where(torch.arange(200) < vocab, torch.tensor(IGNORED))
-    return Cutter(draft_of, run_tokens=run_tokens, positions=positions)
+    return Cutter(draft_of, run_tokens=run_tokens, positions=positions, prompt_weight=0.25)
 
 
 def test_a_row_is_given_its_own_token_and_labelled_with_those_behind_it() -> None:
@@ -25,6 +25,16 @@ def test_nothing_is_to_be_drafted_behind_the_end_of_an_answer() -> None:
 
     assert found.labels.draft_ids.tolist() == [[[14, 15], [15, IGNORED], [IGNORED, IGNORED]]]
     assert found.labels.exist.tolist() == [[[True, True], [True, False], [False, False]]]
+
+
+def test_rows_of_a_prompt_have_soft_labels_of_less_weight_and_no_hard_ones() -> None:
+    # Rows 0 to 3 are of the first prompt, 4 and 5 of its answer; then a document without a prompt.
+    found = cutter(run_tokens=4).label([some_shard(6, 3, prompts=[4, 0])], np.array([[0, 2]]))
+
+    nothing = [IGNORED, IGNORED]
+    assert found.draft_ids.tolist() == [[nothing, nothing, [15, IGNORED], nothing]]
+    assert found.exist.tolist() == [[[False] * 2, [False] * 2, [True, False], [False] * 2]]
+    assert found.weights.tolist() == [[[0.25, 0.25], [0.25, 0.25], [1, 0], [0, 0]]]
 
 
 def test_a_run_over_the_edges_of_a_shard_has_rows_without_labels() -> None:

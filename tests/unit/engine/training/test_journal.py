@@ -15,7 +15,9 @@ ALONE = Group(0, 1, torch.device("cpu"))
 
 def outcome() -> Outcome:
     eight, four = torch.tensor([8.0, 4.0]), torch.tensor([4.0, 4.0])
-    return Outcome(Sums(eight, torch.zeros(2), torch.tensor([2.0, 1.0])), Counts(four, four), False)
+    return Outcome(
+        Sums(eight, torch.zeros(2), torch.tensor([2.0, 1.0])), Counts(four, four, four), False
+    )
 
 
 def test_every_few_steps_and_after_the_last_one_a_line_is_written(tmp_path: Path) -> None:

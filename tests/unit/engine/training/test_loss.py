@@ -11,8 +11,10 @@ from engine.training.examples import Cutter, Examples
 from engine.training.loss import Counts, Sums, sum_losses, weigh
 from engine.training.recipe import TrainSettings
 from engine.training.shard import Shard
+from tests.unit.engine.training.tiny import shard_of
 
 VOCAB, HIDDEN, POSITIONS = 12, 6, 2
+PROMPT, PROMPT_WEIGHT = 3, 0.25
 IDS = [1, 2, 3, 5, 8, 11]
 
 
@@ -35,7 +37,7 @@ def shard() -> Shard:
     draws = torch.Generator().manual_seed(0)
     tokens = torch.randint(VOCAB, (14,), generator=draws)
     hidden = torch.randn(14, HIDDEN, generator=draws).to(torch.bfloat16)
-    return Shard.of(hidden, tokens, [9, 5], ["chat", "code"])
+    return shard_of(hidden, tokens, [9, 5], prompts=[PROMPT, 0])
 
 
 @pytest.fixture
@@ -48,14 +50,15 @@ def cut(shard: Shard) -> Examples:
     draft_of = torch.full((VOCAB,), -100)
     draft_of[IDS] = torch.arange(len(IDS))
     runs = torch.tensor([[0, -1], [0, 3], [0, 7], [0, 11]]).numpy()
-    return Cutter(draft_of, run_tokens=4, positions=POSITIONS).cut([shard], runs)
+    cutter = Cutter(draft_of, run_tokens=4, positions=POSITIONS, prompt_weight=PROMPT_WEIGHT)
+    return cutter.cut([shard], runs)
 
 
 def sum_slowly(
     head: DraftHead, shard: Shard, teacher: Tensor
-) -> tuple[list[float], list[float], list[int], list[int], list[int]]:
+) -> tuple[list[float], list[float], list[int], Counts]:
     hard, soft, hits = [0.0] * POSITIONS, [0.0] * POSITIONS, [0] * POSITIONS
-    known, exist = [0] * POSITIONS, [0] * POSITIONS
+    known, exist, weights = [0.0] * POSITIONS, [0.0] * POSITIONS, [0.0] * POSITIONS
     for row in range(14):
         end = 9 if row < 9 else 14
         given = [int(shard.tokens[min(row + i, 13)]) for i in range(POSITIONS)]
@@ -64,15 +67,19 @@ def sum_slowly(
             place = row + 1 + position
             if place >= end:
                 continue
-            exist[position] += 1
+            weight = PROMPT_WEIGHT if row < PROMPT else 1
+            weights[position] += weight
             logs = scores[position].log_softmax(-1)
             wanted = (teacher @ shard.hidden[place].float()).softmax(-1)
-            soft[position] -= float((wanted * logs).sum())
+            soft[position] -= weight * float((wanted * logs).sum())
+            if row < PROMPT:
+                continue
+            exist[position] += 1
             if (token := int(shard.tokens[place])) in IDS:
                 known[position] += 1
                 hard[position] -= float(logs[IDS.index(token)])
                 hits[position] += int(logs.argmax()) == IDS.index(token)
-    return hard, soft, hits, known, exist
+    return hard, soft, hits, Counts(*map(torch.tensor, (known, exist, weights)))
 
 
 def test_sums_are_those_of_single_labels(head: DraftHead, shard: Shard, teacher: Tensor) -> None:
@@ -81,12 +88,12 @@ def test_sums_are_those_of_single_labels(head: DraftHead, shard: Shard, teacher:
     found = sum_losses(head, examples, teacher)
     counts = Counts.of(examples.labels)
 
-    hard, soft, hits, known, exist = sum_slowly(head, shard, teacher)
+    hard, soft, hits, counted = sum_slowly(head, shard, teacher)
     assert found.hard.tolist() == pytest.approx(hard, rel=1e-5)
     assert found.soft.tolist() == pytest.approx(soft, rel=1e-5)
     assert found.hits.tolist() == hits
-    assert counts.hard.tolist() == known
-    assert counts.all.tolist() == exist
+    for name in ("hard", "all", "soft"):
+        assert getattr(counts, name).tolist() == getattr(counted, name).tolist()
 
 
 def test_without_a_teacher_there_is_no_soft_loss(head: DraftHead, shard: Shard) -> None:
@@ -110,7 +117,9 @@ def test_the_gradient_comes_from_both_losses(
 def test_the_loss_is_a_weighted_sum_of_means() -> None:
     settings = TrainSettings(steps=1, position_weights=(1.0, 0.5), distillation_ratio=0.25)
     sums = Sums(torch.tensor([8.0, 6.0]), torch.tensor([4.0, 10.0]), torch.zeros(2))
-    counts = Counts(hard=torch.tensor([4.0, 3.0]), all=torch.tensor([4.0, 5.0]))
+    counts = Counts(
+        hard=torch.tensor([4.0, 3.0]), all=torch.zeros(2), soft=torch.tensor([4.0, 5.0])
+    )
 
     loss = float(weigh(sums, counts, settings))
 
@@ -119,8 +128,9 @@ def test_the_loss_is_a_weighted_sum_of_means() -> None:
 
 def test_a_batch_without_labels_costs_nothing() -> None:
     zeros = torch.zeros(2)
+    counts = Counts(zeros, zeros, zeros)
 
-    loss = weigh(Sums(zeros, zeros, zeros), Counts(zeros, zeros), TrainSettings(steps=1))
+    loss = weigh(Sums(zeros, zeros, zeros), counts, TrainSettings(steps=1))
 
     assert not math.isnan(float(loss))
     assert float(loss) == 0

@@ -45,6 +45,17 @@ def test_the_recipe_that_ships_a_head_bounds_its_size() -> None:
     assert load_recipe(path).export.most_mb == 16
 
 
+@pytest.mark.parametrize(
+    ("window", "said", "expected"), [(0, {}, 0), (6, {}, 6), (6, {"max_prompt_tokens": 9}, 9)]
+)
+def test_prompts_have_as_many_rows_as_the_head_looks_back_if_the_recipe_says_nothing(
+    window: int, said: dict[str, int], expected: int
+) -> None:
+    document = changed(head={"kind": "gated", "window": window}, hidden=said)
+
+    assert Recipe.model_validate(document).prompt_rows == expected
+
+
 def test_a_run_has_a_folder_of_its_own() -> None:
     recipe = Recipe.model_validate({**changed(), "folder": "~/runs"})
 

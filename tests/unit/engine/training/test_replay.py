@@ -10,15 +10,18 @@ from torch import Tensor
 from engine.training.context import Before
 from engine.training.replay import Acceptance, count_matches, replay, walk
 from engine.training.shard import Shard
-from tests.unit.engine.training.tiny import some_shard
+from tests.unit.engine.training.tiny import shard_of, some_shard
 
 answers = st.lists(st.lists(st.integers(0, 2), min_size=2, max_size=12), min_size=1, max_size=4)
 
 
-def shard_of(texts: list[list[int]], kinds: list[str] | None = None) -> Shard:
+def told(
+    texts: list[list[int]], kinds: list[str] | None = None, prompts: list[int] | None = None
+) -> Shard:
     tokens = torch.tensor([token for text in texts for token in text])
     hidden = torch.arange(len(tokens))[:, None].to(torch.bfloat16)
-    return Shard.of(hidden, tokens, [len(text) for text in texts], kinds or ["a"] * len(texts))
+    lengths = [len(text) for text in texts]
+    return shard_of(hidden, tokens, lengths, prompts=prompts, kinds=kinds or ["a"] * len(texts))
 
 
 def draft(token: int, positions: int) -> list[int]:
@@ -54,7 +57,7 @@ def decode_slowly(text: list[int], positions: int) -> tuple[list[int], list[int]
 
 @given(answers)
 def test_acceptance_is_that_of_decoding_step_by_step(texts: list[list[int]]) -> None:
-    found = replay(propose, [shard_of(texts)], positions=3)["a"]
+    found = replay(propose, [told(texts)], positions=3)["a"]
 
     slow = [decode_slowly(text, 3) for text in texts]
     assert found.drafted.tolist() == np.sum([drafted for drafted, _ in slow], axis=0).tolist()
@@ -62,7 +65,7 @@ def test_acceptance_is_that_of_decoding_step_by_step(texts: list[list[int]]) -> 
 
 
 def test_kinds_are_counted_apart_over_all_shards() -> None:
-    shards = [shard_of([[0, 1, 2], [0, 0]], ["a", "b"]), shard_of([[1, 2]], ["a"])]
+    shards = [told([[0, 1, 2], [0, 0]], ["a", "b"]), told([[1, 2]], ["a"])]
 
     found = replay(propose, shards, positions=3)
 
@@ -73,9 +76,36 @@ def test_kinds_are_counted_apart_over_all_shards() -> None:
 
 
 def test_a_match_does_not_reach_into_the_next_answer() -> None:
-    matched = count_matches(propose, shard_of([[0, 1], [2, 0, 1, 2]]), positions=3)
+    matched = count_matches(propose, told([[0, 1], [2, 0, 1, 2]]), positions=3)
 
     assert matched.tolist() == [1, 0, 3, 2, 1, 0]
+
+
+def test_nothing_is_drafted_in_a_prompt() -> None:
+    texts = [[0, 1, 2, 0, 1], [2, 2, 0, 1]]
+
+    found = replay(propose, [told(texts, prompts=[2, 1])], positions=3)["a"]
+
+    alone = replay(propose, [told([texts[0][2:], texts[1][1:]])], positions=3)["a"]
+    assert found.drafted.tolist() == alone.drafted.tolist()
+    assert found.accepted.tolist() == alone.accepted.tolist()
+
+
+def test_runs_that_lie_in_prompts_are_passed_over() -> None:
+    shard = some_shard(200, 100, prompts=[190, 0])
+    drafted = []
+
+    def count_on(hidden: Tensor, tokens: Tensor, before: Before | None) -> Tensor:
+        assert before is not None
+        assert before.tokens.shape == (3, 5 + 64)
+        drafted.extend(tokens.tolist())
+        return tokens[:, None] + 1
+
+    matched = count_matches(count_on, shard, positions=1, window=5)
+
+    # Runs of 64 rows; the first two hold nothing of an answer.
+    assert drafted[0] == 10 + 128
+    assert matched[190:].tolist() == [1] * 9 + [0] + [1] * 99 + [0]
 
 
 def test_many_rows_are_drafted_in_parts() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from engine.errors import TrainingError
 from engine.heads import TargetFacts, load_head
@@ -170,6 +171,26 @@ def test_states_may_be_streamed_instead_of_stored(whole: Path, tmp_path: Path) -
     assert not (run / "states").exists()
     weights = "model.safetensors"
     assert head_of(run)[weights] == head_of(whole)[weights]
+
+
+def test_states_of_an_older_version_are_computed_again(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = beside(whole, tmp_path)
+    states = carry_out(recipe, "hidden") / "states"
+    first = sorted(states.glob("training-*"))[0]
+    about = {"mark": "m", "lengths": "[1]", "kinds": '["odd"]'}
+    save_file({"tokens": torch.zeros(1)}, first, metadata=about)
+    capsys.readouterr()
+
+    carry_out(recipe, "hidden")
+    said = capsys.readouterr().err
+    carry_out(recipe, "hidden")
+
+    assert "hidden, training: 1 shards are of an older version" in said
+    assert "older version" not in capsys.readouterr().err
+    found, expected = load_file(first), load_file(whole / "states" / first.name)
+    assert torch.equal(found["hidden"], expected["hidden"])
 
 
 def test_small_windows_learn_as_well(whole: Path, tmp_path: Path) -> None:

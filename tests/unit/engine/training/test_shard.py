@@ -2,26 +2,41 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from engine.errors import TrainingError
-from engine.training.shard import Shard, beginning, is_shard, open_shard, save_shard
+from engine.training.shard import (
+    Shard,
+    beginning,
+    is_outdated,
+    is_shard,
+    open_shard,
+    save_shard,
+)
 from tests.unit.engine.training.tiny import some_shard
 
 
-def test_each_row_knows_where_its_answer_ends() -> None:
-    assert some_shard(2, 3).ends.tolist() == [2, 2, 5, 5, 5]
+def test_each_row_knows_its_document_and_its_answer() -> None:
+    shard = some_shard(2, 4, prompts=[0, 3])
+
+    assert shard.begins.tolist() == [0, 0, 2, 2, 2, 2]
+    assert shard.answers.tolist() == [0, 0, 5, 5, 5, 5]
+    assert shard.ends.tolist() == [2, 2, 6, 6, 6, 6]
+    assert shard.answer_tokens == 3
 
 
 def test_a_shard_comes_back_as_it_was(tmp_path: Path) -> None:
-    shard = some_shard(4, 3)
+    shard = some_shard(4, 3, prompts=[1, 0])
 
     save_shard(shard, tmp_path / "a.safetensors", mark="m")
     found = open_shard(tmp_path / "a.safetensors", mark="m")
 
     assert torch.equal(found.hidden, shard.hidden)
     assert torch.equal(found.tokens, shard.tokens)
-    assert torch.equal(found.ends, shard.ends)
-    assert (found.lengths, found.kinds) == ((4, 3), ("chat", "chat"))
+    for edge in ("begins", "answers", "ends"):
+        assert torch.equal(getattr(found, edge), getattr(shard, edge))
+    assert (found.lengths, found.prompts) == ((4, 3), (1, 0))
+    assert found.kinds == ("chat", "chat")
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
 
 
@@ -42,15 +57,30 @@ def test_a_damaged_shard_is_none(tmp_path: Path, bytes_left: int) -> None:
     path.write_bytes(path.read_bytes()[:bytes_left])
 
     assert not is_shard(path, mark="m")
+    assert not is_outdated(path)
 
 
-def test_the_beginning_holds_whole_answers_of_one_shard_or_more() -> None:
-    shards = [some_shard(2, 3), some_shard(4, 4)]
+def test_a_shard_of_the_first_version_is_none_and_said_to_be_outdated(tmp_path: Path) -> None:
+    shard = some_shard(4)
+    new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
+    save_shard(shard, new, mark="m")
+    about = {"mark": "m", "lengths": "[4]", "kinds": '["chat"]'}
+    save_file({"hidden": shard.hidden, "tokens": shard.tokens}, old, metadata=about)
+
+    assert not is_shard(old, mark="m")
+    found = [is_outdated(path) for path in (old, new, tmp_path / "missing")]
+    assert found == [True, False, False]
+
+
+def test_the_beginning_holds_whole_documents_of_one_shard_or_more() -> None:
+    # Of the first shard 2 and 3 rows are of answers, of the second one 4 and 4.
+    shards = [some_shard(7, 3, prompts=[5, 0]), some_shard(4, 6, prompts=[0, 2])]
 
     def lengths(found: list[Shard]) -> list[tuple[int, ...]]:
         return [shard.lengths for shard in found]
 
-    assert lengths(beginning(shards, 1)) == [(2,)]
-    assert lengths(beginning(shards, 5)) == [(2, 3)]
-    assert lengths(beginning(shards, 6)) == [(2, 3), (4,)]
-    assert lengths(beginning(shards, 99)) == [(2, 3), (4, 4)]
+    assert lengths(beginning(shards, 1)) == [(7,)]
+    assert lengths(beginning(shards, 5)) == [(7, 3)]
+    assert lengths(beginning(shards, 6)) == [(7, 3), (4,)]
+    assert lengths(beginning(shards, 99)) == [(7, 3), (4, 6)]
+    assert [shard.prompts for shard in beginning(shards, 99)] == [(5, 0), (0, 2)]

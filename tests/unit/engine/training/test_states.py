@@ -1,5 +1,6 @@
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,7 +9,10 @@ from torch import Tensor
 from engine.errors import TrainingError
 from engine.training.documents import Document
 from engine.training.group import Group
+from engine.training.shard import Shard
 from engine.training.states import (
+    Cut,
+    Reads,
     StoredStates,
     StreamedStates,
     compute_shard,
@@ -37,15 +41,48 @@ def document(number: int, *, prompt: int, answer: int) -> Document:
     return Document(number, "chat", tuple(range(prompt)), tuple(range(100, 100 + answer)))
 
 
+def compute(
+    documents: Sequence[Document], *, target: Reads | None = None, prompt_rows: int = 0
+) -> Shard:
+    return compute_shard(
+        target or Recorder(),
+        Cut(documents, prompt_rows),
+        batch_tokens=99,
+        progress=lambda _: None,
+    )
+
+
 def test_a_row_is_the_state_that_its_token_was_drawn_from() -> None:
     documents = [document(0, prompt=3, answer=2), document(1, prompt=1, answer=4)]
 
-    shard = compute_shard(Recorder(), documents, batch_tokens=99, progress=lambda _: None)
+    shard = compute(documents)
 
     assert shard.hidden.tolist() == [[3, 2], [4, 100], [1, 0], [2, 100], [3, 101], [4, 102]]
     assert shard.tokens.tolist() == [100, 101, 100, 101, 102, 103]
-    assert shard.lengths == (2, 4)
+    assert (shard.lengths, shard.prompts) == ((2, 4), (0, 0))
     assert shard.hidden.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("prompt_rows", "hidden", "tokens"),
+    [
+        (9, [[1, 0], [2, 1], [3, 2], [4, 100]], [1, 2, 100, 101]),
+        (1, [[2, 1], [3, 2], [4, 100]], [2, 100, 101]),
+    ],
+    ids=["a whole prompt", "a longer one"],
+)
+def test_a_row_of_a_prompt_has_the_token_behind_its_state(
+    prompt_rows: int, hidden: list[list[float]], tokens: list[int]
+) -> None:
+    documents = [document(0, prompt=3, answer=2), document(1, prompt=1, answer=2)]
+
+    shard = compute(documents, prompt_rows=prompt_rows)
+
+    rows = len(tokens)
+    assert shard.hidden[:rows].tolist() == hidden
+    assert shard.tokens[:rows].tolist() == tokens
+    assert (shard.lengths, shard.prompts) == ((rows, 2), (rows - 2, 0))
+    assert shard.hidden[rows:].tolist() == [[1, 0], [2, 100]]
 
 
 def test_documents_are_read_by_length_within_the_budget() -> None:
@@ -53,10 +90,10 @@ def test_documents_are_read_by_length_within_the_budget() -> None:
     documents = [document(n, prompt=2, answer=answer) for n, answer in enumerate((3, 30, 4, 3, 9))]
     seen: list[int] = []
 
-    compute_shard(target, documents, batch_tokens=12, progress=seen.append)
+    compute_shard(target, Cut(documents, 1), batch_tokens=12, progress=seen.append)
 
     assert target.batches == [[31], [10], [5, 4], [4]]
-    assert sum(seen) == 49
+    assert sum(seen) == 49 + 5
 
 
 class Scarce(Recorder):
@@ -72,38 +109,52 @@ def test_fewer_are_read_at_once_where_memory_runs_out() -> None:
     target = Scarce()
     documents = [document(n, prompt=2, answer=answer) for n, answer in enumerate((3, 9, 4, 3, 9))]
 
-    short = compute_shard(target, documents, batch_tokens=99, progress=lambda _: None)
+    short = compute(documents, target=target)
 
-    plain = compute_shard(Recorder(), documents, batch_tokens=99, progress=lambda _: None)
+    plain = compute(documents)
     assert torch.equal(short.hidden, plain.hidden)
     assert [len(batch) for batch in target.batches] == [2, 1, 2]
 
 
 def test_a_text_that_is_too_long_for_the_memory_is_an_error_of_ours() -> None:
     with pytest.raises(TrainingError, match="too small to read 31 tokens"):
-        compute_shard(
-            Scarce(),
-            [document(0, prompt=2, answer=30)],
-            batch_tokens=99,
-            progress=lambda _: None,
-        )
+        compute([document(0, prompt=2, answer=30)], target=Scarce())
 
 
 def test_documents_are_shared_out_in_order_and_whole() -> None:
     answers = (4, 5, 1, 0, 20, 3)
     documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate(answers)]
 
-    cuts = cut_documents(documents, shard_tokens=10)
+    cuts = cut_documents(documents, shard_tokens=10, prompt_rows=9)
 
-    assert [[one.number for one in cut] for cut in cuts] == [[0, 1], [4], [5]]
-    assert cut_documents([], shard_tokens=10) == []
+    assert [[one.number for one in cut.documents] for cut in cuts] == [[0, 1], [4], [5]]
+    assert [cut.rows for cut in cuts] == [9, 20, 3]
+    assert cut_documents([], shard_tokens=10, prompt_rows=9) == []
 
 
-def stored(folder: Path, *, answers: Sequence[int] = (4, 5, 6), target: str = "t") -> StoredStates:
+def test_rows_of_prompts_fill_shards_too() -> None:
+    documents = [document(n, prompt=4, answer=3) for n in range(4)]
+
+    assert [cut.rows for cut in cut_documents(documents, shard_tokens=12, prompt_rows=9)] == [
+        12,
+        12,
+    ]
+    assert [cut.rows for cut in cut_documents(documents, shard_tokens=12, prompt_rows=1)] == [
+        12,
+        4,
+    ]
+
+
+def stored(
+    folder: Path,
+    *,
+    answers: Sequence[int] = (4, 5, 6),
+    target: str = "t",
+    prompt_rows: int = 3,
+) -> StoredStates:
     documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate(answers)]
-    return StoredStates(
-        folder, "training", cut_documents(documents, shard_tokens=10), target=target
-    )
+    cuts = cut_documents(documents, shard_tokens=10, prompt_rows=prompt_rows)
+    return StoredStates(folder, "training", cuts, target=target)
 
 
 def write(states: StoredStates, number: int) -> None:
@@ -130,10 +181,14 @@ def test_more_text_leaves_full_shards_as_they_are(tmp_path: Path) -> None:
     assert stored(tmp_path, answers=(4, 5, 6, 2, 7)).missing() == [1, 2]
 
 
-def test_the_states_of_another_target_do_not_count(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [{"target": "u"}, {"prompt_rows": 4}])
+def test_the_states_of_another_target_or_other_rows_do_not_count(
+    tmp_path: Path, change: dict[str, Any]
+) -> None:
     write(stored(tmp_path), 0)
-    other = stored(tmp_path, target="u")
+    other = stored(tmp_path, **change)
 
+    assert other.outdated() == 0
     assert other.missing() == [0, 1]
     with pytest.raises(TrainingError):
         other.load([0])
@@ -141,7 +196,7 @@ def test_the_states_of_another_target_do_not_count(tmp_path: Path) -> None:
 
 def test_streamed_states_are_those_that_would_be_stored(tmp_path: Path) -> None:
     documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate((4, 5, 6))]
-    cuts = cut_documents(documents, shard_tokens=10)
+    cuts = cut_documents(documents, shard_tokens=10, prompt_rows=3)
     write(stored(tmp_path), 0)
     alone = Group(0, 1, torch.device("cpu"))
 

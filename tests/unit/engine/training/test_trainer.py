@@ -13,6 +13,7 @@ from engine.training.order import Batch
 from engine.training.recipe import TrainSettings
 from engine.training.shard import Shard
 from engine.training.trainer import Trainer, learning_rate
+from tests.unit.engine.training.tiny import shard_of
 
 VOCAB, HIDDEN = 16, 8
 ALONE = Group(0, 1, torch.device("cpu"))
@@ -26,7 +27,7 @@ def shard() -> Shard:
     draws = torch.Generator().manual_seed(0)
     tokens = torch.arange(40) % VOCAB
     hidden = torch.randn(VOCAB, HIDDEN, generator=draws)[tokens].to(torch.bfloat16)
-    return Shard.of(hidden, tokens, [40], ["chat"])
+    return shard_of(hidden, tokens, [40])
 
 
 @pytest.fixture

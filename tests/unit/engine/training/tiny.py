@@ -2,11 +2,13 @@
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.training.documents import Document
@@ -101,8 +103,26 @@ def prepare(folder: Path, *, documents: int = 200, **sections: Any) -> Path:
     return path
 
 
-def some_shard(*lengths: int, hidden_size: int = 4) -> Shard:
-    """Answers whose tokens count on from 10, and whose states are those tokens."""
+def shard_of(
+    hidden: Tensor,
+    tokens: Tensor,
+    lengths: Sequence[int],
+    *,
+    prompts: Sequence[int] | None = None,
+    kinds: Sequence[str] | None = None,
+) -> Shard:
+    """A shard whose documents have no rows of prompts and are of the same kind, if nobody says."""
+    return Shard.of(
+        hidden,
+        tokens,
+        lengths=lengths,
+        prompts=prompts or [0] * len(lengths),
+        kinds=kinds or ["chat"] * len(lengths),
+    )
+
+
+def some_shard(*lengths: int, prompts: Sequence[int] | None = None, hidden_size: int = 4) -> Shard:
+    """Documents whose tokens count on from 10, and whose states are those tokens."""
     tokens = torch.arange(10, 10 + sum(lengths))
     hidden = tokens[:, None].expand(-1, hidden_size).to(torch.bfloat16)
-    return Shard.of(hidden.contiguous(), tokens, lengths, ["chat"] * len(lengths))
+    return shard_of(hidden.contiguous(), tokens, lengths, prompts=prompts)
