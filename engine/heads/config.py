@@ -57,7 +57,7 @@ class HeadConfig(BaseModel):
     window: int = Field(
         default=0,
         ge=0,
-        description="Earlier rows of the answer that a gated head looks at; 0 for none.",
+        description="Earlier rows of the text that a gated head looks at; 0 for none.",
     )
     attention_heads: _Size = Field(default=3, description="Queries of a position, with a window.")
     attention_head_size: _Size = Field(default=64, description="Width of a query.")

@@ -27,7 +27,7 @@ class _Captured(NamedTuple):
 
 
 class GraphedDrafting:
-    """The drafting loop of a CUDA device, captured for each (rows, n, entries) that is needed.
+    """The drafting loop of a CUDA device, captured for each (rows, n, context) that is needed.
 
     Rows are rounded up to powers of two; what the rows beyond hold does not touch the others.
     Everything is ordered by the caller's stream: the copies into the graph's memory, the graph, and
@@ -47,7 +47,7 @@ class GraphedDrafting:
         self._hidden_size = hidden_size
         self._dtype = dtype
         self._device = device
-        self._captured: dict[tuple[int, int, int], _Captured] = {}
+        self._captured: dict[tuple[int, int, int, bool], _Captured] = {}
         # Results are copied out before the next graph may run, so that all can use one memory.
         self._memory = torch.cuda.graph_pool_handle()
 
@@ -59,7 +59,8 @@ class GraphedDrafting:
         if rows > MOST_ROWS:
             return self._loop.draft(hidden, tokens, n, context)
         bucket = round_up(rows)
-        key = bucket, n, 0 if context is None else context.keys.shape[2]
+        entries = 0 if context is None else context.keys.shape[2]
+        key = bucket, n, entries, context is not None and context.mask is not None
         captured = self._captured.get(key)
         if captured is None:
             with torch.cuda.device(self._device):
@@ -68,7 +69,8 @@ class GraphedDrafting:
         captured.tokens[:rows].copy_(tokens)
         if context is not None and captured.context is not None:
             for kept, given in zip(captured.context, context, strict=True):
-                kept[:rows].copy_(given)
+                if kept is not None:
+                    kept[:rows].copy_(given)
         captured.graph.replay()
         return captured.drafted[:rows].clone(), captured.confidence[:rows].clone()
 
@@ -81,7 +83,9 @@ class GraphedDrafting:
         tokens = torch.zeros(rows, dtype=torch.int64, device=self._device)
         context = None
         if like is not None:
-            context = Context(*(part.new_zeros(rows, *part.shape[1:]) for part in like))
+            keys, values = (part.new_zeros(rows, *part.shape[1:]) for part in like[:2])
+            mask = None if like.mask is None else like.mask.new_zeros(rows, *like.mask.shape[1:])
+            context = Context(keys, values, mask)
         current = torch.cuda.current_stream(self._device)
         side = torch.cuda.Stream(self._device)
         side.wait_stream(current)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 import torch
@@ -24,33 +25,57 @@ class _Noted(NamedTuple):
     first: Sequence[int] | None
 
 
+class _Row(NamedTuple):
+    """A row of which entries are to be made.
+
+    Attributes:
+        step: In which it was noted.
+        state: Its place among the states of that step.
+        token: The token behind that state.
+        key, value: Where these go, in the flat tables.
+    """
+
+    step: int
+    state: int
+    token: int
+    key: int
+    value: int
+
+
 class HeadMemory:
     """A ring of entries for each request.
 
     Rows are only noted when a step brings them; keys and values are computed when somebody asks, or
     when many have come together. So steps that do not draft cost next to nothing.
 
-    A ring has a place more than the window, where the newest key waits for the next row's value.
+    A request has `window` + 2 places in a table of keys and one of values: the first holds nothing,
+    as `Context` wants it; entry e of it is at place 1 + e % window, so that what is filled is one
+    piece, to be read where it is; at the last one its newest key waits for the next row's value.
 
     Args:
         head: With a window; folded.
         requests: Most of them at once.
         device: Where the head runs.
+
+    Attributes:
+        rows: How many rows of a request are ever seen, at most: its window, and the one before.
     """
 
     def __init__(self, head: DraftHead, *, requests: int, device: torch.device) -> None:
         config = head.config
         self._head = head
-        self._ring = ring = config.window + 1
-        shape = (requests, config.attention_heads, ring, config.attention_head_size)
+        self._window = window = config.window
+        self.rows = window + 1
+        shape = (requests, window + 2, config.attention_heads, config.attention_head_size)
         # On CPUs torch multiplies small bfloat16 matrices four times slower (adr/0017).
         dtype = torch.float32 if device.type == "cpu" else head.weights.dtype
         self._keys = torch.zeros(shape, dtype=dtype, device=device)
         self._values = torch.zeros(shape, dtype=dtype, device=device)
-        self._masks = _masks(ring).to(device, dtype)
+        self._masks = _masks(window).to(device, dtype)
         self._places: dict[str, int] = {}
         self._free = list(range(requests))
-        self._rows = [0] * requests
+        self._taken = [0] * requests
+        self._ignored: set[str] = set()
         self._noted: list[_Noted] = []
 
     @property
@@ -69,7 +94,7 @@ class HeadMemory:
 
         Args:
             requests: Its rows; those that are unknown begin with their tokens.
-            sampled: The new tokens of each; may be none.
+            sampled: The new tokens of each; may be none. Of a prompt, those behind its states.
             hidden: States, (any, hidden_size).
             first: Where in `hidden` the states are that a row's tokens were drawn from: of the
                 first one, the others follow; None where each row has one, in their order.
@@ -78,72 +103,144 @@ class HeadMemory:
             self._write()
         self._noted.append(_Noted(requests, sampled, hidden, first))
 
-    def context(self, requests: Sequence[str]) -> Context:
+    def ignore(self, request: str) -> None:
+        """Make nothing of a request's rows, until it is forgotten: nobody will ask for them."""
+        self._ignored.add(request)
+
+    def context(self, requests: Sequence[str]) -> Context | None:
         """Return what the last rows of these requests may look at; unknown ones see nothing.
+
+        It is good until the next call of any method.
+
+        Returns:
+            For runs of one row; None where none of them sees anything.
 
         Raises:
             HeadInputError: There are more requests than there is room for.
         """
         self._write()
-        rows = [self._rows[self._places[name]] if name in self._places else 0 for name in requests]
-        masks = [n if n < self._ring else self._ring + n % self._ring for n in rows]
-        device = self._keys.device
         # Whoever has no place is shown another's, and sees nothing of it.
-        places = torch.tensor([self._places.get(name, 0) for name in requests], device=device)
-        return Context(
-            self._keys.index_select(0, places),
-            self._values.index_select(0, places),
-            self._masks.index_select(0, torch.tensor(masks, device=device)).unsqueeze(1),
+        places = [self._places.get(name, 0) for name in requests]
+        filled = [
+            min(max(self._taken[place] - 1, 0), self._window) if name in self._places else 0
+            for name, place in zip(requests, places, strict=True)
+        ]
+        if self._keys.device.type != "cpu":
+            # Graphs want the same shape in every step.
+            return self._gather(places, filled, entries=self._window)
+        most = max(filled, default=0)
+        if not most:
+            return None
+        if len(places) > 1:
+            return self._gather(places, filled, entries=most)
+        (place,) = places
+        keys, values = (
+            part[place : place + 1, : 1 + most].transpose(1, 2)
+            for part in (self._keys, self._values)
         )
+        return Context(keys, values, None)
 
     def forget(self, requests: Collection[str]) -> None:
         """Free what requests hold that finished or lost their place; unknown ones are ignored."""
         if requests and self._noted:
             self._write()
         self._free += [self._places.pop(name) for name in requests if name in self._places]
+        self._ignored.difference_update(requests)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything but whom to ignore."""
         self._noted.clear()
-        self.forget(list(self._places))
+        self._free += self._places.values()
+        self._places.clear()
+
+    def _gather(self, places: list[int], filled: list[int], *, entries: int) -> Context:
+        device = self._keys.device
+        at = torch.tensor(places, device=device)
+        keys, values = (
+            part[:, : 1 + entries].transpose(1, 2).index_select(0, at)
+            for part in (self._keys, self._values)
+        )
+        if filled.count(entries) == len(filled) and device.type == "cpu":
+            return Context(keys, values, None)
+        masks = self._masks.index_select(0, torch.tensor(filled, device=device))
+        return Context(keys, values, masks[:, None, : 1 + entries])
 
     def _write(self) -> None:
-        """Make entries of the rows that were noted; of more than a ring holds, the last ones.
+        """Make entries of the rows that were noted; of more than anybody sees, the last ones.
 
         Raises:
             HeadInputError: There are more requests than there is room for.
         """
         noted, self._noted = self._noted, []
-        ring = self._ring
-        # For each place of each ring the last row that goes there: step, its state, its token.
-        newest: dict[tuple[int, int], tuple[int, int, int]] = {}
+        waiting: list[tuple[int, int]] = []
+        rows: list[_Row] = []
+        for place, pieces in self._by_place(noted).items():
+            taken = self._taken[place]
+            if taken:
+                waiting.append(self._move(place, taken))
+            rows += self._number(place, taken, pieces)
+            self._taken[place] = taken + sum(len(piece[2]) for piece in pieces)
+        if not rows:
+            return
+        rows.sort(key=itemgetter(0))
+        hidden = [
+            noted[step].hidden[[row.state for row in group]]
+            for step, group in groupby(rows, key=itemgetter(0))
+        ]
+        device = self._keys.device
+        tokens, key_places, value_places = torch.tensor(
+            [row[2:] for row in rows], device=device
+        ).unbind(1)
+        keys, values = self._head.record(
+            torch.cat(hidden) if len(hidden) > 1 else hidden[0], tokens.contiguous()
+        )
+        all_keys, all_values = (part.flatten(0, 1) for part in (self._keys, self._values))
+        if waiting:
+            to, since = torch.tensor(waiting, device=device).unbind(1)
+            all_keys[to] = all_keys[since]
+        all_keys[key_places] = keys.to(all_keys.dtype)
+        all_values[value_places] = values.to(all_values.dtype)
+
+    def _by_place(self, noted: Sequence[_Noted]) -> dict[int, list[tuple[int, int, Sequence[int]]]]:
+        """Return for each place what was noted of its request: step, first state, tokens."""
+        pieces: dict[int, list[tuple[int, int, Sequence[int]]]] = {}
         for step, (requests, sampled, _, first) in enumerate(noted):
             for row, tokens in enumerate(sampled):
-                if not tokens:
+                if not tokens or requests[row] in self._ignored:
                     continue
-                place = self._place(requests[row])
                 begin = row if first is None else first[row]
-                number = self._rows[place]
-                for ahead, token in enumerate(tokens):
-                    at = place, (number + ahead) % ring
-                    newest[at] = step, begin + ahead, token
-                self._rows[place] = number + len(tokens)
-        if not newest:
-            return
-        rows = sorted(newest.items(), key=_step_of)
-        hidden = torch.cat(
-            [
-                noted[step].hidden[[state for _, (_, state, _) in group]]
-                for step, group in groupby(rows, key=_step_of)
-            ]
-        )
-        tokens = torch.tensor([token for _, (_, _, token) in rows], device=hidden.device)
-        keys, values = self._head.record(hidden, tokens)
-        places = [place for (place, _), _ in rows]
-        here = [at for (_, at), _ in rows]
-        behind = [(at + 1) % ring for at in here]
-        self._values[places, :, here] = values.to(self._values.dtype)
-        self._keys[places, :, behind] = keys.to(self._keys.dtype)
+                pieces.setdefault(self._place(requests[row]), []).append((step, begin, tokens))
+        return pieces
+
+    def _number(
+        self, place: int, taken: int, pieces: Sequence[tuple[int, int, Sequence[int]]]
+    ) -> list[_Row]:
+        """Return the new rows of a request that anybody sees, and where they go.
+
+        The value of the first of them goes where no one looks if there is no key before it, or if
+        as many entries follow as are ever seen.
+        """
+        window, base = self._window, place * (self._window + 2)
+        aside = base + window + 1
+        singles = [
+            (step, begin + ahead, token)
+            for step, begin, tokens in pieces
+            for ahead, token in enumerate(tokens)
+        ]
+        left_out = max(0, len(singles) - self.rows)
+        rows = [
+            _Row(*single, base + 1 + number % window, base + 1 + (number - 1) % window)
+            for number, single in enumerate(singles[left_out:], taken + left_out)
+        ]
+        if not taken or len(rows) == self.rows:
+            rows[0] = rows[0]._replace(value=aside)
+        rows[-1] = rows[-1]._replace(key=aside)
+        return rows
+
+    def _move(self, place: int, taken: int) -> tuple[int, int]:
+        """Return where the key goes that has waited for the next row, and where it is."""
+        base = place * (self._window + 2)
+        return base + 1 + (taken - 1) % self._window, base + self._window + 1
 
     def _place(self, request: str) -> int:
         place = self._places.get(request)
@@ -151,24 +248,10 @@ class HeadMemory:
             if not self._free:
                 raise HeadInputError(f"found request {len(self._places) + 1}, no room for it")
             self._places[request] = place = self._free.pop()
-            self._rows[place] = 0
+            self._taken[place] = 0
         return place
 
 
-def _step_of(row: tuple[tuple[int, int], tuple[int, int, int]]) -> int:
-    return row[1][0]
-
-
-def _masks(ring: int) -> Tensor:
-    """Return which places of a ring hold an entry, by the rows that it has taken.
-
-    Entry e, at place e % ring, is whole when row e is there; the first row makes none.
-
-    Returns:
-        0 or -inf, (2 * ring, ring): of n < ring rows in row n, of more in row ring + n % ring.
-    """
-    places = torch.arange(ring)
-    rows = torch.arange(ring)[:, None]
-    filling = (places >= 1) & (places < rows)
-    full = places != rows
-    return torch.zeros(2 * ring, ring).masked_fill(~torch.cat([filling, full]), float("-inf"))
+def _masks(window: int) -> Tensor:
+    """Return what may be seen by the entries that a request has: 0 or -inf, (window + 1 each)."""
+    return torch.full((window + 1, window + 1), float("-inf")).triu(1)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from engine.heads import Context, DraftHead
 from engine.training.shard import Shard
@@ -15,8 +16,8 @@ class Before(NamedTuple):
     Attributes:
         hidden: Their states, [runs, window + run_tokens, hidden_size].
         tokens: The token drawn from each, int64, [runs, window + run_tokens].
-        mask: Added to the score of the entry of each but the first, 0 or -inf, float32, [runs,
-            run_tokens, window + run_tokens - 1].
+        mask: Added to the score of each one's entry, 0 or -inf, float32, [runs, run_tokens, window
+            + run_tokens]; the first one has none, and stands for nothing.
     """
 
     hidden: Tensor
@@ -40,9 +41,10 @@ def look_back(shard: Shard, starts: Tensor, *, rows: int, window: int) -> Before
     """
     reach = starts[:, None] + torch.arange(-window, rows)
     inside = reach.clamp(0, len(shard.tokens) - 1)
-    asking, entries = reach[:, window:, None], reach[:, None, 1:]
+    asking, entries = reach[:, window:, None], reach[:, None]
     first = shard.begins[inside[:, window:]][..., None]
     seen = (entries > first) & (entries <= asking) & (entries > asking - window)
+    seen[..., 0] = True
     mask = torch.zeros(seen.shape).masked_fill(~seen, float("-inf"))
     return Before(shard.hidden[inside], shard.tokens[inside], mask)
 
@@ -54,5 +56,10 @@ def recall(head: DraftHead, before: Before) -> Context:
         part.unflatten(0, (runs, rows)).transpose(1, 2)
         for part in head.entries(before.hidden.flatten(0, 1), before.tokens.flatten())
     )
-    # An entry is the value of a row with the key of the one before.
-    return Context(keys[:, :, :-1], values[:, :, 1:], before.mask.to(keys.dtype))
+    # An entry is the value of a row with the key of the one before. The first one is nothing.
+    nothing = (0, 0, 1, 0)
+    return Context(
+        functional.pad(keys[:, :, :-1], nothing),
+        functional.pad(values[:, :, 1:], nothing),
+        before.mask.to(keys.dtype),
+    )

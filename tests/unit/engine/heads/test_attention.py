@@ -10,7 +10,7 @@ from torch.nn import functional
 from engine.heads.attention import Attention, Context, Recorder, attend, record
 from engine.heads.cells import make_norm
 
-RUNS, ROWS, ENTRIES, HEADS, SIZE, INNER = 2, 3, 4, 2, 8, 16
+RUNS, ROWS, ENTRIES, HEADS, SIZE, INNER = 2, 3, 5, 2, 8, 16
 
 
 def draw(*shape: int) -> Tensor:
@@ -32,9 +32,12 @@ def attention() -> Attention:
     )
 
 
-def draw_context(mask: Tensor) -> Context:
+def draw_context(mask: Tensor | None) -> Context:
     keys = functional.normalize(draw(RUNS, HEADS, ENTRIES, SIZE), dim=-1)
-    return Context(keys, draw(RUNS, HEADS, ENTRIES, SIZE) + 1, mask)
+    values = draw(RUNS, HEADS, ENTRIES, SIZE) + 1
+    # The first one is nothing.
+    keys[:, :, 0] = values[:, :, 0] = 0
+    return Context(keys, values, mask)
 
 
 def norm_slowly(x: Tensor) -> Tensor:
@@ -50,20 +53,22 @@ def attend_slowly(attention: Attention, total: Tensor, context: Context) -> Tens
         for head in range(HEADS):
             ask = query[head] / query[head].norm() * float(attention.sharpness[head])
             odds = [math.exp(float(attention.sink[head]))]
-            for entry in range(ENTRIES):
+            for entry in range(1, ENTRIES):
                 score = float(ask @ context.keys[run, head, entry].double())
-                odds.append(math.exp(score + float(context.mask[run, place, entry])))
+                hidden = 0.0 if context.mask is None else float(context.mask[run, place, entry])
+                odds.append(math.exp(score + hidden))
             values = context.values[run, head].double()
-            weighed = [odds[entry + 1] * values[entry] for entry in range(ENTRIES)]
+            weighed = [odds[entry] * values[entry] for entry in range(1, ENTRIES)]
             found.append(torch.stack(weighed).sum(0) / sum(odds))
         rows.append(row + WEIGHT["leave"].double() @ torch.cat(found))
     return torch.stack(rows)
 
 
-def test_a_sum_gains_what_its_queries_find(attention: Attention) -> None:
+@pytest.mark.parametrize("is_masked", [True, False], ids=["masked", "all seen"])
+def test_a_sum_gains_what_its_queries_find(attention: Attention, is_masked: bool) -> None:
     mask = torch.zeros(RUNS, ROWS, ENTRIES)
-    mask[0, 1, 2] = mask[1, 2, 0] = mask[1, 0, :3] = float("-inf")
-    context, total = draw_context(mask), draw(RUNS * ROWS, INNER)
+    mask[0, 1, 2] = mask[1, 2, 1] = mask[1, 0, 1:4] = float("-inf")
+    context, total = draw_context(mask if is_masked else None), draw(RUNS * ROWS, INNER)
 
     found = attend(attention, total, context)
 
@@ -73,6 +78,7 @@ def test_a_sum_gains_what_its_queries_find(attention: Attention) -> None:
 
 def test_a_row_that_may_look_at_nothing_stays_as_it_was(attention: Attention) -> None:
     mask = torch.full((RUNS, ROWS, ENTRIES), float("-inf"))
+    mask[:, :, 0] = 0
     total = draw(RUNS * ROWS, INNER)
 
     assert attend(attention, total, draw_context(mask)).equal(total)

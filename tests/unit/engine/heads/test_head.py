@@ -81,8 +81,11 @@ def look_back(head: DraftHead, hidden: Tensor, tokens: Tensor) -> Context | None
         return None
     keys, values = (part.transpose(0, 1)[None] for part in head.entries(hidden, tokens))
     rows = len(tokens)
-    mask = torch.full((1, rows, rows - 1), float("-inf")).triu()
-    return Context(keys[:, :, :-1], values[:, :, 1:], mask)
+    keys, values = (
+        torch.cat([torch.zeros_like(part[:, :, :1]), part], 2)
+        for part in (keys[:, :, :-1], values[:, :, 1:])
+    )
+    return Context(keys, values, torch.full((1, rows, rows), float("-inf")).triu(1))
 
 
 @pytest.mark.parametrize("m", [1, 2, 9])

@@ -41,15 +41,18 @@ def in_order(entries: list[Tensor]) -> Tensor:
     return torch.stack(sorted(entries, key=lambda entry: float(entry[0]))) if entries else EMPTY
 
 
-def seen(context: Context, place: int) -> Tensor:
+def seen(context: Context | None, place: int) -> Tensor:
     """Return the entries that a request is shown, key and value in one row."""
-    return in_order(
-        [
-            torch.cat([part[place, :, entry].flatten() for part in (context.keys, context.values)])
-            for entry in range(context.keys.shape[2])
-            if context.mask[place, 0, entry] == 0
-        ]
-    )
+    if context is None:
+        return EMPTY
+    pairs = [
+        torch.cat([part[place, :, entry].flatten() for part in (context.keys, context.values)])
+        for entry in range(context.keys.shape[2])
+        if context.mask is None or context.mask[place, 0, entry] == 0
+    ]
+    nothing, *entries = pairs
+    assert not nothing.any()
+    return in_order(entries)
 
 
 def expected(head: DraftHead, text: Text) -> Tensor:
@@ -183,3 +186,49 @@ def test_steps_that_no_one_asks_about_share_a_pass(
         note(memory, {"a": text}, {"a": 1})
 
     assert passes == [3, WINDOW + 1]
+
+
+def test_a_request_alone_is_shown_its_own_memory_without_a_copy(head: DraftHead) -> None:
+    memory = HeadMemory(head, requests=2, device=CPU)
+    texts = {"a": Text(1), "b": Text(2)}
+    note(memory, texts, {"a": 3, "b": 9})
+
+    alone, together = memory.context(["b"]), memory.context(["a", "b"])
+
+    assert alone is not None
+    assert together is not None
+    assert (alone.mask, alone.keys.shape[2]) == (None, 1 + WINDOW)
+    assert not alone.keys.is_contiguous()  # a part of something larger
+    assert together.mask is not None
+    check(seen(alone, 0), seen(together, 1))
+
+
+def test_only_what_is_filled_is_shown(head: DraftHead) -> None:
+    memory = HeadMemory(head, requests=2, device=CPU)
+    note(memory, {"a": Text(1), "b": Text(2)}, {"a": 3, "b": 2})
+
+    context = memory.context(["a", "b"])
+
+    assert context is not None
+    assert context.keys.shape[2] == 1 + 2
+    assert memory.context(["unknown"]) is None
+
+
+def test_nothing_is_made_of_rows_that_are_ignored_until_they_are_forgotten(
+    head: DraftHead,
+) -> None:
+    memory, text = HeadMemory(head, requests=1, device=CPU), Text(1)
+    memory.ignore("off")
+    note(memory, {"off": Text(2), "a": text}, {"off": 3, "a": 3})
+
+    check(seen(memory.context(["a"]), 0), expected(head, text))
+    assert list(memory.requests) == ["a"]
+    memory.clear()
+    note(memory, {"off": Text(2)}, {"off": 3})
+    assert memory.context(["off"]) is None
+
+    memory.forget(["off"])
+    again = Text(2)
+    note(memory, {"off": again}, {"off": 3})
+
+    check(seen(memory.context(["off"]), 0), expected(head, again))

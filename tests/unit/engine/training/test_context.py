@@ -36,10 +36,12 @@ def test_a_row_looks_at_its_document_as_far_as_the_window_reaches(prompts: list[
 
     before = look_back(shard, torch.tensor([1, 3]), rows=3, window=WINDOW)
 
-    # Entries are those of rows -1 to 3 and 1 to 5; documents begin at rows 0 and 2.
+    # Entries are those of rows -1 to 3 and 1 to 5; documents begin at rows 0 and 2. What comes
+    # before them, rows -2 and 0, is nothing, and seen by all.
     entries = [torch.arange(-1, 4), torch.arange(1, 6)]
+    assert not before.mask[..., 0].any()
     seen = [
-        [numbers[row == 0].tolist() for row in mask]
+        [numbers[row[1:] == 0].tolist() for row in mask]
         for numbers, mask in zip(entries, before.mask, strict=True)
     ]
     assert seen == [[[1], [], [3]], [[3], [3, 4], [3, 4, 5]]]
