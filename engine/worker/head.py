@@ -67,6 +67,9 @@ class StepStates:
         self._states = states
         self._first = None if drafted is None else [0, *accumulate(n + 1 for n in drafted)]
 
+    def __len__(self) -> int:
+        return len(self._states)
+
     def last(self, rows: Sequence[int], sampled: Sequence[Sequence[int]]) -> torch.Tensor:
         """Return the states that the last sampled tokens of some rows come from.
 

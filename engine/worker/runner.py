@@ -16,9 +16,10 @@ from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
-from engine.drafting import NATIVE, Beginning, Row, read_control
+from engine.drafting import NATIVE, Beginning, Control, Row, read_control
 from engine.heads import DraftHead, HeadMemory
 from engine.worker.head import HeadRun, StepStates, gather_tables, load_for_target
+from engine.worker.prefill import note_prefill
 from engine.worker.sampling import all_processors, decodes_plainly
 from engine.worker.sourced import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
@@ -39,6 +40,8 @@ class _HybridDrafting(_Runner):
         self._head: DraftHead | None = None
         self._head_memory: HeadMemory | None = None
         self._states: StepStates | None = None
+        # Of the step: what was scheduled, and the states of all of its places.
+        self._step: tuple[Any, Any] | None = None
         self._vocabulary = self.model_config.get_vocab_size()
         if not self.is_pooling_model:
             self.input_batch.logitsprocs = all_processors(
@@ -69,7 +72,7 @@ class _HybridDrafting(_Runner):
     def _update_states(self, scheduler_output: Any) -> Any:
         self._step_began = time.perf_counter()
         self._sampled = ()
-        self._states = None
+        self._states = self._step = None
         self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
         if self._speculation is not None:
             drafter = self._speculation.drafter
@@ -112,6 +115,7 @@ class _HybridDrafting(_Runner):
             verified = spec_decode_metadata
             drafted = None if verified is None else verified.num_draft_tokens
             self._states = StepStates(sample_hidden_states, drafted)
+            self._step = scheduler_output, hidden_states
         if scheduler_output.num_spec_tokens_to_schedule != self._native_tokens:
             scheduler_output = dataclasses.replace(
                 scheduler_output, num_spec_tokens_to_schedule=self._native_tokens
@@ -162,6 +166,8 @@ class _HybridDrafting(_Runner):
             if drafter.counters.paused:
                 self._clear_head_memory()
             elif self._head is not None and self._states is not None:
+                if self._head_memory is not None:
+                    self._note_prefill(self._head_memory, self._states)
                 most = self._speculation.head_most
                 head = HeadRun(
                     self._head,
@@ -191,6 +197,26 @@ class _HybridDrafting(_Runner):
             head=head_seconds,
         )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
+
+    def _note_prefill(self, memory: HeadMemory, states: StepStates) -> None:
+        """Have the head's memory take in what the step read of prompts, if it read any."""
+        assert self._step is not None
+        output, hidden = self._step
+        if (
+            output.total_num_scheduled_tokens == len(states)
+            and not output.scheduled_new_reqs
+            and all(self._sampled)
+        ):
+            return
+        note_prefill(
+            memory,
+            hidden,
+            self.input_batch,
+            scheduled=output.num_scheduled_tokens,
+            sampled=self._sampled,
+            wants=self._wants_head,
+            vocabulary=self._vocabulary,
+        )
 
     def _leave_head_memory(self, requests: Collection[str]) -> None:
         """Have requests forgotten that ended or lost their place."""
@@ -223,12 +249,17 @@ class _HybridDrafting(_Runner):
     def _beginning(self, request: str) -> Beginning:
         at = self.input_batch.req_id_to_index[request]
         before = int(self.input_batch.num_tokens_no_spec[at]) - len(self._sampled[at])
+        tokens = self.input_batch.token_ids_cpu[at, :before]
+        return Beginning(np.ascontiguousarray(tokens, np.int32), self._control(request))
+
+    def _control(self, request: str) -> Control:
         params = self.requests[request].sampling_params
         control = read_control(params.extra_args, vocabulary=self._vocabulary)
-        if decodes_plainly(params):
-            control = dataclasses.replace(control, most=0)
-        tokens = self.input_batch.token_ids_cpu[at, :before]
-        return Beginning(np.ascontiguousarray(tokens, np.int32), control)
+        return dataclasses.replace(control, most=0) if decodes_plainly(params) else control
+
+    def _wants_head(self, request: str) -> bool:
+        control = self._control(request)
+        return control.head and control.most != 0
 
 
 class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):

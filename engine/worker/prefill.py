@@ -1,0 +1,62 @@
+"""What a step read of prompts, for a head that looks back: states whose next token was known.
+
+That is also what a request had said before it lost its place, and is read again. Of places that the
+prefix cache knew, this process has no states: the window begins behind them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+
+from engine.heads import HeadMemory
+
+
+def note_prefill(
+    memory: HeadMemory,
+    hidden: torch.Tensor,
+    batch: Any,
+    *,
+    scheduled: Mapping[str, int],
+    sampled: Sequence[Sequence[int]],
+    wants: Callable[[str], bool],
+    vocabulary: int,
+) -> None:
+    """Tell a head's memory of the rows of prompts in a step, as far as anybody will look at them.
+
+    Args:
+        memory: Must not know of the step's sampled tokens yet.
+        hidden: States of all places of the step, request by request, (places or more, hidden_size);
+            what is kept of them is copied.
+        batch: vLLM's `InputBatch` behind the step.
+        scheduled: Places of each request.
+        sampled: New tokens of each, in the batch's order.
+        wants: Whether a request may ever draft with the head; asked of those that are unknown.
+        vocabulary: Token ids are below it; those that stand for images or sounds may not be.
+    """
+    requests: list[str] = []
+    tokens: list[list[int]] = []
+    states: list[torch.Tensor] = []
+    begin = 0
+    for row, request in enumerate(batch.req_ids):
+        behind = begin
+        begin += scheduled[request]
+        if request not in memory.requests and not wants(request):
+            memory.ignore(request)
+            continue
+        computed = int(batch.num_computed_tokens_cpu[row])
+        known = int(batch.num_tokens_no_spec[row]) - len(sampled[row])
+        since = max(computed, known - memory.rows)
+        until = min(computed + scheduled[request], known - 1)
+        if since >= until:
+            continue
+        following = batch.token_ids_cpu[row, since + 1 : until + 1]
+        if following.min() < 0 or following.max() >= vocabulary:
+            continue
+        requests.append(request)
+        tokens.append(following.tolist())
+        states.append(hidden[behind + since - computed : behind + until - computed])
+    if requests:
+        first = list(accumulate(map(len, tokens), initial=0))
+        memory.note(requests, tokens, torch.cat(states), first)

@@ -1,0 +1,281 @@
+"""Steps as vLLM makes them, compared with entries made of a whole text at once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from engine.heads import DraftHead, HeadMemory
+from engine.worker.head import StepStates
+from engine.worker.prefill import note_prefill
+from tests.unit.engine.heads.conftest import looking_head
+
+WINDOW, LONGEST, VOCABULARY = 4, 60, 50
+
+
+@pytest.fixture(scope="module")
+def head() -> DraftHead:
+    return looking_head(WINDOW)
+
+
+class Request:
+    """A text whose states at all places are known, and how far the worker has come with it."""
+
+    def __init__(self, seed: int, *, prompt: int, cached: int = 0) -> None:
+        draws = torch.Generator().manual_seed(seed)
+        self.hidden = torch.randn(LONGEST, 32, generator=draws)
+        self.tokens = torch.randint(VOCABULARY, (LONGEST,), generator=draws)
+        self.known = prompt
+        self.computed = self.first = cached
+
+    def expected(self, head: DraftHead) -> Tensor:
+        """Return the entries of the rows before the newest token, key and value in one row."""
+        rows = slice(max(self.first, self.known - 2 - WINDOW), self.known - 1)
+        with torch.no_grad():
+            keys, values = head.entries(
+                self.hidden[rows], self.tokens[rows.start + 1 : rows.stop + 1]
+            )
+        return torch.cat([keys[:-1].flatten(1), values[1:].flatten(1)], 1)
+
+
+@dataclass
+class Part:
+    """What a step does for a request: places it reads, drafts among them, tokens that it brings."""
+
+    places: int
+    drafts: int = 0
+    brings: int = 1
+
+
+class Scene:
+    """Steps of a worker over some requests."""
+
+    def __init__(self, head: DraftHead, **requests: Request) -> None:
+        self.memory = HeadMemory(head, requests=len(requests), device=torch.device("cpu"))
+        self.requests = requests
+        self.wants: Callable[[str], bool] = lambda _: True
+
+    def step(self, **parts: Part) -> list[str]:
+        """Returns those that got tokens."""
+        table = np.zeros((len(parts), LONGEST), np.int32)
+        sampled, hidden, drawn_from = [], [], []
+        for row, (name, part) in enumerate(parts.items()):
+            one = self.requests[name]
+            end = one.computed + part.places
+            reaches = end - part.drafts >= one.known
+            brings = part.brings if reaches else 0
+            hidden.append(one.hidden[one.computed : end])
+            drawn_from.append(one.hidden[end - part.drafts - 1 : end])
+            sampled.append(one.tokens[one.known : one.known + brings].tolist())
+            table[row, : one.known + brings] = one.tokens[: one.known + brings]
+        names = list(parts)
+        batch = SimpleNamespace(
+            req_ids=names,
+            num_computed_tokens_cpu=np.array([self.requests[name].computed for name in names]),
+            num_tokens_no_spec=np.array(
+                [
+                    self.requests[name].known + len(new)
+                    for name, new in zip(names, sampled, strict=True)
+                ]
+            ),
+            token_ids_cpu=table,
+        )
+        of_all = torch.cat([*hidden, torch.full((3, 32), torch.nan)])  # vLLM may pad them
+        note_prefill(
+            self.memory,
+            of_all,
+            batch,
+            scheduled={name: part.places for name, part in parts.items()},
+            sampled=sampled,
+            wants=self.wants,
+            vocabulary=VOCABULARY,
+        )
+        of_all.fill_(torch.nan)  # and use their memory again
+        states = StepStates(torch.cat(drawn_from), [part.drafts for part in parts.values()])
+        states.note(self.memory, names, sampled)
+        for name, new in zip(names, sampled, strict=True):
+            one = self.requests[name]
+            one.computed = one.computed + parts[name].places - parts[name].drafts
+            if new:
+                one.computed += len(new) - 1
+            one.known += len(new)
+        return [name for name, new in zip(names, sampled, strict=True) if new]
+
+    def read(self, name: str, *chunks: int) -> None:
+        for chunk in chunks:
+            self.step(**{name: Part(chunk)})
+
+    def lose(self, name: str, *, cached: int) -> None:
+        """Preempt a request; when it comes back, the cache still has some of it."""
+        self.memory.forget([name])
+        one = self.requests[name]
+        one.computed = one.first = cached
+
+    def check(self, head: DraftHead, *names: str) -> None:
+        context = self.memory.context(list(names))
+        for place, name in enumerate(names):
+            expected = self.requests[name].expected(head)
+            if context is None:
+                assert not len(expected)
+                continue
+            found = [
+                torch.cat([part[place, :, entry].flatten() for part in context[:2]])
+                for entry in range(1, context.keys.shape[2])
+                if context.mask is None or context.mask[place, 0, entry] == 0
+            ]
+            assert len(found) == len(expected)
+            torch.testing.assert_close(in_order(found), in_order(list(expected)))
+
+
+def in_order(entries: list[Tensor]) -> Tensor:
+    return torch.stack(sorted(entries, key=lambda entry: float(entry[0]))) if entries else Tensor()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "chunks"),
+    [
+        (9, [9]),
+        (9, [8, 1]),
+        (9, [1, 8]),
+        (9, [5, 1, 3]),
+        (9, [1] * 9),
+        (3, [3]),
+        (3, [2, 1]),
+        (1, [1]),
+        (2, [2]),
+        (WINDOW + 1, [WINDOW + 1]),
+        (30, [20, 10]),
+        (30, [27, 2, 1]),
+    ],
+)
+def test_a_window_reaches_into_a_prompt_whatever_its_chunks(
+    head: DraftHead, prompt: int, chunks: list[int]
+) -> None:
+    scene = Scene(head, a=Request(1, prompt=prompt))
+
+    scene.read("a", *chunks)
+    scene.check(head, "a")
+
+    scene.step(a=Part(3, drafts=2, brings=2))
+    scene.check(head, "a")
+
+
+@pytest.mark.parametrize("cached", [4, 7, 8])
+def test_a_window_begins_behind_what_the_cache_knew(head: DraftHead, cached: int) -> None:
+    scene = Scene(head, a=Request(1, prompt=9, cached=cached))
+
+    scene.read("a", 9 - cached)
+
+    scene.check(head, "a")
+
+
+def test_prompts_and_answers_share_a_step(head: DraftHead) -> None:
+    scene = Scene(
+        head, a=Request(1, prompt=5), b=Request(2, prompt=11), c=Request(3, prompt=3, cached=2)
+    )
+    scene.step(a=Part(5), b=Part(4))
+
+    scene.step(a=Part(4, drafts=3, brings=2), c=Part(1), b=Part(6))
+    scene.check(head, "c", "a")
+    scene.step(b=Part(1), a=Part(1), c=Part(2, drafts=1))
+
+    scene.check(head, "a", "b", "c")
+
+
+@pytest.mark.parametrize("cached", [0, 4, 8])
+def test_who_lost_its_place_is_read_again_with_what_it_had_said(
+    head: DraftHead, cached: int
+) -> None:
+    scene = Scene(head, a=Request(1, prompt=6))
+    scene.read("a", 6, 1, 1)
+    scene.lose("a", cached=cached)
+
+    scene.read("a", 9 - cached)
+
+    scene.check(head, "a")
+
+
+def test_a_prompt_that_ended_half_read_leaves_nothing(head: DraftHead) -> None:
+    scene = Scene(head, a=Request(1, prompt=9), b=Request(2, prompt=2))
+    scene.step(a=Part(7), b=Part(2))
+
+    scene.memory.forget(["a"])
+
+    assert list(scene.memory.requests) == ["b"]
+    scene.check(head, "b")
+
+
+def test_nothing_is_made_of_a_request_that_wants_no_head(head: DraftHead) -> None:
+    scene = Scene(head, off=Request(1, prompt=9), on=Request(2, prompt=5))
+    scene.wants = lambda name: name == "on"
+
+    scene.step(off=Part(7), on=Part(5))
+    scene.step(off=Part(2), on=Part(1))
+
+    scene.check(head, "on")
+    assert list(scene.memory.requests) == ["on"]
+
+
+def test_tokens_that_stand_for_something_else_are_left_out(head: DraftHead) -> None:
+    one = Request(1, prompt=9)
+    one.tokens[7] = VOCABULARY
+    scene = Scene(head, a=one)
+
+    scene.read("a", 9)
+
+    assert scene.memory.context(["a"]) is None
+
+
+def test_no_more_is_kept_than_anybody_sees(
+    head: DraftHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+    monkeypatch.setattr(HeadMemory, "note", lambda *given: kept.append(len(given[3])))
+    scene = Scene(head, a=Request(1, prompt=40))
+
+    scene.read("a", 35, 5)
+
+    # The row of the first sampled token is the last that the window reaches; of the step's
+    # sampled states there is one each time.
+    assert kept == [1, WINDOW, 1]
+
+
+steps = st.lists(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c"]),
+        st.tuples(st.integers(1, 9), st.integers(0, 3), st.integers(0, 3)),
+        min_size=1,
+    ),
+    min_size=1,
+    max_size=9,
+)
+
+
+@given(steps=steps, lost=st.sets(st.tuples(st.integers(0, 8), st.sampled_from(["a", "b", "c"]))))
+@settings(max_examples=60, deadline=None)
+def test_any_steps_end_in_the_same_entries(
+    head: DraftHead,
+    steps: list[dict[str, tuple[int, int, int]]],
+    lost: set[tuple[int, str]],
+) -> None:
+    scene = Scene(
+        head, a=Request(1, prompt=12), b=Request(2, prompt=3), c=Request(3, prompt=25, cached=5)
+    )
+
+    for number, step in enumerate(steps):
+        for name in sorted(name for at, name in lost if at == number):
+            scene.lose(name, cached=min(2, scene.requests[name].known - 1))
+        parts = {}
+        for name, (places, drafts, accepted) in step.items():
+            unread = scene.requests[name].known - scene.requests[name].computed
+            if unread == 1:
+                parts[name] = Part(1 + drafts, drafts, 1 + min(accepted, drafts))
+            else:
+                parts[name] = Part(min(places, unread))
+        scene.check(head, *scene.step(**parts))
