@@ -52,6 +52,11 @@ bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MOD
 	@$(VENV)/bin/python -m tests.bench.head $(BENCH_FLAGS) \
 		$(addprefix --head ,$(HEAD)) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
 
+.PHONY: bench-pacing
+bench-pacing: install-dev ## measure pacing (DATA=dir URL= PATTERNS=file PLOT=file, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m loadtest.pacing_bench $(BENCH_FLAGS) $(addprefix --data ,$(DATA)) \
+		$(addprefix --url ,$(URL)) $(addprefix --patterns ,$(PATTERNS)) $(addprefix --plot ,$(PLOT))
+
 .PHONY: train-head
 train-head: install-train ## train the draft head of RECIPE (smollm2-135m: hours on two cores); goes on after a stop
 	@exec $(VENV)/bin/specgate train $(RECIPE)

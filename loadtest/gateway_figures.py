@@ -102,12 +102,12 @@ def added_over(direct: Sequence[RoundFigures], ours: Sequence[RoundFigures], nam
         before, after = getattr(base, name), getattr(measured, name)
         if before is not None and after is not None:
             differences.append(after - before)
-    return _summary(differences)
+    return summary_of(differences)
 
 
 def over_rounds(rounds: Sequence[RoundFigures], name: str) -> Summary:
     """Figure `name` over the rounds."""
-    return _summary([value for figures in rounds if (value := asdict(figures)[name]) is not None])
+    return summary_of([value for figures in rounds if (value := asdict(figures)[name]) is not None])
 
 
 def absolute_names() -> list[str]:
@@ -159,7 +159,8 @@ def _per_second(count: int, run: Readings) -> float | None:
     return count * 1e9 / (run.ended_ns - run.began_ns)
 
 
-def _summary(values: Sequence[float]) -> Summary:
+def summary_of(values: Sequence[float]) -> Summary:
+    """Median and spread of one value for each round."""
     if not values:
         return Summary(median=None, spread=None)
     return Summary(median=statistics.median(values), spread=(min(values), max(values)))

@@ -74,14 +74,15 @@ def _direct_names() -> list[str]:
 def _figures(direct: Sequence[RoundFigures], ours: Sequence[RoundFigures]) -> Json:
     found: Json = {}
     for name in ADDED:
-        _put(found, f"added_{name}", added_over(direct, ours, name))
+        put_summary(found, f"added_{name}", added_over(direct, ours, name))
     for name in absolute_names():
-        _put(found, name, over_rounds(ours, name))
+        put_summary(found, name, over_rounds(ours, name))
     found["errors"] = sum(figures.errors for figures in ours)
     return found
 
 
-def _put(found: Json, name: str, summary: Summary) -> None:
+def put_summary(found: Json, name: str, summary: Summary) -> None:
+    """Add a figure and its spread."""
     found[name] = _rounded(summary.median)
     spread = summary.spread
     found[f"{name}_spread"] = None if spread is None else [_rounded(end) for end in spread]

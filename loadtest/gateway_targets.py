@@ -12,7 +12,7 @@ import yaml
 
 from loadtest.gateway_round import Target
 from loadtest.peers import PEERS, InstallError, install
-from loadtest.processes import ChildProcess, Command, StartError
+from loadtest.processes import Command, StartError, start_child
 from loadtest.progress import say
 
 DIRECT = "direct"
@@ -43,17 +43,9 @@ async def running_targets(folder: Path) -> AsyncIterator[Field]:
         StartError: The worker or specgate did not come up; a peer that does not is reported.
     """
     async with AsyncExitStack() as stack:
-
-        async def start(command: Command) -> ChildProcess:
-            child = ChildProcess(command, log=folder / f"{command.name}.log")
-            stack.push_async_callback(child.stop)
-            await child.start()
-            say(f"{command.name} is ready")
-            return child
-
         worker_port, specgate_port = free_port(), free_port()
-        await start(fake_worker_command(worker_port))
-        specgate = await start(_specgate(folder, worker_port, specgate_port))
+        await start_child(stack, fake_worker_command(worker_port), folder)
+        specgate = await start_child(stack, _specgate(folder, worker_port, specgate_port), folder)
         running = Field(
             targets=[
                 Target(DIRECT, worker_port, None),
@@ -65,7 +57,9 @@ async def running_targets(folder: Path) -> AsyncIterator[Field]:
             try:
                 say(f"installing {peer.name} below .bench (once)")
                 installed = await install(peer.name, peer.requirements)
-                process = await start(peer.command(installed, worker_port, port))
+                process = await start_child(
+                    stack, peer.command(installed, worker_port, port), folder
+                )
             except (InstallError, StartError) as error:
                 running.unavailable[peer.name] = str(error)
                 say(f"{peer.name} is not available: {error}")

@@ -33,7 +33,7 @@ from loadtest.gateway_round import Target, measure_round
 from loadtest.gateway_targets import DIRECT, fake_worker_command, free_port
 from loadtest.machine import describe_machine
 from loadtest.peers import InstallError, install
-from loadtest.processes import ChildProcess, Command, StartError
+from loadtest.processes import Command, StartError, start_child
 from loadtest.progress import say
 
 _PLAN = replace(QUICK, rounds=5, crowd_rounds=0, paced_count=1, unary_count=500)
@@ -122,24 +122,16 @@ async def run(plan: Plan) -> Json:
 @asynccontextmanager
 async def _running(folder: Path, unavailable: dict[str, str]) -> AsyncIterator[list[Target]]:
     async with AsyncExitStack() as stack:
-
-        async def start(command: Command) -> ChildProcess:
-            child = ChildProcess(command, log=folder / f"{command.name.replace(' ', '-')}.log")
-            stack.push_async_callback(child.stop)
-            await child.start()
-            say(f"{command.name} is ready")
-            return child
-
         worker_port = free_port()
-        await start(fake_worker_command(worker_port))
+        await start_child(stack, fake_worker_command(worker_port), folder)
         targets = [Target(DIRECT, worker_port, None)]
         for skeleton in SKELETONS:
             port = free_port()
-            process = await start(_command(skeleton, worker_port, port))
+            process = await start_child(stack, _command(skeleton, worker_port, port), folder)
             targets.append(Target(skeleton.name, port, process))
         try:
             skeleton, port = await _granian(), free_port()
-            process = await start(_command(skeleton, worker_port, port))
+            process = await start_child(stack, _command(skeleton, worker_port, port), folder)
             targets.append(Target(skeleton.name, port, process))
         except (InstallError, StartError) as error:
             unavailable["granian"] = str(error)

@@ -6,11 +6,14 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 import psutil
+
+from loadtest.progress import say
 
 _STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1
@@ -116,6 +119,24 @@ class ChildProcess:
     def _explained(self, what: str) -> str:
         tail = self._log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
         return f"{self._command.name} {what}: {tail}"
+
+
+async def start_child(stack: AsyncExitStack, command: Command, folder: Path) -> ChildProcess:
+    """Start a child that is stopped with the others.
+
+    Args:
+        stack: Stops it.
+        command: How to start it.
+        folder: Takes its log.
+
+    Raises:
+        StartError: It ended, or took too long.
+    """
+    child = ChildProcess(command, log=folder / f"{command.name.replace(' ', '-')}.log")
+    stack.push_async_callback(child.stop)
+    await child.start()
+    say(f"{command.name} is ready")
+    return child
 
 
 async def _answers(session: aiohttp.ClientSession, url: str) -> bool:

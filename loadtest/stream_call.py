@@ -5,11 +5,16 @@ unknown fields passes it on, and one that does not is found out by the chunk cou
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loadtest.client import Exchange
 
 MODEL = "fake-model"
+_ASKED = {
+    "model": MODEL,
+    "messages": [{"role": "user", "content": "Say hello a few times, please."}],
+}
 _PATH = "/v1/chat/completions"
 _EVENT = b"data: "
 _DONE = b"data: [DONE]"
@@ -41,18 +46,18 @@ class Call:
 
 def unary_call() -> Call:
     """A short chat completion in one piece."""
-    return Call(wire=_wire({"stream": False}), chunks=0)
+    return Call(wire=chat_wire({**_ASKED, "stream": False}), chunks=0)
 
 
 def stream_call(*, chunks: int, gap_seconds: float = 0.0) -> Call:
     """A streamed chat completion; with a gap of zero its chunks come back to back."""
     script = {"chunks": chunks, "gap_seconds": gap_seconds}
-    return Call(wire=_wire({"stream": True, "fake": script}), chunks=chunks)
+    return Call(wire=chat_wire({**_ASKED, "stream": True, "fake": script}), chunks=chunks)
 
 
-def _wire(fields: dict[str, object]) -> bytes:
-    messages = [{"role": "user", "content": "Say hello a few times, please."}]
-    body = json.dumps({"model": MODEL, "messages": messages, **fields}).encode()
+def chat_wire(fields: Mapping[str, object]) -> bytes:
+    """A chat completion request with these members, as the bytes of HTTP."""
+    body = json.dumps(fields).encode()
     head = (
         f"POST {_PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         f"authorization: Bearer unused\r\ncontent-length: {len(body)}\r\n\r\n"

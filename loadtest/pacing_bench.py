@@ -1,0 +1,232 @@
+"""`make bench-pacing`: what pacing does to streams, what it costs, and what it hides.
+
+    python -m loadtest.pacing_bench [--quick] [--data DIR] [--url URL] [--patterns FILE]
+        [--plot FILE]
+
+Arrival patterns are recorded from the real worker (or read from FILE), and played again by a fake
+one through a gateway with the default profile, with and without pacing in turn. Progress goes to
+stderr; the last line on stdout is one JSON object (keys: see pacing_report.py).
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import signal
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from loadtest.gateway_report import Json
+from loadtest.machine import describe_machine
+from loadtest.pacing_crowd import (
+    CrowdFigures,
+    crowd_figures,
+    crowd_patterns,
+    measure_crowd,
+    measure_idle,
+)
+from loadtest.pacing_figures import MismatchError
+from loadtest.pacing_patterns import (
+    ANSWER,
+    Pattern,
+    PatternError,
+    load_patterns,
+    save_patterns,
+    synthetic,
+)
+from loadtest.pacing_plan import FULL, MODES, QUICK, SEED, Mode, Plan
+from loadtest.pacing_plot import draw, most_uneven
+from loadtest.pacing_privacy import ATTACKED, Attack, attack
+from loadtest.pacing_prompts import PromptError, load_prompts
+from loadtest.pacing_record import RecordError, record_patterns
+from loadtest.pacing_report import Measured, is_recorded, report
+from loadtest.pacing_round import Playback, play_round
+from loadtest.pacing_targets import Stage, find_service, running_service, running_stage
+from loadtest.peers import InstallError
+from loadtest.processes import StartError
+from loadtest.progress import say
+
+_DATA = Path("../shared/data")
+_KEPT = Path(".bench/pacing")
+_BUSY_LOAD = 0.7
+_IDLE_SECONDS = 2.0
+_CROWD_MODES: Sequence[Mode] = ("off", "smooth", "private")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the person asked for.
+
+    Attributes:
+        data: Folder with prompts.
+        url: A running service to record from; None starts one.
+        patterns: Patterns of an earlier run, used instead of recording; None records.
+        plot: Where the picture goes; None draws none.
+    """
+
+    plan: Plan
+    data: Path
+    url: str | None
+    patterns: Path | None
+    plot: Path | None
+
+
+async def run(choices: Choices) -> Json:
+    """Record, play and compute.
+
+    Raises:
+        MismatchError: A client assembled another text than the worker sent.
+    """
+    plan = choices.plan
+    machine = await describe_machine()
+    if machine.load_before > _BUSY_LOAD:
+        say(f"the machine is already busy (load {machine.load_before:.1f}): expect wide spreads")
+    with tempfile.TemporaryDirectory(prefix="specgate-pacing-") as name:
+        folder = Path(name)
+        recorded = await _recorded(choices, folder)
+        tokens_per_chunk = _tokens_per_chunk(recorded)
+        made_up = synthetic(tokens=plan.made_up_tokens, copies=plan.copies, seed=SEED)
+        crowd = crowd_patterns(plan, tokens_per_chunk)
+        save_patterns(folder / "patterns.jsonl", [*recorded, *made_up, *crowd])
+        patterns = [pattern for pattern in recorded if pattern.kind != ANSWER] + made_up
+        async with running_stage(folder, folder / "patterns.jsonl") as stage:
+            rounds = await _rounds(stage, patterns, plan)
+            crowds, crowd_flaws = await _crowds(stage, crowd, plan)
+            attacked, failure = await _attack(stage, recorded, plan)
+    measured = Measured(rounds, crowds, crowd_flaws, tokens_per_chunk, attacked, failure)
+    if choices.plot is not None:
+        _plot(choices.plot, rounds[-1])
+    return report(measured) | {
+        "patterns": {"recorded": len(recorded), "made_up": len(made_up)},
+        "recorded_by_this_run": choices.patterns is None,
+        "seed": SEED,
+        "versions": {"aiohttp": metadata.version("aiohttp")},
+        "machine": machine.as_json(),
+    }
+
+
+async def _recorded(choices: Choices, folder: Path) -> list[Pattern]:
+    plan = choices.plan
+    if choices.patterns is not None:
+        return load_patterns(choices.patterns)
+    prompts = load_prompts(choices.data)
+    if choices.url is not None:
+        port = urlsplit(choices.url).port or 80
+        found = await record_patterns(await find_service(port), prompts, plan)
+    else:
+        say("starting the real service, which takes a minute")
+        async with running_service(folder) as service:
+            found = await record_patterns(service, prompts, plan)
+    kept = _KEPT / f"patterns-{'quick' if plan is QUICK else 'full'}.jsonl"
+    save_patterns(kept, found)
+    say(f"{len(found)} recorded patterns are in {kept}")
+    return found
+
+
+def _tokens_per_chunk(patterns: Sequence[Pattern]) -> float:
+    tokens = sum(pattern.tokens for pattern in patterns)
+    return tokens / sum(len(pattern.chunks) for pattern in patterns)
+
+
+async def _rounds(
+    stage: Stage, patterns: Sequence[Pattern], plan: Plan
+) -> list[dict[Mode, Playback]]:
+    rounds = []
+    await play_round(stage, patterns[: plan.at_once], replace(plan, repeats=1), modes=MODES[:1])
+    for number in range(plan.rounds):
+        begin = number % len(MODES)
+        modes = [*MODES[begin:], *MODES[:begin]]
+        rounds.append(await play_round(stage, patterns, plan, modes=modes))
+        gc.collect()  # outside the measured time
+        flaws = sum(len(playback.flaws) for playback in rounds[-1].values())
+        say(f"round {number + 1}/{plan.rounds} of all patterns: {flaws} streams failed")
+    return rounds
+
+
+async def _crowds(
+    stage: Stage, patterns: Sequence[Pattern], plan: Plan
+) -> tuple[dict[int, list[dict[Mode, CrowdFigures | None]]], list[str]]:
+    found: dict[int, list[dict[Mode, CrowdFigures | None]]] = defaultdict(list)
+    flaws: list[str] = []
+    idle_cores = await measure_idle(stage, _IDLE_SECONDS)
+    for number in range(plan.rounds):
+        for streams in (plan.light_streams, plan.crowd_streams):
+            each: dict[Mode, CrowdFigures | None] = {}
+            for mode in _CROWD_MODES:
+                readings = await measure_crowd(stage, patterns, plan, streams=streams, mode=mode)
+                each[mode] = crowd_figures(readings, idle_cores=idle_cores)
+                flaws += readings.playback.flaws
+                del readings
+                gc.collect()
+            found[streams].append(each)
+            smooth = each["smooth"]
+            cores = "none" if smooth is None else f"{smooth.cores:.2f} cores"
+            say(f"crowd {number + 1}/{plan.rounds}: {streams} streams, {cores}")
+    return found, flaws
+
+
+async def _attack(
+    stage: Stage, patterns: Sequence[Pattern], plan: Plan
+) -> tuple[Attack | None, str | None]:
+    try:
+        return await attack(stage, patterns, plan), None
+    except InstallError as error:
+        say(f"no eavesdropper: {error}")
+        return None, str(error)
+
+
+def _plot(path: Path, last_round: dict[Mode, Playback]) -> None:
+    recorded = [one for one in last_round["off"].good if is_recorded(one.pattern.kind)]
+    chosen = most_uneven(recorded)
+    number = list(last_round["off"].played).index(chosen)
+    shown = {}
+    for name, mode in ATTACKED.items():
+        playback = last_round[mode]
+        one = playback.played[number]
+        if one is not None:
+            shown[name] = one, playback.captures[number]
+    draw(path, shown)
+    say(f"the picture is in {path}")
+
+
+def main() -> int:
+    """Run the benchmark and print its JSON line."""
+    # As Ctrl-C, so that the children are stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    parser = argparse.ArgumentParser(prog="python -m loadtest.pacing_bench")
+    parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
+    parser.add_argument("--data", type=Path, default=_DATA)
+    parser.add_argument("--url", help="a running service on this machine to record from")
+    parser.add_argument("--patterns", type=Path, help="what an earlier run recorded")
+    parser.add_argument("--plot", type=Path, help="draw one stream in this file (.svg or .png)")
+    arguments = parser.parse_args()
+    choices = Choices(
+        plan=QUICK if arguments.quick else FULL,
+        data=arguments.data,
+        url=arguments.url,
+        patterns=arguments.patterns,
+        plot=arguments.plot,
+    )
+    gc.disable()  # a collection in the client would be taken for latency of the gateway
+    try:
+        found = asyncio.run(run(choices))
+    except (
+        *(MismatchError, PatternError, PromptError, RecordError, StartError),
+        *(OSError, aiohttp.ClientError),
+    ) as error:
+        say(f"failed: {error}")
+        return 1
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

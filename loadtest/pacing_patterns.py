@@ -1,0 +1,228 @@
+"""Arrival patterns: when a worker sends which text, and how many tokens that is.
+
+Recorded from a real worker or made up here; both are data, saved as JSON lines and played again.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+
+ANSWER = "answer"
+"""Kind of the patterns that the attacker is trained and tested on."""
+_TOKENS_PER_SECOND = 50
+_MOST_TOKENS = 16
+_STALL_SECONDS = 1.0
+_STALL_TOKENS = 75
+# Words of one to three tokens with and without accents, a wide and a joined character: text whose
+# pieces have borders to keep.
+_WORDS = (" the", " stream", " goes", " on", ",", " naïve", " words", " 你好", " 👩‍🔬", " and", ".")
+
+
+class PatternError(Exception):
+    """A file of patterns cannot be used; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What a worker sends at once.
+
+    Attributes:
+        offset_ns: After the request came in.
+        text: Not empty.
+        tokens: How many tokens it is, at least 1.
+    """
+
+    offset_ns: int
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One answer.
+
+    Attributes:
+        name: Unique in its file.
+        kind: What figures are told by: `chat-8` is chat recorded with eight clients at once.
+        chunks: In order, at least one.
+        prompt: Which prompt it answers; of answers for the attacker only.
+        run: Which of that prompt's runs it is.
+    """
+
+    name: str
+    kind: str
+    chunks: Sequence[Chunk]
+    prompt: int | None = None
+    run: int | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The whole text."""
+        return "".join(chunk.text for chunk in self.chunks)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Tokens of all chunks."""
+        return sum(chunk.tokens for chunk in self.chunks)
+
+    @cached_property
+    def token_ends(self) -> Numbers:
+        """Characters of the text up to each token's end; shape (tokens,), never falling.
+
+        Where a chunk holds several tokens its characters are shared out evenly, since the wire
+        does not say where one token ends.
+        """
+        ends: list[int] = []
+        begin = 0
+        for chunk in self.chunks:
+            size = len(chunk.text)
+            ends += [begin - (-size * (i + 1) // chunk.tokens) for i in range(chunk.tokens)]
+            begin += size
+        return np.array(ends, np.int64)
+
+    @cached_property
+    def chunk_of_token(self) -> Numbers:
+        """In which chunk each token was sent; shape (tokens,)."""
+        counts = [chunk.tokens for chunk in self.chunks]
+        return np.repeat(np.arange(len(counts)), counts)
+
+
+def synthetic(*, tokens: int, copies: int, seed: int) -> list[Pattern]:
+    """Patterns of every made-up kind.
+
+    Args:
+        tokens: Tokens of each, at 50 a second on the whole (stalls are added to that).
+        copies: Patterns of a kind; those that draw numbers draw others in each copy.
+        seed: Of what is drawn.
+    """
+    return [
+        Pattern(f"{kind}-{copy}", kind, _timed(steps(tokens, Random(f"{seed} {kind} {copy}"))))
+        for kind, steps in _KINDS.items()
+        for copy in range(copies)
+    ]
+
+
+# A kind yields, for each chunk, the seconds since the one before it and its tokens.
+Steps = Iterator[tuple[float, int]]
+
+
+def _bursts(tokens: int, rng: Random) -> Steps:
+    beat_seconds = (1 + _MOST_TOKENS) / 2 / _TOKENS_PER_SECOND
+    while tokens > 0:
+        count = min(tokens, rng.randint(1, _MOST_TOKENS))
+        tokens -= count
+        yield beat_seconds, count
+
+
+def _steady(tokens: int, _rng: Random) -> Steps:
+    return ((1 / _TOKENS_PER_SECOND, 1) for _ in range(tokens))
+
+
+def _stalls(tokens: int, _rng: Random) -> Steps:
+    # More often than one token in a hundred, so that p99 does not leave them out.
+    for number in range(tokens):
+        stalled = number and number % _STALL_TOKENS == 0
+        yield 1 / _TOKENS_PER_SECOND + (_STALL_SECONDS if stalled else 0.0), 1
+
+
+def _ramps(tokens: int, _rng: Random) -> Steps:
+    # From a quarter of the rate to four times it and back, as a batch empties and fills again.
+    for number in range(tokens):
+        way = abs(2 * number / tokens - 1)  # 1 at both ends, 0 in the middle
+        yield 1 / (_TOKENS_PER_SECOND * 4 ** (1 - 2 * way)), 1
+
+
+_KINDS: Mapping[str, Callable[[int, Random], Steps]] = {
+    "steady": _steady,
+    "bursts": _bursts,
+    "stalls": _stalls,
+    "ramps": _ramps,
+}
+
+
+def speculative(tokens: int, rng: Random, *, tokens_per_chunk: float) -> Sequence[Chunk]:
+    """Chunks as a speculating worker sends them: a steady beat, 50 tokens a second.
+
+    Args:
+        tokens: Of all chunks.
+        rng: What the sizes are drawn from.
+        tokens_per_chunk: Mean of them, at least 1; drawn as the acceptance of a draft is, so
+            that small ones are frequent and large ones rare, 16 at most.
+    """
+    return _timed(_accepted(tokens, rng, tokens_per_chunk))
+
+
+def _accepted(tokens: int, rng: Random, mean: float) -> Steps:
+    accept = 1 - 1 / mean
+    while tokens > 0:
+        count = 1
+        while count < _MOST_TOKENS and rng.random() < accept:
+            count += 1
+        count = min(count, tokens)
+        tokens -= count
+        yield mean / _TOKENS_PER_SECOND, count
+
+
+def _timed(steps: Steps) -> Sequence[Chunk]:
+    chunks = []
+    at_seconds, number = 0.0, 0
+    for gap_seconds, tokens in steps:
+        at_seconds += gap_seconds
+        text = "".join(_WORDS[(number + i) % len(_WORDS)] for i in range(tokens))
+        number += tokens
+        chunks.append(Chunk(round(at_seconds * 1e9), text, tokens))
+    return chunks
+
+
+def save_patterns(path: Path, patterns: Sequence[Pattern]) -> None:
+    """Write patterns as JSON lines, replacing the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8") as file:
+        for pattern in patterns:
+            chunks = [[chunk.offset_ns, chunk.text, chunk.tokens] for chunk in pattern.chunks]
+            fields = {
+                "name": pattern.name,
+                "kind": pattern.kind,
+                "chunks": chunks,
+                "prompt": pattern.prompt,
+                "run": pattern.run,
+            }
+            file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+
+
+def load_patterns(path: Path) -> list[Pattern]:
+    """Read what `save_patterns` wrote.
+
+    Raises:
+        PatternError: A line is no pattern, two have one name, or there is none.
+        OSError: The file cannot be read.
+    """
+    found: dict[str, Pattern] = {}
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, start=1):
+        try:
+            fields = json.loads(line)
+            chunks = [Chunk(int(at), str(text), int(count)) for at, text, count in fields["chunks"]]
+            pattern = Pattern(
+                str(fields["name"]), str(fields["kind"]), chunks, fields["prompt"], fields["run"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise PatternError(f"{path.name}, line {number}: {error!r}") from error
+        if not chunks or min(len(chunk.text) for chunk in chunks) == 0:
+            raise PatternError(f"{path.name}, line {number}: an empty answer or chunk")
+        if min(chunk.tokens for chunk in chunks) < 1:
+            raise PatternError(f"{path.name}, line {number}: a chunk without tokens")
+        if pattern.name in found:
+            raise PatternError(f"{path.name}, line {number}: {pattern.name} is there twice")
+        found[pattern.name] = pattern
+    if not found:
+        raise PatternError(f"{path.name}: no patterns")
+    return list(found.values())

@@ -1,0 +1,91 @@
+"""How much the pacing benchmark does: counts, durations and bounds, as data."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+Mode = Literal["off", "control", "smooth", "private"]
+"""`control` is `off` once more: what it differs by is the machine's doing."""
+
+MODES: tuple[Mode, ...] = get_args(Mode)
+BOUND_MS = 120
+"""`max_delay_ms`: what the gateway adds to a token at most; sent with every request."""
+SEED = 7
+TEMPERATURE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run of the benchmark.
+
+    Attributes:
+        rounds: Times that every mode plays every pattern, the order rotating.
+        recorded: By clients at once, how many answers of each kind are recorded.
+        recorded_tokens: Most tokens of each of them.
+        copies: Made-up patterns of each kind.
+        made_up_tokens: Tokens of each.
+        repeats: Times that a pattern is played in a round and mode.
+        at_once: Streams at once, so few that the machine is idle most of the time.
+        light_streams: Streams while the CPU a token is measured.
+        crowd_streams: Streams of the large crowd.
+        crowd_seconds: How long each of them, and of the light ones, lasts.
+        prompts: Prompts that the attacker tells apart.
+        runs: Answers to each.
+        test_runs: Runs of each fold; the others are for training.
+        answer_tokens: Most tokens of each answer.
+        answer_clients: Clients at once while they are recorded.
+        answers_at_once: Streams at once when they are played.
+    """
+
+    rounds: int
+    recorded: Mapping[int, int]
+    recorded_tokens: int
+    copies: int
+    made_up_tokens: int
+    repeats: int
+    crowd_seconds: float
+    prompts: int
+    runs: int
+    test_runs: int
+    answer_tokens: int
+    at_once: int = 30
+    light_streams: int = 100
+    crowd_streams: int = 1_000
+    crowd_ramp_seconds: float = 2.0
+    crowd_copies: int = 20
+    crowd_rate: int = 50
+    answer_clients: int = 8
+    answers_at_once: int = 40
+
+    @property
+    def folds(self) -> int:
+        """How often the attacker is trained, each time tested on other runs."""
+        return self.runs // self.test_runs
+
+
+FULL = Plan(
+    rounds=3,
+    recorded={1: 3, 8: 8},
+    recorded_tokens=256,
+    copies=3,
+    made_up_tokens=300,
+    repeats=3,
+    crowd_seconds=10.0,
+    prompts=50,
+    runs=20,
+    test_runs=5,
+    answer_tokens=64,
+)
+QUICK = Plan(
+    rounds=1,
+    recorded={8: 4},
+    recorded_tokens=96,
+    copies=1,
+    made_up_tokens=100,
+    repeats=2,
+    crowd_seconds=4.0,
+    prompts=10,
+    runs=8,
+    test_runs=2,
+    answer_tokens=32,
+)

@@ -1,0 +1,127 @@
+"""Plays the answers to many prompts, and lets an eavesdropper tell the prompts apart."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from loadtest.pacing_client import Capture, Crowd
+from loadtest.pacing_features import table
+from loadtest.pacing_figures import Values
+from loadtest.pacing_patterns import ANSWER, Pattern
+from loadtest.pacing_plan import Mode, Plan
+from loadtest.pacing_round import play
+from loadtest.pacing_targets import Stage
+from loadtest.peers import InstallError, install
+from loadtest.progress import say
+
+ATTACKED: Mapping[str, Mode] = {"raw": "off", "smooth": "smooth", "private": "private"}
+"""What the eavesdropper is given, by the name that the figures have."""
+_REQUIREMENTS = ("numpy==2.3.5", "scikit-learn==1.9.1")
+_LIMIT_SECONDS = 60.0
+_TRAIN_SECONDS = 1_200.0
+
+Accuracy = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What the eavesdropper got right.
+
+    Attributes:
+        accuracy: By what it was given and group of features, the share of each fold; `best` is
+            the group that it would choose by what it was trained on.
+        prompts: How many there were to tell apart.
+        answers: How many answers it was tested on, all folds together.
+        flaws: Why answers that could not be played were left out.
+    """
+
+    accuracy: Accuracy
+    prompts: int
+    answers: int
+    flaws: Sequence[str]
+
+    @property
+    def chance(self) -> float:
+        """What guessing gets right."""
+        return 1 / self.prompts
+
+
+def folds_of(answers: Sequence[Pattern], plan: Plan) -> list[int]:
+    """In which fold each answer is tested: by run, so that every fold has every prompt."""
+    runs = [answer.run for answer in answers if answer.run is not None]
+    assert len(runs) == len(answers), "an answer without its run"
+    return [run // plan.test_runs % plan.folds for run in runs]
+
+
+async def attack(stage: Stage, patterns: Sequence[Pattern], plan: Plan) -> Attack:
+    """Play every answer in each mode; train on some runs, test on the others.
+
+    Raises:
+        InstallError: scikit-learn cannot be had, or the classifier failed.
+        MismatchError: A client assembled another text than the worker sent.
+    """
+    answers = [pattern for pattern in patterns if pattern.kind == ANSWER]
+    crowd = Crowd(plan.answers_at_once, spacing_seconds=0.011, limit_seconds=_LIMIT_SECONDS)
+    seen: dict[str, Sequence[Capture]] = {}
+    flaws: list[str] = []
+    for name, mode in ATTACKED.items():
+        say(f"playing {len(answers)} answers to the eavesdropper: {name}")
+        playback = await play(stage, answers, mode, crowd)
+        seen[name] = playback.captures
+        flaws += playback.flaws
+    whole = [
+        number
+        for number in range(len(answers))
+        if all(captures[number].flaw is None for captures in seen.values())
+    ]
+    tables = {
+        f"x_{name}_{group}": values
+        for name, captures in seen.items()
+        for group, values in table([observed(captures[number]) for number in whole]).items()
+    }
+    kept = [answers[number] for number in whole]
+    say("the eavesdropper learns")
+    accuracy = await _classify(
+        tables,
+        labels=np.array([answer.prompt for answer in kept]),
+        folds=np.array(folds_of(kept, plan)),
+    )
+    prompts = len({answer.prompt for answer in answers})
+    return Attack(accuracy, prompts, len(kept), flaws)
+
+
+def observed(capture: Capture) -> tuple[Values, Values]:
+    """Milliseconds after the request and bytes of each packet."""
+    times_ms = [(at_ns - capture.asked_ns) / 1e6 for at_ns, _ in capture.packets]
+    return np.array(times_ms), np.array([float(len(data)) for _, data in capture.packets])
+
+
+async def _classify(
+    tables: Mapping[str, Values], *, labels: np.ndarray, folds: np.ndarray
+) -> Accuracy:
+    folder = await install("eavesdropper", _REQUIREMENTS)
+    with tempfile.TemporaryDirectory(prefix="specgate-attack-") as name:
+        path = Path(name) / "tables.npz"
+        arrays = {**tables, "labels": labels, "folds": folds}
+        np.savez(path, **arrays)  # type: ignore[arg-type]  # numpy's stub takes a name for a flag
+        process = await asyncio.create_subprocess_exec(
+            *(str(folder / "bin" / "python"), "-m", "loadtest.pacing_classifier", str(path)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            output, errors = await asyncio.wait_for(process.communicate(), _TRAIN_SECONDS)
+        except TimeoutError as error:
+            process.kill()
+            await process.wait()
+            raise InstallError(f"the classifier took over {_TRAIN_SECONDS:.0f} s") from error
+    if process.returncode:
+        raise InstallError(errors.decode(errors="replace").strip()[-400:])
+    found: Accuracy = json.loads(output.splitlines()[-1])
+    return found
