@@ -44,7 +44,7 @@ from loadtest.pacing_patterns import (
 )
 from loadtest.pacing_plan import FULL, MODES, QUICK, SEED, Mode, Plan
 from loadtest.pacing_plot import draw, most_uneven
-from loadtest.pacing_privacy import ATTACKED, Attack, attack
+from loadtest.pacing_privacy import ATTACKED, Attack, AttackError, attack
 from loadtest.pacing_prompts import PromptError, load_prompts
 from loadtest.pacing_record import RecordError, record_patterns
 from loadtest.pacing_report import Measured, is_recorded, report
@@ -178,13 +178,16 @@ async def _attack(
 ) -> tuple[Attack | None, str | None]:
     try:
         return await attack(stage, patterns, plan), None
-    except InstallError as error:
+    except (AttackError, InstallError) as error:
         say(f"no eavesdropper: {error}")
         return None, str(error)
 
 
 def _plot(path: Path, last_round: dict[Mode, Playback]) -> None:
     recorded = [one for one in last_round["off"].good if is_recorded(one.pattern.kind)]
+    if not recorded:
+        say("no recorded stream was good: there is no picture")
+        return
     chosen = most_uneven(recorded)
     number = list(last_round["off"].played).index(chosen)
     shown = {}

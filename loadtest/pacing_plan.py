@@ -31,7 +31,7 @@ class Plan:
         crowd_seconds: How long each of them, and of the light ones, lasts.
         prompts: Prompts that the attacker tells apart.
         runs: Answers to each.
-        test_runs: Runs of each fold; the others are for training.
+        folds: Parts of the runs; each is tested once, while the others are for training.
         answer_tokens: Most tokens of each answer.
         answer_clients: Clients at once while they are recorded.
         answers_at_once: Streams at once when they are played.
@@ -46,7 +46,6 @@ class Plan:
     crowd_seconds: float
     prompts: int
     runs: int
-    test_runs: int
     answer_tokens: int
     at_once: int = 30
     light_streams: int = 100
@@ -56,11 +55,7 @@ class Plan:
     crowd_rate: int = 50
     answer_clients: int = 8
     answers_at_once: int = 40
-
-    @property
-    def folds(self) -> int:
-        """How often the attacker is trained, each time tested on other runs."""
-        return self.runs // self.test_runs
+    folds: int = 4
 
 
 FULL = Plan(
@@ -73,7 +68,6 @@ FULL = Plan(
     crowd_seconds=10.0,
     prompts=50,
     runs=20,
-    test_runs=5,
     answer_tokens=64,
 )
 QUICK = Plan(
@@ -86,6 +80,5 @@ QUICK = Plan(
     crowd_seconds=4.0,
     prompts=10,
     runs=8,
-    test_runs=2,
     answer_tokens=32,
 )

@@ -16,7 +16,7 @@ from loadtest.pacing_patterns import ANSWER, Pattern
 from loadtest.pacing_plan import Mode, Plan
 from loadtest.pacing_round import play
 from loadtest.pacing_targets import Stage
-from loadtest.peers import InstallError, install
+from loadtest.peers import install
 from loadtest.progress import say
 
 ATTACKED: Mapping[str, Mode] = {"raw": "off", "smooth": "smooth", "private": "private"}
@@ -26,6 +26,10 @@ _LIMIT_SECONDS = 60.0
 _TRAIN_SECONDS = 1_200.0
 
 Accuracy = Mapping[str, Mapping[str, Sequence[float]]]
+
+
+class AttackError(Exception):
+    """The eavesdropper could not be heard out; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +59,15 @@ def folds_of(answers: Sequence[Pattern], plan: Plan) -> list[int]:
     """In which fold each answer is tested: by run, so that every fold has every prompt."""
     runs = [answer.run for answer in answers if answer.run is not None]
     assert len(runs) == len(answers), "an answer without its run"
-    return [run // plan.test_runs % plan.folds for run in runs]
+    return [run % plan.folds for run in runs]
 
 
 async def attack(stage: Stage, patterns: Sequence[Pattern], plan: Plan) -> Attack:
     """Play every answer in each mode; train on some runs, test on the others.
 
     Raises:
-        InstallError: scikit-learn cannot be had, or the classifier failed.
+        AttackError: No answer could be played in every mode, or the classifier failed.
+        InstallError: scikit-learn cannot be had.
         MismatchError: A client assembled another text than the worker sent.
     """
     answers = [pattern for pattern in patterns if pattern.kind == ANSWER]
@@ -79,6 +84,8 @@ async def attack(stage: Stage, patterns: Sequence[Pattern], plan: Plan) -> Attac
         for number in range(len(answers))
         if all(captures[number].flaw is None for captures in seen.values())
     ]
+    if not whole:
+        raise AttackError(flaws[0] if flaws else "there are no recorded answers")
     tables = {
         f"x_{name}_{group}": values
         for name, captures in seen.items()
@@ -120,8 +127,8 @@ async def _classify(
         except TimeoutError as error:
             process.kill()
             await process.wait()
-            raise InstallError(f"the classifier took over {_TRAIN_SECONDS:.0f} s") from error
+            raise AttackError(f"the classifier took over {_TRAIN_SECONDS:.0f} s") from error
     if process.returncode:
-        raise InstallError(errors.decode(errors="replace").strip()[-400:])
+        raise AttackError(errors.decode(errors="replace").strip()[-400:])
     found: Accuracy = json.loads(output.splitlines()[-1])
     return found

@@ -131,7 +131,7 @@ class _Connection(asyncio.Protocol):
             case "/stamps":
                 self._answer(200, self._plays.stamps)
                 self._plays.stamps.clear()
-            case "/health":
+            case "/health" | "/metrics":
                 self._answer(200, {})
             case _:
                 self._answer(404, {"error": {"message": f"{path} is not played here"}})

@@ -1,0 +1,40 @@
+"""The picture is drawn for any stream, and of one that shows what pacing is for."""
+
+from pathlib import Path
+
+import pytest
+
+from loadtest.pacing_client import Capture
+from loadtest.pacing_dialect import Arrival
+from loadtest.pacing_figures import Played, played
+from loadtest.pacing_patterns import Chunk, Pattern
+from loadtest.pacing_plot import draw, most_uneven
+
+MS = 1_000_000
+
+
+def stream(name: str, *at_ms: int) -> Played:
+    pattern = Pattern(name, "chat-8", [Chunk(at * MS, "x", 1) for at in at_ms])
+    sent_ns = [at * MS for at in at_ms]
+    arrivals = [Arrival(at_ns + MS, "x", None) for at_ns in sent_ns]
+    return played(pattern, [*sent_ns, sent_ns[-1]], arrivals, (sent_ns[-1] + MS, 100))
+
+
+EVEN = stream("even", 0, 20, 40, 60)
+BURSTY = stream("bursty", 0, 5, 90, 95)
+STALLED = stream("stalled", 0, 5, 900, 905)
+
+
+def test_a_stutter_is_shown_rather_than_a_stall() -> None:
+    assert most_uneven([EVEN, STALLED, BURSTY]) is BURSTY
+    assert most_uneven([STALLED]) is STALLED
+
+
+@pytest.mark.parametrize("name", ["some.svg", "some.png"])
+def test_the_picture_is_there(tmp_path: Path, name: str) -> None:
+    packets = [(MS, b"x" * 400), (6 * MS, b"x" * 200), (91 * MS, b"x" * 210)]
+    shown = {"raw": (BURSTY, Capture(0, packets)), "private": (BURSTY, Capture(0, packets[:1]))}
+
+    draw(tmp_path / name, shown)
+
+    assert (tmp_path / name).stat().st_size > 1_000
