@@ -51,8 +51,8 @@ class Attention(NamedTuple):
         norm: Of the sum.
         query: To all heads' queries, (attention size, inner).
         leave: From what they found to the sum, (inner, attention size).
-        sharpness: What the cosine between query and key is multiplied with, (heads,).
-        sink: Score of finding nothing, (heads,).
+        sharpness: What the cosine between query and key is multiplied with, (heads, 1).
+        sink: Score of finding nothing, (heads, 1).
     """
 
     norm: Norm
@@ -84,19 +84,20 @@ def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
     """
     keys, values, mask = context
     runs, heads, entries, width = keys.shape
+    rows = total.shape[0] // max(runs, 1)
     queries = attention.query(apply_norm(total, attention.norm)).to(keys.dtype)
-    queries = queries.view(runs, -1, heads, width).transpose(1, 2)
-    queries = _normalise(queries, attention.sharpness[:, None, None])
+    queries = _normalise(queries.view(-1, heads, width), attention.sharpness)
     # All heads of all runs as one batch: with a dimension more, torch takes half as long again.
-    scores = torch.bmm(queries.flatten(0, 1), keys.flatten(0, 1).transpose(1, 2))
-    scores = scores.view(runs, heads, -1, entries)
+    queries = queries.view(runs, rows, heads, width).transpose(1, 2).reshape(-1, rows, width)
+    scores = torch.bmm(queries, keys.flatten(0, 1).transpose(1, 2))
+    scores = scores.view(runs, heads, rows, entries)
     if mask is not None:
         scores = scores + mask.unsqueeze(1)
-    scores.select(-1, 0).add_(attention.sink[:, None])
+    scores.select(-1, 0).add_(attention.sink)
     shares = torch.softmax(scores, -1, dtype=torch.float32).to(values.dtype)
-    found = torch.bmm(shares.flatten(0, 1), values.flatten(0, 1)).view(runs, heads, -1, width)
-    found = found.transpose(1, 2).reshape(-1, heads * width).to(total.dtype)
-    return total + attention.leave(found)
+    found = torch.bmm(shares.view(-1, rows, entries), values.flatten(0, 1))
+    found = found.view(runs, heads, rows, width).transpose(1, 2).reshape(-1, heads * width)
+    return total + attention.leave(found.to(total.dtype))
 
 
 def _normalise(vectors: Tensor, length: Tensor | float) -> Tensor:

@@ -142,7 +142,11 @@ class AttentionWeights(nn.Module):
     def read(self, linear: ReadLinear) -> Attention:
         """Return it as a stage takes it."""
         return Attention(
-            self.norm.read(), linear(self.query), linear(self.leave), self.sharpness, self.sink
+            self.norm.read(),
+            linear(self.query),
+            linear(self.leave),
+            self.sharpness[:, None],
+            self.sink[:, None],
         )
 
 

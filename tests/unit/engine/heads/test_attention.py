@@ -27,8 +27,8 @@ def attention() -> Attention:
         norm=NORM,
         query=lambda x: functional.linear(x, WEIGHT["query"]),
         leave=lambda x: functional.linear(x, WEIGHT["leave"]),
-        sharpness=torch.tensor([2.0, 5.0]),
-        sink=torch.tensor([0.3, -1.0]),
+        sharpness=torch.tensor([[2.0], [5.0]]),
+        sink=torch.tensor([[0.3], [-1.0]]),
     )
 
 
