@@ -18,6 +18,7 @@ Numbers = NDArray[np.int64]
 ANSWER = "answer"
 """Kind of the patterns that the attacker is trained and tested on."""
 _TOKENS_PER_SECOND = 50
+_STEP_SECONDS = 0.04  # of a worker with some load
 _MOST_TOKENS = 16
 _STALL_SECONDS = 1.0
 _STALL_TOKENS = 75
@@ -99,7 +100,8 @@ def synthetic(*, tokens: int, copies: int, seed: int) -> list[Pattern]:
     """Patterns of every made-up kind.
 
     Args:
-        tokens: Tokens of each, at 50 a second on the whole (stalls are added to that).
+        tokens: Tokens of each, at 50 a second on the whole; stalls are added to that, and
+            bursts, one every 40 ms, are faster.
         copies: Patterns of a kind; those that draw numbers draw others in each copy.
         seed: Of what is drawn.
     """
@@ -115,11 +117,16 @@ Steps = Iterator[tuple[float, int]]
 
 
 def _bursts(tokens: int, rng: Random) -> Steps:
-    beat_seconds = (1 + _MOST_TOKENS) / 2 / _TOKENS_PER_SECOND
     while tokens > 0:
         count = min(tokens, rng.randint(1, _MOST_TOKENS))
         tokens -= count
-        yield beat_seconds, count
+        yield _STEP_SECONDS, count
+
+
+def _slow_bursts(tokens: int, rng: Random) -> Steps:
+    # So slow that a burst is due, by the bound, long before the next one comes.
+    beat_seconds = (1 + _MOST_TOKENS) / 2 / _TOKENS_PER_SECOND
+    return ((beat_seconds, count) for _, count in _bursts(tokens, rng))
 
 
 def _steady(tokens: int, _rng: Random) -> Steps:
@@ -143,6 +150,7 @@ def _ramps(tokens: int, _rng: Random) -> Steps:
 _KINDS: Mapping[str, Callable[[int, Random], Steps]] = {
     "steady": _steady,
     "bursts": _bursts,
+    "slow-bursts": _slow_bursts,
     "stalls": _stalls,
     "ramps": _ramps,
 }

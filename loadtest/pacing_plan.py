@@ -10,6 +10,8 @@ Mode = Literal["off", "control", "smooth", "private"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 BOUND_MS = 120
 """`max_delay_ms`: what the gateway adds to a token at most; sent with every request."""
+END_MS = 50
+"""The end of a stream is to be no later than that."""
 SEED = 7
 TEMPERATURE = 0.3
 

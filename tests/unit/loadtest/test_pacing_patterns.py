@@ -26,7 +26,7 @@ def gaps_ms(pattern: Pattern) -> list[float]:
 
 def test_every_kind_has_all_its_tokens() -> None:
     assert {pattern.tokens for pattern in MADE_UP.values()} == {300}
-    assert sorted(MADE_UP) == ["bursts", "ramps", "stalls", "steady"]
+    assert sorted(MADE_UP) == ["bursts", "ramps", "slow-bursts", "stalls", "steady"]
 
 
 def test_steady_is_fifty_tokens_a_second() -> None:
@@ -38,7 +38,13 @@ def test_bursts_are_of_one_to_sixteen_tokens_on_a_beat() -> None:
 
     assert min(sizes[:-1]) >= 1
     assert max(sizes) == 16
-    assert len(set(gaps_ms(MADE_UP["bursts"]))) == 1
+    assert gaps_ms(MADE_UP["bursts"]) == pytest.approx([40.0] * (len(sizes) - 1))
+
+
+def test_slow_bursts_are_fifty_tokens_a_second() -> None:
+    gaps = gaps_ms(MADE_UP["slow-bursts"])
+
+    assert gaps == pytest.approx([170.0] * len(gaps))
 
 
 def test_stalls_are_a_second_longer_and_more_than_one_in_a_hundred() -> None:
