@@ -36,8 +36,9 @@ from gateway.api import (
 )
 from gateway.errors import ConfigError
 from gateway.middleware import BodyLimit, DirectRoutes, Observe
+from gateway.pacing import Wheel
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
-from gateway.relay import StreamPolicy
+from gateway.relay import Pacers, PacingMeters, PrivatePolicy, SmoothPolicy, StreamPolicy
 from gateway.serving import Serving, ServingPolicy
 from gateway.settings import GatewaySettings, read_secret
 from gateway.supervisor import (
@@ -232,6 +233,7 @@ def _build(
             most_tokens=settings.request.max_prediction_tokens,
             timeout_seconds=settings.request.tokenize_seconds,
         ),
+        pacers=_pacers(settings, metrics, stack),
         # One worker's death may replay everything that ran on it, once.
         budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=running),
         policy=ServingPolicy(
@@ -239,6 +241,8 @@ def _build(
             request_seconds=settings.request.total_seconds,
             most_replays=settings.request.max_replays,
             held_answer_bytes=settings.request.held_answer_bytes,
+            pacing=settings.pacing.mode,
+            model_pacing=settings.pacing.models,
         ),
         stream_policy=StreamPolicy(
             keep_alive_seconds=settings.stream.keep_alive_seconds,
@@ -248,6 +252,27 @@ def _build(
     )
     lifecycle.end_requests = serving.end_all
     return Services(gate, pool, serving, supervisor, lambda: lifecycle.draining)
+
+
+def _pacers(settings: GatewaySettings, metrics: GatewayMetrics, stack: AsyncExitStack) -> Pacers:
+    chosen = settings.pacing
+    wheel = Wheel(asyncio.get_running_loop())
+    stack.callback(wheel.close)
+    return Pacers(
+        wheel,
+        smooth=SmoothPolicy(chosen.max_delay_ms / 1000, chosen.piece_ms / 1000),
+        private=PrivatePolicy(
+            tick_seconds=chosen.private_tick_ms / 1000,
+            packet_bytes=chosen.private_packet_bytes,
+            start_seconds=chosen.private_start_ms / 1000,
+            least_seconds=chosen.private_least_seconds,
+        ),
+        meters=PacingMeters(
+            streams=metrics.pacing_began,
+            added=metrics.pacing_added.observe,
+            depth=metrics.pacing_depth.observe,
+        ),
+    )
 
 
 def _addresses(settings: GatewaySettings, place: Place) -> list[WorkerAddress]:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
@@ -21,6 +21,7 @@ from gateway.errors import (
     WorkerLostError,
     WorkerTimeoutError,
 )
+from gateway.pacing import choose_mode
 from gateway.protocol import (
     Answer,
     Endpoint,
@@ -33,6 +34,9 @@ from gateway.protocol import (
 )
 from gateway.relay import (
     EventStream,
+    Outlet,
+    Paced,
+    Pacers,
     SlowClientError,
     StreamPolicy,
     TokenClock,
@@ -40,7 +44,7 @@ from gateway.relay import (
     relay_whole,
 )
 from gateway.telemetry import GatewayMetrics
-from gateway.types import RequestRecord, Sink
+from gateway.types import PacingMode, RequestRecord, Sink
 from gateway.upstream import (
     Failover,
     Pool,
@@ -65,12 +69,16 @@ class ServingPolicy:
         request_seconds: Longest life of a request, from admission to its end.
         most_replays: Times a request is sent again after it was sent once.
         held_answer_bytes: An answer that is no stream is held whole up to here.
+        pacing: How streams are paced that nothing else is said of.
+        model_pacing: The same for some models.
     """
 
     wait_for_worker_seconds: float
     request_seconds: float
     most_replays: int
     held_answer_bytes: int
+    pacing: PacingMode = "off"
+    model_pacing: Mapping[str, PacingMode] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +91,7 @@ class Call:
         body: Its body.
         wire_id: The `X-Request-Id` for the worker: unique, whatever the client chose.
         headers: Other request headers that the worker may see.
+        pacing: The value of `X-Pacing`.
     """
 
     endpoint: Endpoint
@@ -90,6 +99,7 @@ class Call:
     body: bytes
     wire_id: str
     headers: Mapping[str, str]
+    pacing: str | None = None
 
 
 @dataclass(slots=True)
@@ -98,6 +108,7 @@ class _Exchange:
 
     Attributes:
         prediction: Text that is still to be tokenized; empty when there is none, or no more.
+        pacing: How it is paced if it is a stream.
     """
 
     request: InferenceRequest
@@ -107,6 +118,7 @@ class _Exchange:
     headers: Mapping[str, str]
     record: RequestRecord
     prediction: str
+    pacing: PacingMode
 
     @property
     def path(self) -> str:
@@ -124,6 +136,7 @@ class Serving:
         metrics: GatewayMetrics,
         *,
         tokenizer: PredictionTokenizer,
+        pacers: Pacers,
         budget: RetryBudget,
         policy: ServingPolicy,
         stream_policy: StreamPolicy,
@@ -133,6 +146,7 @@ class Serving:
         self._prober = prober
         self._metrics = metrics
         self._tokenizer = tokenizer
+        self._pacers = pacers
         self._budget = budget
         self._policy = policy
         self._stream_policy = stream_policy
@@ -156,7 +170,7 @@ class Serving:
         Raises:
             GatewayError: Nothing has been sent; whoever called answers with the error.
         """
-        request = read_request(call.endpoint, call.body)
+        request = read_request(call.endpoint, call.body, pacing_header=call.pacing)
         record.stream = request.stream
         model = self._pool.require_model(request.model)
         if not call.caller.may_use(model):
@@ -171,6 +185,12 @@ class Serving:
             headers={**call.headers, "x-request-id": call.wire_id},
             record=record,
             prediction=request.prediction,
+            pacing=choose_mode(
+                request.pacing,
+                call.caller.pacing,
+                self._policy.model_pacing.get(model or ""),
+                self._policy.pacing,
+            ),
         )
         async with self._gate.enter(
             call.caller, estimated_tokens=request.estimated_tokens
@@ -198,23 +218,30 @@ class Serving:
 
     async def _serve_stream(self, exchange: _Exchange, sink: Sink) -> None:
         record, dialect = exchange.record, exchange.request.endpoint.dialect
-        reader = StreamReader(exchange.request)
-        async with EventStream(sink, self._stream_policy, record.response_headers) as out:
+        reader, clock = StreamReader(exchange.request), self._token_clock()
+
+        def mark(tokens: int | None) -> None:
+            clock.client.mark(tokens, time.monotonic())
+
+        async with (
+            self._pacers.open(exchange.pacing, exchange.request, sink, mark) as paced,
+            EventStream(paced.sink, self._policy_of(paced), record.response_headers) as out,
+        ):
 
             async def relay(answer: WorkerAnswer) -> None:
-                nonlocal reader
+                nonlocal reader, clock
                 if not answer.is_event_stream:
                     if out.started:
                         raise UpstreamError("The engine did not answer with a stream.")
                     out.withdraw()
                     await self._relay_whole(exchange, answer, sink)
                     return
-                reader = StreamReader(exchange.request)
-                await self._relay_stream(exchange, answer, reader, out)
+                reader, clock = StreamReader(exchange.request), self._token_clock()
+                await self._relay_stream(exchange, answer, reader, clock, paced.outlet(out), out)
 
             def may_retry() -> bool:
                 # Keep-alives may have left; a whole answer instead of a stream may not.
-                return not out.delivered and out.started == sink.started
+                return not out.delivered and (out.started or not sink.started)
 
             try:
                 await self._with_failover(exchange, relay, may_retry=may_retry)
@@ -227,6 +254,16 @@ class Serving:
             finally:
                 if out.started and record.stream_end is None:
                     record.stream_end = "cancelled"
+
+    def _policy_of(self, paced: Paced) -> StreamPolicy:
+        policy = self._stream_policy
+        stuck_seconds = policy.client_stuck_seconds + paced.end_seconds
+        return replace(policy, client_stuck_seconds=stuck_seconds)
+
+    def _token_clock(self) -> TokenClock:
+        return TokenClock(
+            self._metrics.gaps_from_worker.observe, self._metrics.gaps_to_client.observe
+        )
 
     async def _with_failover(
         self,
@@ -320,15 +357,23 @@ class Serving:
             exchange.request = replace(exchange.request, predicted_tokens=tokens)
             exchange.body = forwarded_body(exchange.request, tenant=exchange.tenant)
 
-    async def _relay_stream(
-        self, exchange: _Exchange, answer: WorkerAnswer, reader: StreamReader, out: EventStream
+    async def _relay_stream(  # the two ends of one try, and what lies between
+        self,
+        exchange: _Exchange,
+        answer: WorkerAnswer,
+        reader: StreamReader,
+        clock: TokenClock,
+        outlet: Outlet,
+        out: EventStream,
     ) -> None:
         record = exchange.record
-        clock = TokenClock(
-            self._metrics.gaps_from_worker.observe, self._metrics.gaps_to_client.observe
-        )
         relaying = relay_stream(
-            answer, reader, out, clock, max_frame_bytes=self._stream_policy.max_frame_bytes
+            answer,
+            reader,
+            out,
+            outlet,
+            arrivals=clock.worker,
+            max_frame_bytes=self._stream_policy.max_frame_bytes,
         )
         try:
             # A task of its own: at each chunk Python walks down every `await` of the task that

@@ -22,6 +22,7 @@ from pydantic_settings import (
 )
 
 from gateway.errors import ConfigError
+from gateway.types import PacingMode
 
 PREFIX = "SPECGATE_GATEWAY__"
 _ENGINE_PREFIX = "SPECGATE_ENGINE__"
@@ -96,6 +97,35 @@ class StreamSettings(_Section):
     )
     client_stuck_seconds: Seconds = Field(120.0, description="Give up a client that takes nothing.")
     max_frame_bytes: Count = Field(8 * 2**20, description="Largest single event of a worker.")
+
+
+class PacingSettings(_Section):
+    """When the pieces of streams leave."""
+
+    mode: PacingMode = Field(
+        "smooth",
+        description="`smooth`: evenly; `private`: on a fixed clock at fixed sizes, which a "
+        "request cannot weaken; `off`: as they come. Keys and models may have their own.",
+    )
+    models: dict[str, PacingMode] = Field({}, description="The mode of some models, by name.")
+    max_delay_ms: Annotated[float, Field(gt=0, le=1000)] = Field(
+        120.0, description="The most that smooth adds to any token."
+    )
+    piece_ms: Annotated[float, Field(ge=5, le=250)] = Field(
+        30.0, description="How much text a smooth piece holds, in reading time."
+    )
+    private_tick_ms: Annotated[float, Field(ge=10, le=1000)] = Field(
+        50.0, description="From one packet of a private stream to the next."
+    )
+    private_packet_bytes: Annotated[int, Field(ge=256, le=2**16)] = Field(
+        1024, description="Size of such a packet; the next sizes are its doubles."
+    )
+    private_start_ms: Annotated[float, Field(ge=10, le=10_000)] = Field(
+        500.0, description="The first one leaves at a multiple of this after the request came."
+    )
+    private_least_seconds: Seconds = Field(
+        5.0, description="A private stream lasts so long, or double, or double that."
+    )
 
 
 class UpstreamSettings(_Section):
@@ -180,6 +210,7 @@ class GatewaySettings(BaseSettings):
     admission: AdmissionSettings = AdmissionSettings()
     request: RequestSettings = RequestSettings()
     stream: StreamSettings = StreamSettings()
+    pacing: PacingSettings = PacingSettings()
     upstream: UpstreamSettings = UpstreamSettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     drain: DrainSettings = DrainSettings()

@@ -9,6 +9,9 @@ WorkerId = NewType("WorkerId", str)
 Headers = Sequence[tuple[bytes, bytes]]
 """Raw HTTP headers: lower-case names, in order."""
 
+PacingMode = Literal["smooth", "private", "off"]
+"""When the pieces of a stream leave: evenly, on a fixed clock at fixed sizes, or as they come."""
+
 Outcome = Literal[
     "completed",  # the worker's normal end was relayed to the client
     "caller_error",  # answered with a 4xx

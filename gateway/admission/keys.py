@@ -15,6 +15,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field, with_config
 
 from gateway.errors import AuthenticationError
+from gateway.types import PacingMode
 
 _KEY = re.compile(r"sg-([0-9a-f]{12})-([A-Za-z0-9_-]{43})")
 _ABSENT_DIGEST = "0" * 64
@@ -46,16 +47,19 @@ class KeyRecord:
     limits: KeyLimits
     models: tuple[str, ...] | None = None
     """Names of the models it may use; None: all."""
+    pacing: PacingMode | None = None
+    """How its streams are paced; None: as the model's or the profile's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking: the tenant they belong to, and what their key may use."""
+    """Who is asking: the tenant they belong to, and what is set for their key."""
 
     tenant: str
     key_id: str | None
     limits: KeyLimits
     models: tuple[str, ...] | None = None
+    pacing: PacingMode | None = None
 
     def may_use(self, model: str | None) -> bool:
         """Whether the key is for `model`; None: whichever model the worker would take."""
@@ -69,10 +73,11 @@ def new_key(
     created: str,
     limits: KeyLimits,
     models: tuple[str, ...] | None = None,
+    pacing: PacingMode | None = None,
 ) -> tuple[str, KeyRecord]:
     """Issue a key: the text to hand out, once, and the record to store."""
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    record = KeyRecord(key_id, _digest(secret), tenant, name, created, limits, models)
+    record = KeyRecord(key_id, _digest(secret), tenant, name, created, limits, models, pacing)
     return f"sg-{key_id}-{secret}", record
 
 
@@ -104,7 +109,7 @@ class KeyRing:
         if record is None or not same or scheme.lower() != "bearer":
             raise AuthenticationError("Incorrect API key provided.")
         limits = self._effective(record.limits)
-        return Caller(record.tenant, record.key_id, limits, record.models)
+        return Caller(record.tenant, record.key_id, limits, record.models, record.pacing)
 
     def _effective(self, own: KeyLimits) -> KeyLimits:
         default = self._defaults

@@ -51,6 +51,7 @@ class InferenceRoute:
                 body=body,
                 wire_id=_wire_id(record, headers),
                 headers=_worker_headers(headers),
+                pacing=_pacing(headers),
             )
             async with ended_by_disconnect(receive, sink):
                 await services.serving.serve(call, sink, record)
@@ -81,3 +82,8 @@ def _worker_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
         if name in _PASSED_ON
     }
     return {**passed, "content-type": "application/json"}
+
+
+def _pacing(headers: Mapping[bytes, bytes]) -> str | None:
+    asked = headers.get(b"x-pacing")
+    return None if asked is None else asked.decode("latin-1")

@@ -5,11 +5,13 @@ import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import get_args
 
 from gateway.admission import KeyLimits, add_record, new_key, read_records, remove_record
 from gateway.cli.profiles import add_config_argument, find_profile
 from gateway.errors import ConfigError
 from gateway.settings import load_settings
+from gateway.types import PacingMode
 
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "concurrent_requests")
 
@@ -21,6 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--tenant", required=True, help="who the key belongs to")
     create.add_argument("--name", default="", help="a note for people")
     create.add_argument("--model", action="append", metavar="NAME", help="only this (repeatable)")
+    create.add_argument("--pacing", choices=get_args(PacingMode), help="of all its streams")
     for limit in _LIMITS:
         create.add_argument("--" + limit.replace("_", "-"), type=_count, metavar="N")
     revoke = actions.add_parser("revoke", help="make a key worthless")
@@ -45,6 +48,7 @@ def _create(chosen: argparse.Namespace, path: Path) -> int:
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         limits=KeyLimits(**{limit: getattr(chosen, limit) for limit in _LIMITS}),
         models=None if chosen.model is None else tuple(chosen.model),
+        pacing=chosen.pacing,
     )
     add_record(path, record)
     sys.stderr.write("This key is shown once; only its hash is stored.\n")
@@ -55,7 +59,7 @@ def _create(chosen: argparse.Namespace, path: Path) -> int:
 def _list(_: argparse.Namespace, path: Path) -> int:
     for record in read_records(path):
         granted = {name: getattr(record.limits, name) for name in _LIMITS}
-        granted["models"] = record.models
+        granted |= {"models": record.models, "pacing": record.pacing}
         shown = {
             "id": record.key_id,
             "tenant": record.tenant,

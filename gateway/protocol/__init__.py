@@ -3,6 +3,7 @@
 from gateway.protocol.answer import Answer, read_answer
 from gateway.protocol.endpoints import ENDPOINTS, Dialect, Endpoint, forwarded_endpoint
 from gateway.protocol.error_body import error_body, error_event, error_object, relayed_error
+from gateway.protocol.padding import padded
 from gateway.protocol.prediction import read_tokens, tokenize_body
 from gateway.protocol.request import (
     InferenceRequest,
@@ -13,6 +14,7 @@ from gateway.protocol.request import (
 )
 from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
+from gateway.protocol.text_chunk import Part, TextChunk, TextChunks
 
 __all__ = [
     "ENDPOINTS",
@@ -23,14 +25,18 @@ __all__ = [
     "FrameKind",
     "FrameSplitter",
     "InferenceRequest",
+    "Part",
     "Relayed",
     "Speculation",
     "StreamReader",
+    "TextChunk",
+    "TextChunks",
     "error_body",
     "error_event",
     "error_object",
     "forwarded_body",
     "forwarded_endpoint",
+    "padded",
     "read_answer",
     "read_request",
     "read_tokens",

@@ -7,12 +7,13 @@ Everything that is not named here travels byte for byte. What is added, and why 
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from gateway.errors import InvalidRequestError
 from gateway.protocol.endpoints import Endpoint
 from gateway.protocol.json_object import EMPTY_OBJECT, JsonObject, parse_object
 from gateway.protocol.prediction import read_prediction
+from gateway.types import PacingMode
 
 T = TypeVar("T")
 SpeculationMode = Literal["auto", "off", "suffix", "head"]
@@ -45,6 +46,7 @@ class InferenceRequest:
         choices: How many texts come back: `n` for each prompt.
         prediction: Text that the caller expects back; empty when there is none to draft from.
         prediction_characters: What the member takes of the body, used or not.
+        pacing: What the caller asked of pacing; None: nothing.
         predicted_tokens: `prediction` as token ids, once a worker has said them.
     """
 
@@ -58,6 +60,7 @@ class InferenceRequest:
     speculation: Speculation
     prediction: str
     prediction_characters: int
+    pacing: PacingMode | None = None
     predicted_tokens: tuple[int, ...] = ()
 
     @property
@@ -78,8 +81,15 @@ class InferenceRequest:
         return self.stream and self.endpoint.streams_usage_chunk and self.choices == 1
 
 
-def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
+def read_request(
+    endpoint: Endpoint, data: bytes, *, pacing_header: str | None = None
+) -> InferenceRequest:
     """Parse a body and check the fields the gateway acts on; the worker checks the others.
+
+    Args:
+        endpoint: Where it came in.
+        data: The body.
+        pacing_header: The value of `X-Pacing`; a `pacing` in the body counts more.
 
     Raises:
         InvalidRequestError: With the field's name in `param` where there is one.
@@ -95,6 +105,8 @@ def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
     speculation = _speculation(body)
     member = body.member("prediction") if endpoint.takes_prediction else None
     prediction = "" if member is None else read_prediction(member.value)
+    header = _pacing(pacing_header, param="X-Pacing")
+    in_body = _pacing(body.get("pacing"), param="pacing")
     return InferenceRequest(
         endpoint=endpoint,
         body=body,
@@ -109,6 +121,7 @@ def read_request(endpoint: Endpoint, data: bytes) -> InferenceRequest:
         speculation=speculation,
         prediction="" if speculation.is_off else prediction,
         prediction_characters=0 if member is None else member.end - member.start,
+        pacing=in_body or header,
     )
 
 
@@ -121,8 +134,9 @@ def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
     """
     body, endpoint = request.body, request.endpoint
     changes: dict[str, str | None] = {}
-    if body.member("speculation") is not None:
-        changes["speculation"] = None
+    for ours in ("speculation", "pacing"):
+        if body.member(ours) is not None:
+            changes[ours] = None
     if request.prediction_characters:
         changes["prediction"] = None
     if endpoint.takes_xargs:
@@ -217,3 +231,10 @@ def _speculation(body: JsonObject) -> Speculation:
             param="speculation.max_draft_tokens",
         )
     return Speculation(mode=mode, max_draft_tokens=most)
+
+
+def _pacing(value: object, *, param: str) -> PacingMode | None:
+    if value is None or value in get_args(PacingMode):
+        return cast(PacingMode | None, value)
+    names = ", ".join(get_args(PacingMode))
+    raise InvalidRequestError(f"'{param}' must be one of {names}.", param=param)

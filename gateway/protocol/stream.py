@@ -114,10 +114,14 @@ class StreamReader:
         wanted, running_tokens = cut_running_usage(frame)
         return (wanted, running_tokens) if running_tokens else None
 
+    def new_tokens(self, running_tokens: int) -> int:
+        """The tokens that are new with a frame of `read_usual`."""
+        return running_tokens - self._running_tokens
+
     def count(self, running_tokens: int) -> int:
         """A frame of `read_usual` was passed on; the tokens that were new with it."""
         self.frames_read += 1
-        new_tokens, self._running_tokens = running_tokens - self._running_tokens, running_tokens
+        new_tokens, self._running_tokens = self.new_tokens(running_tokens), running_tokens
         return new_tokens
 
     def take_held(self) -> bytes:

@@ -4,13 +4,23 @@ Knows neither FastAPI nor how connections are made: it reads a `Source` and writ
 """
 
 from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
+from gateway.relay.outlet import Outlet
+from gateway.relay.pacers import Paced, Pacers, PacingMeters
+from gateway.relay.private import PrivatePolicy
+from gateway.relay.smooth import SmoothPolicy
 from gateway.relay.streamed import Source, relay_stream
 from gateway.relay.token_clock import TokenClock
 from gateway.relay.whole import relay_whole
 
 __all__ = [
     "EventStream",
+    "Outlet",
+    "Paced",
+    "Pacers",
+    "PacingMeters",
+    "PrivatePolicy",
     "SlowClientError",
+    "SmoothPolicy",
     "Source",
     "StreamPolicy",
     "TokenClock",

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from gateway.protocol import KEEP_ALIVE
 from gateway.types import Sink
@@ -35,6 +35,16 @@ class StreamPolicy:
     max_frame_bytes: int
 
 
+class KeptBack(Protocol):
+    """Text that a stream keeps back for a while; it leaves before anything else that is written."""
+
+    def lead(self, frames: bytes) -> bytes:
+        """All that is kept back, and `frames` behind it."""
+
+    def left(self) -> None:
+        """What `lead` gave has left."""
+
+
 class EventStream:
     """An SSE answer, as a context manager that owns its keep-alive task.
 
@@ -56,6 +66,7 @@ class EventStream:
         self._active_seconds = self._loop.time()
         self._writing = False
         self._stuck = asyncio.timeout(None)
+        self._kept_back: KeptBack | None = None
         self.started = False
         self.delivered = False
 
@@ -76,9 +87,15 @@ class EventStream:
         except TimeoutError as timeout:
             raise SlowClientError from timeout
 
+    def keep_back(self, kept_back: KeptBack) -> None:
+        """From now on send what is kept back before whatever is written."""
+        self._kept_back = kept_back
+
     async def write(self, frames: bytes) -> None:
         """Send whole frames; returns when the client's socket has room for more."""
         self.delivered = True
+        if self._kept_back is not None:
+            frames = self._kept_back.lead(frames)
         if not self.started:
             await self._start()
         self._writing = True
@@ -86,9 +103,14 @@ class EventStream:
         await self._sink.write(frames)
         self._active_seconds = self._loop.time()
         self._writing = False
+        if self._kept_back is not None:
+            self._kept_back.left()
 
     def write_now(self, frames: bytes) -> bool:
-        """Send whole frames without waiting; False if they have to go through `write`."""
+        """Send whole frames without waiting; False if they have to go through `write`.
+
+        What is kept back is its caller's to think of.
+        """
         if not self.delivered or self._writing or not self._sink.write_now(frames):
             return False
         self._active_seconds = self._loop.time()
@@ -100,6 +122,8 @@ class EventStream:
 
     async def end(self, frames: bytes = b"") -> None:
         """Send the last whole frames and end the answer, in one packet; nothing may follow."""
+        if self._kept_back is not None:
+            frames = self._kept_back.lead(frames)
         self.delivered = self.delivered or bool(frames)
         if not self.started:
             await self._start()
@@ -107,6 +131,8 @@ class EventStream:
         self._active_seconds = self._loop.time()
         await self._sink.end(frames)
         self._keeper.cancel()
+        if self._kept_back is not None:
+            self._kept_back.left()
 
     async def _start(self) -> None:
         self.started = True

@@ -8,7 +8,8 @@ from typing import NamedTuple, Protocol
 from gateway.errors import GatewayError, WorkerLostError
 from gateway.protocol import FrameKind, FrameSplitter, StreamReader
 from gateway.relay.event_stream import EventStream
-from gateway.relay.token_clock import TokenClock
+from gateway.relay.outlet import Outlet
+from gateway.relay.token_clock import Side
 
 _BURST_FRAMES = 8
 """To read so many takes longer (some 10 us each) than the write that is saved by waiting."""
@@ -29,110 +30,128 @@ async def relay_stream(
     source: Source,
     reader: StreamReader,
     out: EventStream,
-    clock: TokenClock,
+    outlet: Outlet,
     *,
+    arrivals: Side,
     max_frame_bytes: int,
 ) -> None:
     """Copy frames to the client until the stream's END frame, and end the client's stream.
 
     What a worker sends after END is not read.
 
+    Args:
+        source: The worker.
+        reader: Says what each of its frames is.
+        out: The client's side: where all but text leaves.
+        outlet: Where text leaves.
+        arrivals: Marks when text comes.
+        max_frame_bytes: Largest single event of the worker.
+
     Raises:
         WorkerLostError: The stream closed before its END frame.
         GatewayError: The worker put an error into it, or something that is no stream.
     """
+    relay = _Relay(reader, out, outlet, arrivals)
     try:
-        await _relay_until_end(source, reader, out, clock, FrameSplitter(max_frame_bytes))
+        await _relay_until_end(source, relay, FrameSplitter(max_frame_bytes))
     except GatewayError:
         # Before anything was delivered the request may be replayed: then the new answer counts.
         if out.delivered and (held := reader.take_held()):
             await out.write(held)
         raise
+    finally:
+        outlet.close()
 
 
-async def _relay_until_end(
-    source: Source,
-    reader: StreamReader,
-    out: EventStream,
-    clock: TokenClock,
-    splitter: FrameSplitter,
-) -> None:
-    tap = _tap(reader, out, clock, splitter)
+class _Relay(NamedTuple):
+    """What relays the frames of one stream."""
+
+    reader: StreamReader
+    out: EventStream
+    outlet: Outlet
+    arrivals: Side
+
+
+async def _relay_until_end(source: Source, relay: _Relay, splitter: FrameSplitter) -> None:
+    reader, out = relay.reader, relay.out
+    tap = _tap(relay, splitter)
     while data := await source.read_some(tap):
         frames = splitter.feed(data)
         if len(frames) == 1:
-            if await _relay_frame(frames[0], reader, out, clock):
+            if await _relay_frame(frames[0], relay):
                 return
             continue
         if not out.delivered and len(frames) >= _BURST_FRAMES:
             # The first frame of a burst does not wait until the others are read.
-            if await _relay_frames(frames[:1], reader, out, clock):
+            if await _relay_frames(frames[:1], relay):
                 return
             await asyncio.sleep(0)  # uvloop sends when its round ends
             frames = frames[1:]
-        if frames and await _relay_frames(frames, reader, out, clock):
+        if frames and await _relay_frames(frames, relay):
             return
     if reader.needs_end_frame or splitter.pending_bytes:
         raise WorkerLostError("The engine's stream was cut short.", sent=True)
     await out.end()
 
 
-def _tap(
-    reader: StreamReader, out: EventStream, clock: TokenClock, splitter: FrameSplitter
-) -> Callable[[bytes], bool]:
+def _tap(relay: _Relay, splitter: FrameSplitter) -> Callable[[bytes], bool]:
     """Build what relays a read on the spot, if it is one frame as most are and need not wait."""
+    reader, offer, arrivals = relay.reader, relay.outlet.offer, relay.arrivals
 
     def tap(data: bytes) -> bool:
         if not splitter.is_frame(data) or (usual := reader.read_usual(data)) is None:
             return False
         wanted, running_tokens = usual
         arrived_seconds = time.monotonic()
-        if not out.write_now(wanted):
+        if not offer(wanted, reader.new_tokens(running_tokens)):
             return False
-        tokens = reader.count(running_tokens)
-        clock.worker.mark(tokens, arrived_seconds)
-        clock.client.mark(tokens, time.monotonic())
+        arrivals.mark(reader.count(running_tokens), arrived_seconds)
         return True
 
     return tap
 
 
-async def _relay_frame(
-    frame: bytes, reader: StreamReader, out: EventStream, clock: TokenClock
-) -> bool:
+async def _relay_frame(frame: bytes, relay: _Relay) -> bool:
     """`_relay_frames` of one, by the shorter way."""
-    wanted, kind, tokens = reader.read(frame)
+    wanted, kind, tokens = relay.reader.read(frame)
     if kind is FrameKind.TOKENS:
-        clock.worker.mark(tokens, time.monotonic())
-        if wanted is not None:
-            await out.write(wanted)
-        clock.client.mark(tokens, time.monotonic())
+        relay.arrivals.mark(tokens, time.monotonic())
+        await _send_text(wanted or b"", tokens, relay.outlet)
         return False
     if kind is FrameKind.END:
-        await out.end(wanted or b"")
+        await relay.outlet.end(wanted or b"", 0)
         return True
     if wanted is not None:
-        await out.write(wanted)
+        await relay.out.write(wanted)
     return False
 
 
-async def _relay_frames(
-    frames: list[bytes], reader: StreamReader, out: EventStream, clock: TokenClock
-) -> bool:
+async def _send_text(frame: bytes, tokens: int | None, outlet: Outlet) -> None:
+    if not (frame and outlet.offer(frame, tokens)):
+        await outlet.write(frame, tokens)
+
+
+async def _relay_frames(frames: list[bytes], relay: _Relay) -> bool:
     """Relay the frames of one read as one write, which ends the answer if END is among them.
+
+    If they are nothing but text and the outlet is paced, each is offered to it instead.
 
     Returns:
         Whether it was.
     """
-    batch = _read(frames, reader)
+    outlet = relay.outlet
+    batch = _read(frames, relay.reader)
     if batch.has_text:
-        clock.worker.mark(batch.tokens, time.monotonic())
-    if batch.ended:
-        await out.end(batch.wanted)
+        relay.arrivals.mark(batch.tokens, time.monotonic())
+    if outlet.is_paced and batch.is_only_text:
+        for frame, tokens in batch.wanted:
+            await _send_text(frame, tokens, outlet)
+    elif batch.ended:
+        await outlet.end(batch.joined, batch.tokens if batch.has_text else 0)
+    elif batch.has_text:
+        await outlet.write(batch.joined, batch.tokens)
     elif batch.wanted:
-        await out.write(batch.wanted)
-    if batch.has_text:
-        clock.client.mark(batch.tokens, time.monotonic())
+        await relay.out.write(batch.joined)
     if batch.failure is not None:
         raise batch.failure
     return batch.ended
@@ -142,24 +161,32 @@ class _Batch(NamedTuple):
     """What the frames of one read come to.
 
     Attributes:
-        wanted: Bytes for the client.
-        has_text: Generated text is among them.
+        wanted: Frames for the client, each with its new tokens.
+        has_text: Generated text is among all that were read.
+        is_only_text: Nothing else is.
         tokens: How much of it; None if the worker does not say.
         ended: The last of them is END.
         failure: The worker's own error, which came after them.
     """
 
-    wanted: bytes
+    wanted: list[tuple[bytes, int | None]]
     has_text: bool
+    is_only_text: bool
     tokens: int | None
     ended: bool
     failure: GatewayError | None
 
+    @property
+    def joined(self) -> bytes:
+        """All frames for the client."""
+        return b"".join([frame for frame, _ in self.wanted])
+
 
 def _read(frames: list[bytes], reader: StreamReader) -> _Batch:
-    wanted: list[bytes] = []
+    wanted: list[tuple[bytes, int | None]] = []
     tokens: int | None = 0
     has_text = ended = False
+    is_only_text = True
     failure: GatewayError | None = None
     for frame in frames:
         try:
@@ -168,14 +195,15 @@ def _read(frames: list[bytes], reader: StreamReader) -> _Batch:
             failure = error  # what came before it still belongs to the client
             break
         if relayed.frame is not None:
-            wanted.append(relayed.frame)
+            wanted.append((relayed.frame, relayed.new_tokens))
         if relayed.kind is FrameKind.TOKENS:
             has_text = True
             if tokens is None or relayed.new_tokens is None:
                 tokens = None
             else:
                 tokens += relayed.new_tokens
-        if relayed.kind is FrameKind.END:
-            ended = True
+        is_only_text &= relayed.kind is FrameKind.TOKENS and relayed.frame is not None
+        ended = relayed.kind is FrameKind.END
+        if ended:
             break
-    return _Batch(b"".join(wanted), has_text, tokens, ended, failure)
+    return _Batch(wanted, has_text, is_only_text, tokens, ended, failure)

@@ -10,7 +10,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from gateway.telemetry.tally import Histogram, Tally
-from gateway.types import RequestRecord, WorkerId
+from gateway.types import PacingMode, RequestRecord, WorkerId
 
 # fmt: off
 _LATENCY_BUCKETS = (
@@ -25,8 +25,27 @@ _TOKEN_BUCKETS = (
     0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5,
 )
 # fmt: on
+_ADDED_BUCKETS = (
+    0.0,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.02,
+    0.03,
+    0.04,
+    0.05,
+    0.06,
+    0.08,
+    0.1,
+    0.12,
+    0.14,
+    0.2,
+    0.5,
+)
 _RATIO_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _LENGTH_BUCKETS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0)
+_HELD_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
@@ -71,6 +90,26 @@ class GatewayMetrics:
         )
         self.gaps_from_worker = Tally(inter_token.labels("worker"), _TOKEN_BUCKETS)
         self.gaps_to_client = Tally(inter_token.labels("client"), _TOKEN_BUCKETS)
+        self.pacing_streams = Counter(
+            "gateway_pacing_streams_total",
+            "Streams that began, by how they are paced: smooth, private, off.",
+            ["mode"],
+            registry=registry,
+        )
+        added = Histogram(
+            "gateway_pacing_added_seconds",
+            "Delay that pacing added to a token, one observation a token of a paced stream.",
+            buckets=_ADDED_BUCKETS,
+            registry=registry,
+        )
+        self.pacing_added = Tally(added, _ADDED_BUCKETS)
+        depth = Histogram(
+            "gateway_pacing_held_tokens",
+            "Tokens of a smooth stream that still wait as a piece leaves.",
+            buckets=_HELD_BUCKETS,
+            registry=registry,
+        )
+        self.pacing_depth = Tally(depth, _HELD_BUCKETS)
         self.tokens = Counter(
             "gateway_tokens_total",
             "Tokens as workers counted them; kind: prompt, cached (part of prompt), completion.",
@@ -147,6 +186,10 @@ class GatewayMetrics:
         self.inflight.set(running)
         self.queue_depth.set(queued)
 
+    def pacing_began(self, mode: PacingMode) -> None:
+        """A stream begins, paced like that."""
+        self.pacing_streams.labels(mode).inc()
+
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
         self.worker_up_gauge.labels(worker).set(int(up))
@@ -177,6 +220,8 @@ class GatewayMetrics:
             self.stream_terminations.labels(record.stream_end).inc()
             self.gaps_from_worker.flush()  # what a stream did is known when it is counted
             self.gaps_to_client.flush()
+            self.pacing_added.flush()
+            self.pacing_depth.flush()
         self._count_acceptance(record)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:

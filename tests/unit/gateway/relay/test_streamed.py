@@ -1,4 +1,5 @@
 import json
+import time
 from itertools import pairwise
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.errors import UpstreamError, WorkerLostError
 from gateway.protocol import Endpoint, StreamReader
 from gateway.relay.event_stream import EventStream, StreamPolicy
+from gateway.relay.outlet import DirectOutlet
 from gateway.relay.streamed import relay_stream
 from gateway.relay.token_clock import TokenClock
 from gateway.types import Usage
@@ -37,6 +39,9 @@ class Relay:
             lambda gap, times: self.gaps.extend([gap] * times), lambda gap, times: None
         )
 
+    def mark(self, tokens: int | None) -> None:
+        self.clock.client.mark(tokens, time.monotonic())
+
     def run(
         self, *steps: bytes | float | Exception, max_frame_bytes: int = 10_000
     ) -> ScriptedSource:
@@ -45,7 +50,12 @@ class Relay:
         async def scenario() -> None:
             async with EventStream(self.sink, POLICY, []) as out:
                 await relay_stream(
-                    source, self.reader, out, self.clock, max_frame_bytes=max_frame_bytes
+                    source,
+                    self.reader,
+                    out,
+                    DirectOutlet(out, self.mark),
+                    arrivals=self.clock.worker,
+                    max_frame_bytes=max_frame_bytes,
                 )
 
         run_in_virtual_time(scenario())

@@ -1,0 +1,24 @@
+"""When each piece of a stream goes out; pure, the clock is passed in."""
+
+from gateway.pacing.cuts import cut, goes_on, may_go_on
+from gateway.pacing.mode import choose_mode
+from gateway.pacing.packets import LONGEST_STEP, Packet, PacketShape
+from gateway.pacing.playout import Held, Playout
+from gateway.pacing.rhythm import Rhythm
+from gateway.pacing.wheel import Clock, Entry, Wheel
+
+__all__ = [
+    "LONGEST_STEP",
+    "Clock",
+    "Entry",
+    "Held",
+    "Packet",
+    "PacketShape",
+    "Playout",
+    "Rhythm",
+    "Wheel",
+    "choose_mode",
+    "cut",
+    "goes_on",
+    "may_go_on",
+]

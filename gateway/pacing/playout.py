@@ -1,0 +1,142 @@
+"""A playout buffer: what came in bursts leaves evenly, and nothing waits longer than its bound.
+
+Pure: the clock is an argument. Text leaves at a rate between the stream's own and the one that
+would empty the buffer in its usual delay. At its usual depth that is the stream's own rate; above
+it the buffer empties in proportion to what it holds; below it the rest is made to last.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from gateway.pacing.rhythm import Rhythm
+
+T = TypeVar("T")
+
+_USUAL_SHARE = 0.6
+"""Usual delay as a share of the bound: a deeper buffer is smoother, and the median has a limit."""
+_OWN_SHARE = 0.3
+"""How much of the rate is the stream's own; the rest is in proportion to the buffer's depth."""
+_LATE_SECONDS = 0.010
+"""Timers and loops are late by so much; text leaves when its bound is so near."""
+_SOON_SECONDS = 0.001
+"""To wait for less is not worth a timer."""
+_LEAST_RATE = 1.0
+"""Tokens a second; nothing is this slow, but to divide by a rate needs one."""
+
+
+@dataclass(slots=True)
+class Held(Generic[T]):
+    """Some text that waits.
+
+    Attributes:
+        item: Whatever its owner needs to send it.
+        tokens: How many tokens it is, >= 0.
+        arrived_seconds: Clock at its arrival.
+        is_open: It ends, or may end, within a character: a piece should not end here.
+    """
+
+    item: T
+    tokens: int
+    arrived_seconds: float
+    is_open: bool = False
+
+
+class Playout(Generic[T]):
+    """The buffer of one stream; empty is false.
+
+    Args:
+        max_delay_seconds: Longest wait of anything in it.
+        piece_seconds: How much text leaves at once, in seconds of reading it.
+
+    Attributes:
+        tokens: How many are held.
+    """
+
+    __slots__ = ("_due_seconds", "_held", "_max_delay", "_now", "_piece_seconds", "tokens")
+
+    def __init__(self, *, max_delay_seconds: float, piece_seconds: float) -> None:
+        self._max_delay = max(0.0, max_delay_seconds - _LATE_SECONDS)
+        self._piece_seconds = piece_seconds
+        self._held: deque[Held[T]] = deque()
+        self._due_seconds = float("-inf")
+        self._now = float("-inf")
+        self.tokens = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything is held."""
+        return bool(self._held)
+
+    @property
+    def last(self) -> Held[T] | None:
+        """What arrived last, if it is still held; its owner may say that it is open after all."""
+        return self._held[-1] if self._held else None
+
+    def hold(self, item: T, tokens: int, *, now: float, is_open: bool = False) -> None:
+        """Put text behind what is held."""
+        self._see(now)
+        self._held.append(Held(item, tokens, now, is_open))
+        self.tokens += tokens
+
+    def wait_seconds(self, now: float) -> float | None:
+        """How long until `release` has something; None while nothing is held."""
+        self._see(now)
+        if not self._held:
+            return None
+        bound = self._held[0].arrived_seconds + self._max_delay
+        may_leave = not all(held.is_open for held in self._held)
+        wait = (min(self._due_seconds, bound) if may_leave else bound) - now
+        return wait if wait > _SOON_SECONDS else 0.0
+
+    def release(self, rhythm: Rhythm, now: float) -> list[Held[T]]:
+        """Take out the next piece, in order; empty before its time."""
+        self._see(now)
+        rate = self._rate(rhythm, now)
+        is_due = self._due_seconds - now <= _SOON_SECONDS
+        wanted = max(1, round(rate * self._piece_seconds)) if is_due else 0
+        overdue_seconds = now - self._max_delay + _SOON_SECONDS
+        count = tokens = 0
+        for number, held in enumerate(self._held, start=1):
+            is_overdue = held.arrived_seconds <= overdue_seconds
+            if tokens >= wanted and count == number - 1 and not is_overdue:
+                break
+            tokens += held.tokens
+            if is_overdue or not held.is_open:
+                count = number
+        return self._take(count, rate, now)
+
+    def release_all(self) -> list[Held[T]]:
+        """Take out everything, in order."""
+        taken = list(self._held)
+        self._held.clear()
+        self.tokens = 0
+        return taken
+
+    def _take(self, count: int, rate: float, now: float) -> list[Held[T]]:
+        taken = [self._held.popleft() for _ in range(count)]
+        if taken:
+            tokens = sum(held.tokens for held in taken)
+            self.tokens -= tokens
+            # A timer that was late must not slow the stream down; a pause must not speed it up.
+            is_late = now - self._due_seconds <= _LATE_SECONDS
+            self._due_seconds = (self._due_seconds if is_late else now) + tokens / rate
+        return taken
+
+    def _rate(self, rhythm: Rhythm, now: float) -> float:
+        """Tokens a second at which text should leave now."""
+        emptying = self.tokens / max(_SOON_SECONDS, _USUAL_SHARE * self._max_delay)
+        own = rhythm.tokens_per_second or emptying
+        rate = _OWN_SHARE * own + (1 - _OWN_SHARE) * emptying
+        if self._held:
+            # All of it has to be gone when the bound of the newest comes.
+            left = self._held[-1].arrived_seconds + self._max_delay - now
+            rate = max(rate, self.tokens / max(_SOON_SECONDS, left))
+        return max(rate, _LEAST_RATE)
+
+    def _see(self, now: float) -> None:
+        """Notice a clock that went back: no wait may grow by that."""
+        if now < self._now:
+            for held in self._held:
+                held.arrived_seconds = min(held.arrived_seconds, now)
+            self._due_seconds = min(self._due_seconds, now)
+        self._now = now

@@ -1,0 +1,100 @@
+"""One timer for many streams: whatever is due in the same few milliseconds is done in one wake-up.
+
+A timer for each piece of each stream would cost more than the piece. Here a stream's next piece is
+an entry in a slot, and the loop has one timer, for the first slot that is not empty.
+"""
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from math import ceil, floor
+from typing import Protocol
+
+_SLOT_SECONDS = 0.004
+"""What a reader cannot see, and a loop that is busy cannot keep."""
+
+Work = Callable[[], None]
+
+
+class Timer(Protocol):
+    """A timer that was set, such as `asyncio.TimerHandle`."""
+
+    def cancel(self) -> None:
+        """Unset it."""
+
+
+class Clock(Protocol):
+    """What tells the time and sets timers, such as an `asyncio` loop."""
+
+    def time(self) -> float:
+        """Seconds; never goes back."""
+
+    def call_at(self, when: float, callback: Work, /) -> Timer:
+        """Call back when it is `when`."""
+
+
+class Entry:
+    """Work that waits for its slot."""
+
+    __slots__ = ("work",)
+
+    def __init__(self, work: Work) -> None:
+        self.work: Work | None = work
+
+    def cancel(self) -> None:
+        """Leave it undone."""
+        self.work = None
+
+
+class Wheel:
+    """Does work later, all that is due at once in one go.
+
+    Args:
+        clock: The loop on which it is used.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._slots: dict[int, list[Entry]] = {}
+        self._order: list[int] = []
+        self._timer: Timer | None = None
+        self._turned = -1
+
+    def call_later(self, seconds: float, work: Work) -> Entry:
+        """Do `work` in `seconds`, or up to two slots later."""
+        slot = ceil((self._clock.time() + seconds) / _SLOT_SECONDS)
+        slot = max(slot, self._turned + 1)  # work that calls for itself at once waits its turn
+        entry = Entry(work)
+        if (entries := self._slots.get(slot)) is not None:
+            entries.append(entry)
+        else:
+            self._slots[slot] = [entry]
+            heappush(self._order, slot)
+            if self._order[0] == slot:
+                self._set_timer()
+        return entry
+
+    def close(self) -> None:
+        """Drop all that waits."""
+        self._slots.clear()
+        self._order.clear()
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._order:
+            self._timer = self._clock.call_at(self._order[0] * _SLOT_SECONDS, self._turn)
+
+    def _turn(self) -> None:
+        # A loop may call a little early.
+        self._turned = floor(self._clock.time() / _SLOT_SECONDS + 0.5)
+        try:
+            while self._order and self._order[0] <= self._turned:
+                entries = self._slots[self._order[0]]
+                while entries:
+                    if (work := entries.pop().work) is not None:
+                        work()
+                del self._slots[heappop(self._order)]
+        finally:  # one that fails is the loop's to report; the others go on
+            self._set_timer()

@@ -1,0 +1,212 @@
+"""Smooth mode: text that comes in bursts leaves evenly, with one timer for all streams.
+
+A stream that comes evenly is passed on as it is. Of any other, frames with nothing but text are
+taken apart and played out; whatever else comes flushes them first (`EventStream.write`).
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.pacing import Entry, Held, Playout, Rhythm, Wheel, cut, goes_on, may_go_on
+from gateway.protocol import FrameSplitter, Part, TextChunk, TextChunks
+from gateway.relay.event_stream import EventStream
+from gateway.relay.outlet import Mark
+
+_MOST_TOKENS = 256
+_MOST_CHARACTERS = 512
+_RETRY_SECONDS = 0.02
+"""A client's socket that was full is tried again so soon."""
+# As tokenizers cut before they look up: a word with its blank, a run of signs; of scripts that
+# write no blanks each character. For streams whose worker does not count.
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|'?[^\W\u3040-\ud7af]+|[^\w\s]+")
+
+Observe = Callable[[float, int], None]
+"""Takes a value, and how often it occurred."""
+
+
+@dataclass(frozen=True, slots=True)
+class SmoothPolicy:
+    """How text is played out.
+
+    Attributes:
+        max_delay_seconds: The most that is added to any token.
+        piece_seconds: How much text leaves at once, in seconds of the stream's own pace.
+    """
+
+    max_delay_seconds: float
+    piece_seconds: float
+
+
+class SmoothOutlet:
+    """The way out of one stream; also what its `EventStream` keeps back.
+
+    Args:
+        out: The client's side.
+        chunks: Takes its frames apart.
+        wheel: Where pieces wait for their time.
+        policy: Bounds.
+        mark: Told of each token that leaves.
+        added: Takes the delay of each token, in seconds.
+        depth: Takes the tokens that are still held as a piece leaves.
+        clock: Monotonic seconds.
+    """
+
+    is_paced = True
+
+    def __init__(  # what it joins, each used once
+        self,
+        out: EventStream,
+        chunks: TextChunks,
+        wheel: Wheel,
+        policy: SmoothPolicy,
+        *,
+        mark: Mark,
+        added: Observe,
+        depth: Observe,
+        clock: Callable[[], float],
+    ) -> None:
+        self._out = out
+        self._chunks = chunks
+        self._wheel = wheel
+        self._mark = mark
+        self._added = added
+        self._depth = depth
+        self._clock = clock
+        self._playout: Playout[Part] = Playout(
+            max_delay_seconds=policy.max_delay_seconds, piece_seconds=policy.piece_seconds
+        )
+        self._rhythm = Rhythm()
+        self._entry: Entry | None = None
+        self._leaving: list[Held[Part]] = []
+        self._ready = b""
+        self._counts = True
+        self._undelayed_tokens = 0
+        out.keep_back(self)
+
+    def offer(self, frame: bytes, tokens: int | None) -> bool:
+        """Send a frame at once if its stream is even, else take it into the buffer."""
+        if self._ready or not self._out.delivered:
+            return False
+        now = self._clock()
+        chunk = None
+        if tokens is None or self._playout or not self._rhythm.is_even:
+            chunk = self._chunks.read(frame)
+        count = _guess_tokens(chunk) if tokens is None else tokens
+        rhythm = self._rhythm.after(count, now)
+        if not rhythm.is_even and chunk is None:
+            chunk = self._chunks.read(frame)
+        if not self._playout and (rhythm.is_even or chunk is None):
+            if not self._out.write_now(self._chunks.renumbered(frame)):
+                return False
+            self._mark(tokens)
+            self._undelayed_tokens += count
+        elif chunk is None or self._is_too_much(chunk) or self._is_other_text(chunk):
+            return False
+        else:
+            self._counts = tokens is not None
+            self._hold(chunk, count, now)
+        self._rhythm = rhythm
+        return True
+
+    async def write(self, frames: bytes, tokens: int | None) -> None:
+        """Send what is held, and frames behind it."""
+        count = 1 if tokens is None else tokens
+        self._rhythm = self._rhythm.after(count, self._clock())
+        if frames:
+            await self._out.write(frames)
+        self._mark(tokens)
+        self._undelayed_tokens += count
+
+    async def end(self, frames: bytes, tokens: int | None) -> None:
+        """Send what is held and the last frames, and end the answer."""
+        await self._out.end(frames)
+        if tokens != 0:
+            self._mark(tokens)
+            self._undelayed_tokens += tokens or 1
+
+    def lead(self, frames: bytes) -> bytes:
+        """Give everything that is held, and `frames` behind it."""
+        self._unset_timer()
+        self._make_ready(self._playout.release_all())
+        held, self._ready = self._ready, b""
+        if self._chunks.more_events:
+            whole = FrameSplitter(len(frames)).feed(frames)
+            frames = b"".join(map(self._chunks.renumbered, whole))
+        return held + frames
+
+    def left(self) -> None:
+        """Count what has left."""
+        leaving, self._leaving = self._leaving, []
+        if leaving:
+            now = self._clock()
+            for held in leaving:
+                if held.tokens:
+                    self._added(max(0.0, now - held.arrived_seconds), held.tokens)
+            self._depth(self._playout.tokens, 1)
+            self._mark(sum(held.tokens for held in leaving) if self._counts else None)
+
+    def close(self) -> None:
+        """Let go of the timer; what is held can still be taken with `lead`."""
+        self._unset_timer()
+        if self._undelayed_tokens:
+            self._added(0.0, self._undelayed_tokens)
+            self._undelayed_tokens = 0
+
+    def _is_too_much(self, chunk: TextChunk) -> bool:
+        """Whether it comes so fast that nobody reads along, and would fill the memory."""
+        return self._playout.tokens > _MOST_TOKENS or len(chunk.text) > _MOST_CHARACTERS
+
+    def _is_other_text(self, chunk: TextChunk) -> bool:
+        """Whether it is not more of what is held: reasoning after content, or another item."""
+        last = self._playout.last
+        return last is not None and last.item.chunk.envelope.before != chunk.envelope.before
+
+    def _hold(self, chunk: TextChunk, tokens: int, now: float) -> None:
+        if (last := self._playout.last) is not None:
+            last.is_open = goes_on(last.item.text, chunk.text)
+        texts = cut(chunk.text, tokens)
+        for number, text in enumerate(texts, start=1):
+            is_last = number == len(texts)
+            self._playout.hold(
+                Part(chunk, text, is_last),
+                tokens * number // len(texts) - tokens * (number - 1) // len(texts),
+                now=now,
+                is_open=is_last and may_go_on(text),
+            )
+        if self._playout.wait_seconds(now) == 0.0:
+            self._unset_timer()
+            self._turn()
+        elif self._entry is None:
+            self._set_timer(now)
+
+    def _turn(self) -> None:
+        """Send the piece that is due."""
+        self._entry = None
+        now = self._clock()
+        if not self._ready:
+            self._make_ready(self._playout.release(self._rhythm, now))
+        if self._ready:
+            if not self._out.write_now(self._ready):
+                self._entry = self._wheel.call_later(_RETRY_SECONDS, self._turn)
+                return
+            self._ready = b""
+            self.left()
+        self._set_timer(now)
+
+    def _make_ready(self, pieces: list[Held[Part]]) -> None:
+        self._leaving += pieces
+        self._ready += self._chunks.frames(held.item for held in pieces)
+
+    def _set_timer(self, now: float) -> None:
+        if (wait_seconds := self._playout.wait_seconds(now)) is not None:
+            self._entry = self._wheel.call_later(wait_seconds, self._turn)
+
+    def _unset_timer(self) -> None:
+        if self._entry is not None:
+            self._entry.cancel()
+            self._entry = None
+
+
+def _guess_tokens(chunk: TextChunk | None) -> int:
+    return 1 if chunk is None else max(1, len(_WORDS.findall(chunk.text)))
