@@ -67,14 +67,14 @@ class Choices:
 
     Attributes:
         data: Folder with prompts.
-        url: A running service to record from; None starts one.
+        port: Of a running service to record from; None starts one.
         patterns: Patterns of an earlier run, used instead of recording; None records.
         plot: Where the picture goes; None draws none.
     """
 
     plan: Plan
     data: Path
-    url: str | None
+    port: int | None
     patterns: Path | None
     plot: Path | None
 
@@ -118,9 +118,8 @@ async def _recorded(choices: Choices, folder: Path) -> list[Pattern]:
     if choices.patterns is not None:
         return load_patterns(choices.patterns)
     prompts = load_prompts(choices.data)
-    if choices.url is not None:
-        port = urlsplit(choices.url).port or 80
-        found = await record_patterns(await find_service(port), prompts, plan)
+    if choices.port is not None:
+        found = await record_patterns(await find_service(choices.port), prompts, plan)
     else:
         say("starting the real service, which takes a minute")
         async with running_service(folder) as service:
@@ -200,6 +199,13 @@ def _plot(path: Path, last_round: dict[Mode, Playback]) -> None:
     say(f"the picture is in {path}")
 
 
+def _local_port(url: str) -> int:
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost"):
+        raise argparse.ArgumentTypeError("only http://127.0.0.1:PORT: both ends share a clock")
+    return parts.port or 80
+
+
 def main() -> int:
     """Run the benchmark and print its JSON line."""
     # As Ctrl-C, so that the children are stopped.
@@ -207,14 +213,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m loadtest.pacing_bench")
     parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
     parser.add_argument("--data", type=Path, default=_DATA)
-    parser.add_argument("--url", help="a running service on this machine to record from")
+    parser.add_argument("--url", type=_local_port, help="a service here to record from")
     parser.add_argument("--patterns", type=Path, help="what an earlier run recorded")
     parser.add_argument("--plot", type=Path, help="draw one stream in this file (.svg or .png)")
     arguments = parser.parse_args()
     choices = Choices(
         plan=QUICK if arguments.quick else FULL,
         data=arguments.data,
-        url=arguments.url,
+        port=arguments.url,
         patterns=arguments.patterns,
         plot=arguments.plot,
     )

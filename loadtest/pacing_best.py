@@ -20,7 +20,8 @@ def best_gaps(played: Played) -> Gaps:
     most[0], most[-1] = least[0], least[-1] + END_MS
     most = np.minimum.accumulate(most[::-1])[::-1]  # nothing overtakes
     released_ns = (taut(least, most) * 1e6).astype(np.int64)
-    return gaps_of(released_ns, np.arange(1, len(released_ns) + 1).astype(float))
+    tokens = np.arange(1, len(released_ns) + 1).astype(float)
+    return gaps_of(released_ns, tokens, played.pattern.token_ends)
 
 
 def taut(least: Values, most: Values) -> Values:

@@ -70,12 +70,15 @@ class Evenness:
 
     Attributes:
         token_ratio: p99 over median of the gaps per token; `token_variation` their variation.
+        character_ratio: The same of the gaps per character; `character_variation` likewise.
         piece_ratio: The same of the gaps between pieces; `piece_variation` likewise.
         tokens_per_piece: Mean.
     """
 
     token_ratio: float | None
     token_variation: float | None
+    character_ratio: float | None
+    character_variation: float | None
     piece_ratio: float | None
     piece_variation: float | None
     tokens_per_piece: float | None
@@ -91,6 +94,8 @@ def evenness(gaps: Sequence[Gaps]) -> Evenness:
     return Evenness(
         token_ratio=over_streams(lambda each: each.token_ratio),
         token_variation=over_streams(lambda each: each.token_variation),
+        character_ratio=over_streams(lambda each: each.character_ratio),
+        character_variation=over_streams(lambda each: each.character_variation),
         piece_ratio=over_streams(lambda each: each.piece_ratio),
         piece_variation=over_streams(lambda each: each.piece_variation),
         tokens_per_piece=over_streams(lambda each: each.tokens_per_piece),

@@ -66,15 +66,17 @@ class Played:
 
     def worker_gaps(self) -> "Gaps":
         """As the worker sent it."""
-        ends = np.cumsum([chunk.tokens for chunk in self.pattern.chunks]).astype(float)
-        return gaps_of(self.sent_ns[:-1], ends)
+        chunks = self.pattern.chunks
+        tokens = np.cumsum([chunk.tokens for chunk in chunks]).astype(float)
+        return gaps_of(self.sent_ns[:-1], tokens, np.cumsum([len(chunk.text) for chunk in chunks]))
 
     def client_gaps(self) -> "Gaps":
         """As the client got it."""
         marks = np.concatenate([[0], self.pattern.token_ends])
         tokens = np.arange(len(marks), dtype=float)
         # A piece may end within a token: so much of it has come.
-        return gaps_of(self.piece_ns, np.interp(self.piece_ends, marks, tokens))
+        token_ends = np.interp(self.piece_ends, marks, tokens)
+        return gaps_of(self.piece_ns, token_ends, self.piece_ends)
 
 
 def played(
@@ -118,15 +120,17 @@ def played(
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """The gaps of one stream.
+    """The gaps of one stream: from each piece of text to the next.
 
     Attributes:
-        ms: From each piece to the next; what comes within a millisecond is one piece.
-        tokens: How many tokens the later piece of each gap brought; same shape.
+        ms: What comes within a millisecond is one piece.
+        tokens: How many tokens the later piece of each gap brought, whole ones, at least 1.
+        characters: How many characters, at least 1; both of the same shape.
     """
 
     ms: Values
     tokens: Values
+    characters: Values
 
     @property
     def tokens_per_piece(self) -> float | None:
@@ -139,6 +143,11 @@ class Gaps:
         return _ratio(self.ms / self.tokens, self.tokens)
 
     @property
+    def character_ratio(self) -> float | None:
+        """The same of the gap per character."""
+        return _ratio(self.ms / self.characters, self.characters)
+
+    @property
     def piece_ratio(self) -> float | None:
         """p99 over median of the gaps between pieces, however much a piece brought."""
         return _ratio(self.ms, np.ones_like(self.ms))
@@ -149,17 +158,23 @@ class Gaps:
         return _variation(self.ms / self.tokens, self.tokens)
 
     @property
+    def character_variation(self) -> float | None:
+        """The same of the gap per character."""
+        return _variation(self.ms / self.characters, self.characters)
+
+    @property
     def piece_variation(self) -> float | None:
         """Coefficient of variation of the gaps between pieces."""
         return _variation(self.ms, np.ones_like(self.ms))
 
 
-def gaps_of(at_ns: Numbers, token_ends: Values) -> Gaps:
+def gaps_of(at_ns: Numbers, token_ends: Values, character_ends: Numbers) -> Gaps:
     """The gaps between pieces.
 
     Args:
-        at_ns: When each piece passed, rising.
+        at_ns: When each piece passed, rising; at least one.
         token_ends: Tokens up to the end of each, whole or parts; same shape.
+        character_ends: Characters up to there; same shape.
     """
     begins = [0]
     for number in range(1, len(at_ns)):
@@ -167,9 +182,11 @@ def gaps_of(at_ns: Numbers, token_ends: Values) -> Gaps:
             begins.append(number)
     firsts = np.array(begins)
     lasts = np.append(firsts[1:], len(at_ns)) - 1
-    gaps_ms = np.diff(at_ns[firsts]) / 1e6
-    tokens = np.diff(token_ends[lasts])
-    return Gaps(gaps_ms, np.maximum(tokens, 1e-6))
+    # Where a token ends within a chunk is a guess, and a reader sees a piece as one thing: what
+    # is about a token long is one.
+    tokens = np.maximum(1.0, np.rint(np.diff(token_ends[lasts])))
+    characters = np.maximum(1.0, np.diff(character_ends[lasts]))
+    return Gaps(np.diff(at_ns[firsts]) / 1e6, tokens, characters)
 
 
 def percentile(values: Values, ratio: float, weights: Values | None = None) -> float | None:

@@ -31,11 +31,15 @@ DEFINITIONS = {
     "without pacing, stream by stream",
     "control": "the same figures of one more play without pacing: what the machine does by itself",
     "gap per token": "a piece of n tokens, g ms after the piece before it, is n gaps of g/n; "
-    "pieces within 1 ms are one. Percentiles and variation (standard deviation over mean) are of "
-    "one stream; told is the median over streams of 50 tokens or more",
+    "pieces within 1 ms are one. n is whole and at least 1: on the client's side a piece has the "
+    "tokens that its share of the chunk's characters stands for. Percentiles and variation "
+    "(standard deviation over mean) are of one stream; told is the median over streams of 50 "
+    "tokens or more",
+    "gap per character": "the same with characters: n is exact, but even a worker that sends token "
+    "by token on a beat is uneven by it, as tokens are",
     "gap per piece": "the same with each piece one gap of g, however many tokens it brought",
     "gap_p99_over_median_*": "per token, over the recorded streams whose worker's own is 5 or "
-    "more; `gap_streams` says how many of how many. `by_pattern` has all kinds and both gaps",
+    "more; `gap_streams` says how many of how many. `by_pattern` has all kinds and gaps",
     "gap_p99_over_median_best": "the same of the smoothest release that there is within the bound "
     "(the end: 50 ms) for one who knows all that will come: a taut string, token by token",
     "by_pattern": "chat-8: recorded chat with 8 clients at once; steady, bursts (1-16 tokens "

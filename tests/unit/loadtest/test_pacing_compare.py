@@ -5,7 +5,7 @@ import pytest
 
 from loadtest.pacing_compare import added, evenness, long_enough, pairs_of, uneven
 from loadtest.pacing_dialect import Arrival
-from loadtest.pacing_figures import Played, gaps_of, played
+from loadtest.pacing_figures import Gaps, Played, gaps_of, played
 from loadtest.pacing_patterns import Chunk, Pattern
 
 MS = 1_000_000
@@ -19,6 +19,10 @@ def stream(
     arrivals = [Arrival(int(at_ns + way_ms * MS), "x", None) for at_ns in sent_ns]
     end_ns = sent_ns[-1] + int(2 * way_ms * MS)
     return played(pattern, [*sent_ns, sent_ns[-1]], arrivals, (end_ns, size))
+
+
+def three_tokens_at(*at_ms: int) -> Gaps:
+    return gaps_of(np.array(at_ms) * MS, np.array([1.0, 2.0, 3.0]), np.array([1, 2, 3]))
 
 
 def test_what_is_added_is_the_difference() -> None:
@@ -55,8 +59,7 @@ def test_nothing_has_no_figures() -> None:
 
 
 def test_evenness_is_the_median_over_streams() -> None:
-    ends = np.array([1.0, 2.0, 3.0])
-    gaps = [gaps_of(np.array([0, 10, 10 + second]) * MS, ends) for second in (10, 20, 90)]
+    gaps = [three_tokens_at(0, 10, 10 + second) for second in (10, 20, 90)]
 
     found = evenness(gaps)
 
@@ -65,11 +68,10 @@ def test_evenness_is_the_median_over_streams() -> None:
 
 
 def test_streams_without_gaps_do_not_count() -> None:
-    alone = gaps_of(np.array([5]), np.array([3.0]))
-    usual = gaps_of(np.array([0, 10, 30]) * MS, np.array([1.0, 2.0, 3.0]))
+    alone = gaps_of(np.array([5]), np.array([3.0]), np.array([9]))
 
     assert evenness([alone]).token_ratio is None
-    assert evenness([alone, usual]).token_ratio == 2.0
+    assert evenness([alone, three_tokens_at(0, 10, 30)]).token_ratio == 2.0
 
 
 def test_short_streams_are_not_judged() -> None:

@@ -47,34 +47,38 @@ def test_a_stamp_that_is_missing_is_a_mismatch() -> None:
 
 
 def test_gaps_are_shared_by_the_tokens_of_the_later_piece() -> None:
-    gaps = gaps_of(np.array([0, 30, 90]) * MS, np.array([1.0, 4.0, 6.0]))
+    gaps = gaps_of(np.array([0, 30, 90]) * MS, np.array([1.0, 4.0, 6.0]), np.array([5, 11, 12]))
 
     assert list(gaps.ms) == [30.0, 60.0]
     assert list(gaps.tokens) == [3.0, 2.0]
     assert gaps.token_ratio == pytest.approx(30.0 / 10.0)
+    assert gaps.character_ratio == pytest.approx(60.0 / 5.0)
     assert gaps.piece_ratio == pytest.approx(60.0 / 30.0)
     assert gaps.tokens_per_piece == 2.5
 
 
 def test_variation_is_deviation_over_mean() -> None:
-    gaps = gaps_of(np.array([0, 10, 40]) * MS, np.array([1.0, 2.0, 3.0]))
+    gaps = gaps_of(np.array([0, 10, 40]) * MS, np.array([1.0, 2.0, 3.0]), np.array([2, 3, 6]))
 
     assert gaps.piece_variation == pytest.approx(0.5)
     assert gaps.token_variation == pytest.approx(0.5)
+    assert gaps.character_variation == pytest.approx(0.0)
 
 
 def test_pieces_of_one_moment_are_one() -> None:
     at_ns = np.array([0, 0.4, 20, 20.9, 40]) * MS
-    gaps = gaps_of(at_ns.astype(np.int64), np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    ends = np.array([1, 2, 3, 4, 5])
+    gaps = gaps_of(at_ns.astype(np.int64), ends.astype(float), ends)
 
     assert list(gaps.ms) == [20.0, 20.0]
     assert list(gaps.tokens) == [2.0, 1.0]
 
 
-def test_a_piece_within_a_token_is_so_much_of_it() -> None:
+def test_a_piece_of_about_a_token_is_one() -> None:
     gaps = play((101, "ab"), (111, "c"), (121, "def")).client_gaps()
 
-    assert list(gaps.tokens) == [0.5, 1.5]
+    assert list(gaps.tokens) == [1.0, 2.0]
+    assert list(gaps.characters) == [1.0, 3.0]
     assert list(gaps.ms) == [10.0, 10.0]
 
 
