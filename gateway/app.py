@@ -269,7 +269,8 @@ def _pacers(settings: GatewaySettings, metrics: GatewayMetrics, stack: AsyncExit
         ),
         meters=PacingMeters(
             streams=metrics.pacing_began,
-            added=metrics.pacing_added.observe,
+            added_smooth=metrics.added_smooth.observe,
+            added_private=metrics.added_private.observe,
             depth=metrics.pacing_depth.observe,
         ),
     )

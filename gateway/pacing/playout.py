@@ -1,8 +1,7 @@
 """A playout buffer: what came in bursts leaves evenly, and nothing waits longer than its bound.
 
-Pure: the clock is an argument. Text leaves at a rate between the stream's own and the one that
-would empty the buffer in its usual delay. At its usual depth that is the stream's own rate; above
-it the buffer empties in proportion to what it holds; below it the rest is made to last.
+Pure: the clock is an argument. Text leaves in proportion to what is held, as if all of it were to
+leave within the usual delay; but hardly slower than the stream's own rate while there is any.
 """
 
 from collections import deque
@@ -15,8 +14,8 @@ T = TypeVar("T")
 
 _USUAL_SHARE = 0.6
 """Usual delay as a share of the bound: a deeper buffer is smoother, and the median has a limit."""
-_OWN_SHARE = 0.3
-"""How much of the rate is the stream's own; the rest is in proportion to the buffer's depth."""
+_LEAST_SHARE = 0.8
+"""Least part of the stream's own rate; an empty buffer fills again because this is less than 1."""
 _LATE_SECONDS = 0.010
 """Timers and loops are late by so much; text leaves when its bound is so near."""
 _SOON_SECONDS = 0.001
@@ -124,9 +123,8 @@ class Playout(Generic[T]):
 
     def _rate(self, rhythm: Rhythm, now: float) -> float:
         """Tokens a second at which text should leave now."""
-        emptying = self.tokens / max(_SOON_SECONDS, _USUAL_SHARE * self._max_delay)
-        own = rhythm.tokens_per_second or emptying
-        rate = _OWN_SHARE * own + (1 - _OWN_SHARE) * emptying
+        rate = self.tokens / max(_SOON_SECONDS, _USUAL_SHARE * self._max_delay)
+        rate = max(rate, _LEAST_SHARE * (rhythm.tokens_per_second or 0.0))
         if self._held:
             # All of it has to be gone when the bound of the newest comes.
             left = self._held[-1].arrived_seconds + self._max_delay - now

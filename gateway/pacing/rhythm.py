@@ -48,6 +48,8 @@ class Rhythm(NamedTuple):
 
     def after(self, tokens: int, now: float) -> "Rhythm":
         """The rhythm once `tokens` (>= 0) more came at `now` (seconds); the clock may jump."""
+        if tokens == 0:
+            return self
         if self.last_seconds is None:
             return self._replace(last_seconds=now, last_tokens=tokens)
         gap = max(0.0, now - self.last_seconds)
@@ -58,12 +60,11 @@ class Rhythm(NamedTuple):
         seconds = self.seconds * fade + counted
         arrivals = self.arrivals * fade + 1.0
         uneven = self.uneven_seconds
-        if sum_tokens > 0:
-            per_token, usual = seconds / sum_tokens, seconds / arrivals
-            off = abs(self.last_tokens * per_token - gap) if counted == gap else 0.0
-            if off > max(_JITTER_SECONDS, _UNEVEN_SHARE * usual) or (
-                tokens > 1 and tokens * per_token > _EYE_SECONDS
-            ):
-                uneven = now
+        per_token, usual = seconds / sum_tokens, seconds / arrivals
+        off = abs(self.last_tokens * per_token - gap) if counted == gap else 0.0
+        if off > max(_JITTER_SECONDS, _UNEVEN_SHARE * usual) or (
+            tokens > 1 and tokens * per_token > _EYE_SECONDS
+        ):
+            uneven = now
         even = uneven is None or not uneven - _UNEVEN_SECONDS < now < uneven + _UNEVEN_SECONDS
         return Rhythm(now, tokens, sum_tokens, seconds, arrivals, even, uneven)

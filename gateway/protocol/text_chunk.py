@@ -26,8 +26,7 @@ _KEYS = {
     Dialect.RESPONSES: re.compile(rb'"delta' + _LITERAL),
     Dialect.MESSAGES: re.compile(rb'"(?:text|thinking)' + _LITERAL),
 }
-_NUMBER = re.compile(rb'"sequence_number":(\d+)')
-_NO_NUMBER = b'"sequence_number":0'
+_NUMBER = re.compile(rb'(?<="sequence_number":)( *)(\d+)')
 _PROBE = "a text that no model writes \u0007"
 _COMMON = frozenset(("id", "object", "created", "model", "system_fingerprint", "service_tier"))
 _RESPONSE_TEXTS = frozenset(
@@ -91,8 +90,8 @@ class TextChunks:
         if self._dialect is Dialect.RESPONSES:
             if (found := _NUMBER.search(frame)) is None:
                 return None
-            number = int(found.group(1))
-            frame = frame[: found.start()] + _NO_NUMBER + frame[found.end() :]
+            number = int(found.group(2))
+            frame = frame[: found.start(2)] + b"0" + frame[found.end() :]
         if self._known is not None and (text := _text_in(self._known, frame)) is not None:
             return TextChunk(self._known, text, number)
         self._known = self._learn(frame)
@@ -131,7 +130,7 @@ class TextChunks:
         frame = envelope.before + text + (envelope.after if last.is_last else envelope.after_part)
         if last.chunk.number is not None:
             number = last.chunk.number + self._more_events
-            frame = _NUMBER.sub(b'"sequence_number":%d' % number, frame, count=1)
+            frame = _NUMBER.sub(rb"\g<1>%d" % number, frame, count=1)
             self._more_events += not last.is_last
         return frame
 

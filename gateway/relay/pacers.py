@@ -23,12 +23,14 @@ class PacingMeters:
 
     Attributes:
         streams: Takes the mode of each stream that begins.
-        added: Takes a delay that was added, in seconds, and how many tokens had it.
+        added_smooth: Takes a delay that was added, in seconds, and how many tokens had it.
+        added_private: The same of private streams.
         depth: Takes the tokens that are held as a piece leaves, and 1.
     """
 
     streams: Callable[[PacingMode], None]
-    added: Observe
+    added_smooth: Observe
+    added_private: Observe
     depth: Observe
 
 
@@ -100,7 +102,7 @@ class Pacers:
                 self._wheel,
                 self._smooth,
                 mark=mark,
-                added=self._meters.added,
+                added=self._meters.added_smooth,
                 depth=self._meters.depth,
                 clock=time.monotonic,
             )
@@ -115,7 +117,9 @@ class Pacers:
         shape = PacketShape(
             packet_bytes=policy.packet_bytes, least_ticks=policy.least_ticks, pad=_pad
         )
-        async with PrivateSink(sink, shape, policy, mark=mark, added=self._meters.added) as private:
+        async with PrivateSink(
+            sink, shape, policy, mark=mark, added=self._meters.added_private
+        ) as private:
             yield Paced(
                 private,
                 lambda out: DirectOutlet(out, private.passes),

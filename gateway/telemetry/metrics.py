@@ -99,10 +99,12 @@ class GatewayMetrics:
         added = Histogram(
             "gateway_pacing_added_seconds",
             "Delay that pacing added to a token, one observation a token of a paced stream.",
+            ["mode"],
             buckets=_ADDED_BUCKETS,
             registry=registry,
         )
-        self.pacing_added = Tally(added, _ADDED_BUCKETS)
+        self.added_smooth = Tally(added.labels("smooth"), _ADDED_BUCKETS)
+        self.added_private = Tally(added.labels("private"), _ADDED_BUCKETS)
         depth = Histogram(
             "gateway_pacing_held_tokens",
             "Tokens of a smooth stream that still wait as a piece leaves.",
@@ -220,7 +222,8 @@ class GatewayMetrics:
             self.stream_terminations.labels(record.stream_end).inc()
             self.gaps_from_worker.flush()  # what a stream did is known when it is counted
             self.gaps_to_client.flush()
-            self.pacing_added.flush()
+            self.added_smooth.flush()
+            self.added_private.flush()
             self.pacing_depth.flush()
         self._count_acceptance(record)
 

@@ -1,0 +1,190 @@
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.pacing import Playout, Rhythm
+
+BOUND_SECONDS = 0.12
+TOLERANCE_SECONDS = 0.002
+"""What `Playout` thinks too short for a timer, on both sides."""
+
+
+@dataclass
+class Played:
+    """A buffer on a clock of the test's, and what left it.
+
+    Attributes:
+        left: What left, in order: item, seconds it waited, clock.
+    """
+
+    now: float = 1000.0
+    playout: Playout[int] = field(
+        default_factory=lambda: Playout(max_delay_seconds=BOUND_SECONDS, piece_seconds=0.03)
+    )
+    rhythm: Rhythm = field(default_factory=Rhythm)
+    left: list[tuple[int, float, float]] = field(default_factory=list)
+    pieces: list[int] = field(default_factory=list)
+    items: int = 0
+
+    def arrive(self, tokens: int, *, opens: bool = False) -> None:
+        self.rhythm = self.rhythm.after(tokens, self.now)
+        for number in range(tokens):
+            is_open = opens and number == tokens - 1
+            self.playout.hold(self.items, 1, now=self.now, is_open=is_open)
+            self.items += 1
+        self.play()
+
+    def play(self) -> None:
+        """Release what is due now."""
+        if self.playout.wait_seconds(self.now) == 0.0:
+            pieces = self.playout.release(self.rhythm, self.now)
+            assert pieces
+            self.pieces.append(len(pieces))
+            self.left += [(h.item, self.now - h.arrived_seconds, self.now) for h in pieces]
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass; all that is due on the way leaves."""
+        end = self.now + seconds
+        while (wait := self.playout.wait_seconds(self.now)) is not None and self.now + wait <= end:
+            self.now += wait
+            self.play()
+        self.now = end
+
+    @property
+    def order(self) -> list[int]:
+        return [item for item, _, _ in self.left]
+
+    @property
+    def longest_seconds(self) -> float:
+        return max((waited for _, waited, _ in self.left), default=0.0)
+
+
+STEPS = st.lists(
+    st.tuples(st.floats(0.0, 0.3), st.integers(1, 16), st.booleans()), min_size=1, max_size=40
+)
+
+
+@given(STEPS)
+@settings(max_examples=200)
+def test_everything_leaves_in_order_and_in_time(steps: list[tuple[float, int, bool]]) -> None:
+    played = Played()
+
+    for gap, tokens, opens in steps:
+        played.pass_time(gap)
+        played.arrive(tokens, opens=opens)
+    played.pass_time(BOUND_SECONDS)
+
+    assert played.order == list(range(played.items))
+    assert played.longest_seconds <= BOUND_SECONDS + TOLERANCE_SECONDS
+    assert not played.playout
+    assert played.playout.tokens == 0
+
+
+@given(st.lists(st.tuples(st.floats(-50.0, 50.0), st.integers(0, 8)), min_size=1, max_size=30))
+@settings(max_examples=200)
+def test_a_clock_that_jumps_keeps_nothing_back(steps: list[tuple[float, int]]) -> None:
+    played = Played()
+
+    for jump, tokens in steps:
+        played.now += jump
+        played.arrive(tokens)
+        assert (played.playout.wait_seconds(played.now) or 0.0) <= BOUND_SECONDS
+    played.pass_time(BOUND_SECONDS)
+
+    assert played.order == list(range(played.items))
+
+
+@given(STEPS, st.integers(0, 40))
+def test_release_all_gives_what_is_left_at_any_point(
+    steps: list[tuple[float, int, bool]], point: int
+) -> None:
+    played = Played()
+
+    for gap, tokens, opens in steps[:point]:
+        played.pass_time(gap)
+        played.arrive(tokens, opens=opens)
+    rest = [held.item for held in played.playout.release_all()]
+
+    assert played.order + rest == list(range(played.items))
+    assert played.playout.wait_seconds(played.now) is None
+
+
+def test_the_first_of_a_burst_leaves_at_once() -> None:
+    played = Played()
+
+    played.arrive(8)
+
+    assert played.left[0] == (0, 0.0, 1000.0)
+    assert len(played.left) < 8
+
+
+def test_equal_bursts_are_played_out_over_their_gap() -> None:
+    played = Played()
+
+    for _ in range(40):
+        played.pass_time(0.08)
+        played.arrive(4)
+
+    clocks = sorted({clock for _, _, clock in played.left[80:]})
+    gaps = [b - a for a, b in pairwise(clocks)]
+    assert max(gaps) < 2.1 * sum(gaps) / len(gaps)
+    assert sum(gaps) / len(gaps) < 0.05
+
+
+def test_a_deep_buffer_empties_faster() -> None:
+    shallow, deep = Played(), Played()
+    for played, burst in ((shallow, 4), (deep, 16)):
+        for _ in range(10):
+            played.pass_time(0.1)
+            played.arrive(4)
+        played.pass_time(0.1)
+        before = len(played.left)
+        played.arrive(burst)
+        played.pass_time(0.04)
+        played.pieces = [len(played.left) - before]
+
+    assert deep.pieces[0] > shallow.pieces[0]
+
+
+def test_a_piece_does_not_end_within_a_character() -> None:
+    played = Played()
+    played.arrive(2)
+    played.pass_time(0.2)
+
+    played.arrive(1, opens=True)
+
+    assert len(played.left) == 2
+    assert played.playout.last is not None
+    played.arrive(1)
+    played.pass_time(0.0)
+    assert played.order == [0, 1, 2, 3]
+
+
+def test_an_open_end_waits_no_longer_than_its_bound() -> None:
+    played = Played()
+    played.arrive(1, opens=True)
+
+    played.pass_time(1.0)
+
+    assert played.order == [0]
+    assert BOUND_SECONDS / 2 < played.longest_seconds <= BOUND_SECONDS
+
+
+def test_a_bound_of_nothing_delays_nothing() -> None:
+    playout: Playout[int] = Playout(max_delay_seconds=0.001, piece_seconds=0.03)
+    for item in range(5):
+        playout.hold(item, 1, now=7.0)
+
+    assert [held.item for held in playout.release(Rhythm(), 7.0)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("tokens", [0, 3])
+def test_text_of_no_tokens_leaves_too(tokens: int) -> None:
+    playout: Playout[str] = Playout(max_delay_seconds=BOUND_SECONDS, piece_seconds=0.03)
+    playout.hold("", tokens, now=0.0)
+
+    assert playout.wait_seconds(0.0) == 0.0
+    assert len(playout.release(Rhythm(), 0.0)) == 1

@@ -1,0 +1,230 @@
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.protocol import Dialect, FrameSplitter, Part, TextChunk, TextChunks
+from gateway.protocol.sse import data_of, event_of
+from tests.fakes.chunk_dialects import Chat, Completions
+from tests.fakes.event_dialects import Messages, Responses
+from tests.fakes.reply import Dialect as Wording
+from tests.fakes.reply import Reply
+from tests.fakes.script import Script
+
+WORDINGS: Mapping[Dialect, Wording] = {
+    Dialect.CHAT: Chat(),
+    Dialect.COMPLETIONS: Completions(),
+    Dialect.RESPONSES: Responses(),
+    Dialect.MESSAGES: Messages(),
+}
+each_dialect = pytest.mark.parametrize("dialect", WORDINGS)
+TEXT = 'naïve "🙂" \\ \n\t'
+
+
+def texts(dialect: Dialect, *contents: str, **reply: Any) -> list[bytes]:
+    """Frames with these texts, as a worker words them."""
+    worded = Reply("m", Script(), texts=[*contents, "last"], **reply)
+    return [WORDINGS[dialect].piece(worded, number) for number in range(len(contents))]
+
+
+def chat(choice: dict[str, Any] | None = None, /, **top: Any) -> bytes:
+    """A chat chunk with text, and whatever else a test adds."""
+    told = {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}
+    body = {"id": "c", "object": "chat.completion.chunk", "choices": [told | (choice or {})]}
+    return b"data: " + json.dumps(body | top).encode() + b"\n\n"
+
+
+def read(chunks: TextChunks, frame: bytes) -> TextChunk:
+    found = chunks.read(frame)
+    assert found is not None
+    return found
+
+
+def cut(chunk: TextChunk, *borders: int) -> list[Part]:
+    marks = [0, *borders, len(chunk.text)]
+    texts = [chunk.text[a:b] for a, b in pairwise(marks)]
+    return [Part(chunk, text, number == len(borders)) for number, text in enumerate(texts)]
+
+
+@each_dialect
+def test_a_text_frame_is_taken_apart_and_put_together_again(dialect: Dialect) -> None:
+    chunks = TextChunks(dialect)
+
+    for frame in texts(dialect, TEXT, "b", TEXT, ""):
+        chunk = chunks.read(frame)
+        if chunk is not None:
+            assert chunks.frames([Part(chunk, chunk.text, True)]) == frame
+    assert read(chunks, texts(dialect, TEXT)[0]).text == TEXT
+
+
+@each_dialect
+def test_parts_are_frames_of_the_same_kind_that_differ_in_text_alone(dialect: Dialect) -> None:
+    chunks = TextChunks(dialect)
+    (frame,) = texts(dialect, "one two")
+    parts = cut(read(chunks, frame), 3)
+
+    first, second = (chunks.frames([part]) for part in parts)
+
+    whole = json.loads(data_of(frame))
+    for part, text in ((first, "one"), (second, " two")):
+        assert event_of(part) == event_of(frame)
+        told = json.dumps(json.loads(data_of(part)) | _number(whole))
+        assert told == json.dumps(whole).replace("one two", text)
+
+
+def _number(event: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in event.items() if key == "sequence_number"}
+
+
+@given(st.text(max_size=30), st.lists(st.integers(0, 30), max_size=4))
+def test_however_it_is_cut_the_text_is_the_same(text: str, borders: list[int]) -> None:
+    text = text.encode(errors="ignore").decode()
+    for dialect in WORDINGS:
+        chunks = TextChunks(dialect)
+        read(chunks, texts(dialect, "a")[0])
+        chunk = read(chunks, texts(dialect, "b", text)[1])
+        marks = sorted(min(border, len(text)) for border in borders)
+
+        sent = b"".join(chunks.frames([part]) for part in cut(chunk, *marks))
+
+        frames = FrameSplitter(10_000).feed(sent)
+        assert "".join(read(chunks, frame).text for frame in frames) == text
+
+
+@each_dialect
+def test_neighbours_that_say_the_same_are_one_frame_but_for_numbered_ones(
+    dialect: Dialect,
+) -> None:
+    chunks = TextChunks(dialect)
+    one, two = (read(chunks, frame) for frame in texts(dialect, "a b", "c d"))
+
+    sent = chunks.frames([*cut(one, 1), cut(two, 1)[0]])
+
+    frames = FrameSplitter(10_000).feed(sent)
+    assert len(frames) == (2 if dialect is Dialect.RESPONSES else 1)
+    assert "".join(read(chunks, frame).text for frame in frames) == "a bc"
+
+
+@pytest.mark.parametrize("dialect", [Dialect.CHAT, Dialect.COMPLETIONS])
+def test_a_count_is_told_with_the_last_part_alone(dialect: Dialect) -> None:
+    chunks = TextChunks(dialect)
+    frames = texts(dialect, "a b", "c", continuous_usage=True)
+    parts = [part for frame in frames for part in cut(read(chunks, frame), 1)]
+
+    told = [json.loads(data_of(f)) for f in FrameSplitter(9999).feed(chunks.frames(parts))]
+
+    assert [t.get("usage", {}).get("completion_tokens") for t in told] == [1, 2]
+    alone = json.loads(data_of(chunks.frames(parts[:1])))
+    assert "usage" not in alone
+
+
+def test_events_are_numbered_on_behind_those_that_were_cut() -> None:
+    chunks, worded = TextChunks(Dialect.RESPONSES), Reply("m", Script(), texts=["a b c", "d"])
+    pieces = [Responses().piece(worded, number) for number in range(2)]
+    parts = [part for frame in pieces for part in cut(read(chunks, frame), 1)]
+
+    sent = b"".join(chunks.frames([part]) for part in parts)
+    sent += b"".join(map(chunks.renumbered, Responses().closing(worded)))
+
+    numbers = [
+        json.loads(data_of(frame))["sequence_number"] for frame in FrameSplitter(9999).feed(sent)
+    ]
+    assert numbers == list(range(4, 4 + len(numbers)))
+    assert chunks.more_events == 2
+
+
+def test_only_the_events_own_number_is_changed() -> None:
+    chunks = TextChunks(Dialect.RESPONSES)
+    chunk = read(chunks, texts(Dialect.RESPONSES, "a b")[0])
+    chunks.frames(cut(chunk, 1)[:1])
+
+    inner = b'event: x\ndata: {"response":{"sequence_number":5},"sequence_number":7}\n\n'
+
+    assert chunks.renumbered(inner) == inner.replace(b"7", b"8")
+    assert chunks.renumbered(b": note\n\n") == b": note\n\n"
+    assert chunks.renumbered(b'data: {"a":1}\n\n') == b'data: {"a":1}\n\n'
+
+
+@pytest.mark.parametrize(
+    "delta", [{"reasoning": "a"}, {"reasoning_content": "a", "content": None, "tool_calls": []}]
+)
+def test_reasoning_is_text_too(delta: dict[str, Any]) -> None:
+    assert read(TextChunks(Dialect.CHAT), chat({"delta": delta})).text == "a"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        chat({"delta": {"role": "assistant", "content": "a"}}),
+        chat({"delta": {"content": "a", "reasoning": "b"}}),
+        chat({"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}),
+        chat({"delta": {"content": "a", "tool_calls": [{"index": 0}]}}),
+        chat({"finish_reason": "stop"}),
+        chat({"logprobs": {"content": []}}),
+        chat({"token_ids": [1]}),
+        chat({"index": 1}),
+        chat({"what_is_this": 1}),
+        chat(what_is_this=1),
+        chat(choices=[]),
+        chat(choices=[{"index": 0, "delta": {"content": "a"}}] * 2),
+        chat({"delta": {"content": 5}}),
+        b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n',
+        b'data: {"choices":[{"index":0,"delta":{"content":"a"\n\n',
+        b"data: [DONE]\n\n",
+        b": comment\n\n",
+        b'data: ["content":"a"]\n\n',
+    ],
+    ids=range(18),
+)
+def test_whatever_says_more_than_text_stays_whole(frame: bytes) -> None:
+    fresh, knowing = TextChunks(Dialect.CHAT), TextChunks(Dialect.CHAT)
+    read(knowing, chat())
+
+    assert fresh.read(frame) is None
+    assert knowing.read(frame) is None
+
+
+@pytest.mark.parametrize(
+    ("dialect", "frame"),
+    [
+        (Dialect.RESPONSES, b'event: response.function_call_arguments.delta\ndata: {"type":'
+         b'"response.function_call_arguments.delta","delta":"{","sequence_number":4}\n\n'),
+        (Dialect.RESPONSES, b'event: response.output_text.delta\ndata: {"type":'
+         b'"response.output_text.delta","delta":"a"}\n\n'),
+        (Dialect.RESPONSES, b'event: response.output_text.delta\ndata: {"type":"response.'
+         b'output_text.delta","delta":"a","logprobs":[{"token":"a"}],"sequence_number":4}\n\n'),
+        (Dialect.MESSAGES, b'event: content_block_delta\ndata: {"type":"content_block_delta",'
+         b'"index":0,"delta":{"type":"input_json_delta","partial_json":"{"}}\n\n'),
+        (Dialect.MESSAGES, b'event: content_block_start\ndata: {"type":"content_block_start",'
+         b'"index":0,"content_block":{"type":"text","text":""}}\n\n'),
+        (Dialect.PLAIN, b'data: {"text":"a"}\n\n'),
+    ],
+    ids=["arguments", "no-number", "logprobs", "tool", "block", "unknown-endpoint"],
+)  # fmt: skip
+def test_other_events_stay_whole(dialect: Dialect, frame: bytes) -> None:
+    assert TextChunks(dialect).read(frame) is None
+
+
+def test_text_that_looks_like_the_frame_around_it_is_text() -> None:
+    chunks = TextChunks(Dialect.CHAT)
+    text = '"},"usage":{"completion_tokens":9}},{"content":"x'
+
+    for frame in texts(Dialect.CHAT, "a", text, '"sequence_number":5'):
+        chunk = read(chunks, frame)
+        assert chunks.frames([Part(chunk, chunk.text, True)]) == frame
+
+
+def test_lines_may_end_as_they_like() -> None:
+    chunks = TextChunks(Dialect.MESSAGES)
+    (frame,) = texts(Dialect.MESSAGES, "a b")
+    frame = frame.replace(b"\n", b"\r\n")
+
+    parts = cut(read(chunks, frame), 1)
+
+    assert chunks.frames(parts[:1]) + chunks.frames(parts[1:]) == b"".join(
+        frame.replace(b"a b", text) for text in (b"a", b" b")
+    )

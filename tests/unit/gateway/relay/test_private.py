@@ -1,0 +1,205 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gateway.pacing import PacketShape
+from gateway.protocol import FrameSplitter, padded
+from gateway.protocol.sse import data_of
+from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
+from gateway.relay.private import PrivatePolicy, PrivateSink
+from tests.unit.gateway.ends import RecordingSink
+from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+
+POLICY = PrivatePolicy(tick_seconds=0.05, packet_bytes=256, start_seconds=0.5, least_seconds=2.0)
+STREAM = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
+DONE = b"data: [DONE]\n\n"
+
+
+def chunk(text: str) -> bytes:
+    return (
+        b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"' + text.encode() + b'"}}]}\n\n'
+    )
+
+
+class Client(RecordingSink):
+    """Notes when it got what.
+
+    Attributes:
+        packets: Clock, and size, of each write.
+    """
+
+    def __init__(self, *, stuck_after: int | None = None) -> None:
+        super().__init__(stuck_after=stuck_after)
+        self.packets: list[tuple[float, int]] = []
+
+    async def write(self, data: bytes) -> None:
+        await super().write(data)
+        self.packets.append((round(now(), 6), len(data)))
+
+    async def end(self, data: bytes = b"") -> None:
+        await super().end(data)
+        self.packets.append((round(now(), 6), len(data)))
+
+    @property
+    def said(self) -> list[bytes]:
+        """The data of each event, without what is obfuscation."""
+        found = map(data_of, FrameSplitter(10_000).feed(self.body))
+        return [data.split(b',"obfuscation"')[0].rstrip(b"}") for data in found if data]
+
+
+class Private:
+    """One private stream and what is left of it."""
+
+    def __init__(self, *, stuck_after: int | None = None) -> None:
+        self.client = Client(stuck_after=stuck_after)
+        self.marks: list[int | None] = []
+        self.added: list[float] = []
+
+    def run(self, scenario: Callable[[PrivateSink], Awaitable[None]]) -> "Private":
+        async def whole() -> None:
+            shape = PacketShape(
+                packet_bytes=POLICY.packet_bytes,
+                least_ticks=POLICY.least_ticks,
+                pad=lambda data, size: padded(data, size=size, filling=b"f" * size),
+            )
+            async with PrivateSink(
+                self.client,
+                shape,
+                POLICY,
+                mark=self.marks.append,
+                added=lambda seconds, tokens: self.added.extend([seconds] * tokens),
+            ) as sink:
+                await scenario(sink)
+
+        run_in_virtual_time(whole())
+        return self
+
+
+async def _quick(sink: PrivateSink) -> None:
+    await asyncio.sleep(0.123)
+    await sink.start(200, [(b"a", b"b")])
+    await sink.write(chunk("a"))
+    await sink.end(DONE)
+
+
+async def _bursty(sink: PrivateSink) -> None:
+    await asyncio.sleep(0.456)
+    await sink.start(200, [(b"a", b"b")])
+    for number in range(12):
+        assert sink.write_now(chunk("a") * (number % 4))
+        await asyncio.sleep(0.02 * (number % 7))
+    await sink.end(chunk("b") + DONE)
+
+
+def test_streams_that_differ_look_alike() -> None:
+    quick, bursty = Private().run(_quick), Private().run(_bursty)
+
+    assert quick.client.packets == bursty.client.packets
+    assert {size for _, size in quick.client.packets} == {256}
+    assert len(quick.client.packets) == POLICY.least_ticks
+
+
+def test_packets_leave_on_a_clock_that_began_with_the_request() -> None:
+    times = [time for time, _ in Private().run(_quick).client.packets]
+
+    assert times[0] == 0.5
+    assert times == pytest.approx([0.5 + 0.05 * number for number in range(len(times))])
+
+
+def test_the_client_reads_what_was_written() -> None:
+    bursty = Private().run(_bursty)
+
+    wanted = [*[chunk("a")] * 18, chunk("b"), DONE]
+    assert bursty.client.said == [data_of(frame).rstrip(b"}") for frame in wanted]
+    assert bursty.client.ended
+    assert bursty.client.headers == [(b"a", b"b")]
+
+
+def test_the_end_comes_with_the_last_packet() -> None:
+    private = Private().run(_quick)
+
+    assert private.client.writes[-1].startswith(DONE)
+
+
+def test_nothing_has_begun_before_the_start() -> None:
+    async def scenario(sink: PrivateSink) -> None:
+        assert not sink.started
+        await sink.start(200, [])
+        assert sink.started
+
+    private = Private().run(scenario)
+
+    assert not private.client.started  # it was left before its first tick
+
+
+def test_tokens_are_marked_when_they_have_left() -> None:
+    async def scenario(sink: PrivateSink) -> None:
+        await sink.start(200, [])
+        sink.write_now(chunk("a" * 500))
+        sink.passes(5)
+        await asyncio.sleep(0.52)
+        sink.write_now(chunk("b"))
+        sink.passes(None)
+        assert private.marks == []
+        await sink.end(DONE)
+
+    private = Private()
+    private.run(scenario)
+
+    assert private.marks == [5, None]
+    assert private.added == pytest.approx([0.6] * 5 + [0.08])
+
+
+def test_who_leaves_stops_the_clock() -> None:
+    async def scenario(sink: PrivateSink) -> None:
+        await sink.start(200, [])
+        sink.write_now(chunk("a"))
+        await asyncio.sleep(0.7)
+
+    private = Private().run(scenario)
+
+    assert not private.client.ended
+    assert private.client.packets[-1][0] <= 0.7
+
+
+def test_a_worker_that_is_far_ahead_waits() -> None:
+    async def scenario(sink: PrivateSink) -> None:
+        await sink.start(200, [])
+        await sink.write(b": x\n\n" * 60_000)
+        assert not sink.write_now(chunk("a"))
+        began = now()
+        await sink.write(chunk("a"))
+        assert now() > began
+        await sink.end(DONE)
+
+    private = Private().run(scenario)
+
+    assert private.client.said == [data_of(chunk("a")).rstrip(b"}"), b"[DONE]"]
+
+
+def test_a_client_that_takes_nothing_is_given_up() -> None:
+    async def scenario(sink: PrivateSink) -> None:
+        async with EventStream(sink, STREAM, []) as out:
+            await out.write(chunk("a"))
+            await out.end(DONE)
+
+    with pytest.raises(SlowClientError):
+        Private(stuck_after=1).run(scenario)
+
+
+def test_an_error_of_the_client_is_the_writers() -> None:
+    class Broken(Client):
+        async def write(self, data: bytes) -> None:
+            raise ZeroDivisionError
+
+    async def scenario(sink: PrivateSink) -> None:
+        await sink.start(200, [])
+        await asyncio.sleep(1)
+        await sink.write(chunk("a"))
+
+    private = Private()
+    private.client = Broken()
+
+    with pytest.raises(ZeroDivisionError):
+        private.run(scenario)

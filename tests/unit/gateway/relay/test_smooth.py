@@ -1,0 +1,392 @@
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.errors import GatewayError, UpstreamError, WorkerLostError
+from gateway.pacing import Wheel
+from gateway.protocol import Endpoint, FrameSplitter, StreamReader, TextChunks, error_event
+from gateway.protocol.sse import data_of
+from gateway.relay.event_stream import EventStream, StreamPolicy
+from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
+from gateway.relay.streamed import relay_stream
+from gateway.relay.token_clock import Side
+from tests.unit.gateway.ends import RecordingSink, ScriptedSource
+from tests.unit.gateway.requests import CHAT, MESSAGES, RESPONSES, request_to
+from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+
+POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
+BOUND_SECONDS = 0.12
+SLOT_SECONDS = 0.004
+DONE = b"data: [DONE]\n\n"
+WORDS = (" the", " naïve", " 你好", " 👩‍🔬", ".", "\n", " e\u0301", "שלום")
+
+Step = bytes | float | Exception
+
+
+def chunk(text: str, running: int, **choice: Any) -> bytes:
+    """A chat chunk in vLLM's own words, with the running count that we ask for."""
+    told = {"index": 0, "delta": {"content": text}, "finish_reason": None} | choice
+    usage = {"prompt_tokens": 1, "total_tokens": 1 + running, "completion_tokens": running}
+    return _frame({"id": "c", "choices": [told], "usage": usage})
+
+
+def _frame(body: dict[str, Any]) -> bytes:
+    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+    return b"data: " + text.encode() + b"\n\n"
+
+
+def bursts(*sizes: int, gap: float = 0.08, begin: int = 1) -> list[Step]:
+    """A first token, then bursts of so many, a word each."""
+    steps: list[Step] = [chunk("Once", begin)]
+    for size in sizes:
+        words = "".join(WORDS[(begin + i) % len(WORDS)] for i in range(size))
+        begin += size
+        steps += [gap, chunk(words, begin)]
+    return steps
+
+
+@dataclass(frozen=True)
+class Write:
+    """What left at once."""
+
+    seconds: float
+    data: bytes
+
+
+class TimedSink(RecordingSink):
+    """A client that notes when it got what, and at times has no room."""
+
+    def __init__(self, *, full: Sequence[bool] = ()) -> None:
+        super().__init__()
+        self.timed: list[Write] = []
+        self._full = list(full)
+
+    async def write(self, data: bytes) -> None:
+        await super().write(data)
+        self.timed.append(Write(now(), data))
+
+    def write_now(self, data: bytes) -> bool:
+        if self._full and self._full.pop(0):
+            return False
+        self.timed.append(Write(now(), data))
+        return super().write_now(data)
+
+    async def end(self, data: bytes = b"") -> None:
+        await super().end(data)
+        self.timed.append(Write(now(), data))
+
+
+class Smoothed:
+    """One smooth stream and what is left of it.
+
+    Attributes:
+        added: Each token's delay as it was told to the metrics.
+        marks: Tokens as they were marked on the client's side.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint = CHAT, *, full: Sequence[bool] = (), **body: Any
+    ) -> None:
+        self.sink = TimedSink(full=full)
+        self.request = request_to(endpoint, stream=True, **body)
+        self.added: list[float] = []
+        self.marks: list[int | None] = []
+        self.depths: list[float] = []
+        self.error: GatewayError | None = None
+        self.source = ScriptedSource(())
+
+    def run(self, *steps: Step, cancel_after: float | None = None) -> "Smoothed":
+        run_in_virtual_time(self._scenario(steps, cancel_after))
+        return self
+
+    async def _scenario(self, steps: Sequence[Step], cancel_after: float | None) -> None:
+        self.source = ScriptedSource(steps)
+        wheel = Wheel(asyncio.get_running_loop())
+        reader = StreamReader(self.request)
+        async with EventStream(self.sink, POLICY, []) as out:
+            outlet = SmoothOutlet(
+                out,
+                TextChunks(self.request.endpoint.dialect),
+                wheel,
+                SmoothPolicy(BOUND_SECONDS, 0.03),
+                mark=self.marks.append,
+                added=lambda seconds, tokens: self.added.extend([seconds] * tokens),
+                depth=lambda tokens, _: self.depths.append(tokens),
+                clock=asyncio.get_running_loop().time,
+            )
+            relaying = relay_stream(
+                self.source,
+                reader,
+                out,
+                outlet,
+                arrivals=Side(lambda *_: None),
+                max_frame_bytes=10_000,
+            )
+            task = asyncio.create_task(relaying)
+            try:
+                if cancel_after is None:
+                    await task
+                else:
+                    await asyncio.wait({task}, timeout=cancel_after)
+                    task.cancel()
+                    await asyncio.wait({task})
+                    if not self.sink.ended:
+                        raise UpstreamError("drained")
+            except GatewayError as error:
+                self.error = error
+                await out.end(error_event(error, self.request.endpoint.dialect))
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        frames = FrameSplitter(10_000).feed(self.sink.body)
+        return [json.loads(data) for f in frames if (data := data_of(f)) and data != b"[DONE]"]
+
+    @property
+    def text(self) -> str:
+        choices = (event["choices"][0] for event in self.events if event.get("choices"))
+        return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+
+def words_of(steps: Sequence[Step]) -> str:
+    """The text that a script's worker sends."""
+    frames = [step for step in steps if isinstance(step, bytes)]
+    told = [
+        json.loads(data_of(f)) for f in FrameSplitter(10_000).feed(b"".join(frames)[: -len(DONE)])
+    ]
+    return "".join(event["choices"][0]["delta"].get("content") or "" for event in told)
+
+
+SCRIPT = st.lists(
+    st.tuples(st.sampled_from([0.0, 0.0, 0.01, 0.02, 0.03, 0.08, 0.3, 1.0]), st.integers(0, 12)),
+    min_size=1,
+    max_size=25,
+)
+
+
+def scripted(script: Sequence[tuple[float, int]]) -> list[Step]:
+    steps: list[Step] = []
+    running = 0
+    for gap, size in script:
+        words = "".join(WORDS[(running + i) % len(WORDS)] for i in range(size))
+        running += size
+        steps += [gap, chunk(words, running)]
+    return steps
+
+
+@given(SCRIPT, st.lists(st.booleans(), max_size=30))
+@settings(max_examples=150)
+def test_the_same_text_comes_in_order_and_ends_once(
+    script: list[tuple[float, int]], full: list[bool]
+) -> None:
+    steps = [*scripted(script), DONE]
+
+    smoothed = Smoothed(full=full).run(*steps)
+
+    assert smoothed.text == words_of(steps)
+    assert smoothed.sink.ended
+    assert smoothed.sink.body.count(DONE) == 1
+    assert smoothed.sink.body.endswith(DONE)
+    assert sum(mark or 0 for mark in smoothed.marks) == sum(size for _, size in script)
+
+
+@given(SCRIPT)
+@settings(max_examples=150)
+def test_no_token_waits_beyond_its_bound(script: list[tuple[float, int]]) -> None:
+    smoothed = Smoothed().run(*scripted(script), DONE)
+
+    assert max(smoothed.added, default=0.0) <= BOUND_SECONDS
+    assert len(smoothed.added) == sum(size for _, size in script)
+
+
+@given(SCRIPT, st.floats(0.0, 2.0), st.lists(st.booleans(), max_size=10))
+@settings(max_examples=150)
+def test_a_stream_that_is_cut_short_anywhere_gives_what_came_then_one_error(
+    script: list[tuple[float, int]], cancel_after: float, full: list[bool]
+) -> None:
+    steps = [*scripted(script), DONE]
+
+    smoothed = Smoothed(full=full).run(*steps, cancel_after=cancel_after)
+
+    sent = [step for step in steps[: smoothed.source.taken] if isinstance(step, bytes)]
+    whole = words_of([*sent, DONE]) if DONE not in sent else words_of(steps)
+    assert smoothed.text == whole
+    assert smoothed.sink.ended
+    assert smoothed.sink.body.count(b'"error"') == (smoothed.error is not None)
+
+
+def test_an_even_stream_is_not_touched_and_wakes_nobody() -> None:
+    frames = [chunk(" word", number) for number in range(2, 51)]
+    steps: list[Step] = [part for frame in frames for part in (0.02, frame)]
+
+    smoothed = Smoothed().run(chunk("a", 1), *steps, DONE)
+
+    assert smoothed.source.tapped == len(frames)
+    assert set(smoothed.added) == {0.0}
+    assert smoothed.depths == []
+
+
+def test_the_first_text_leaves_as_it_comes() -> None:
+    smoothed = Smoothed().run(0.5, chunk("one two three", 3), 1.0, DONE)
+
+    assert (smoothed.sink.timed[0].seconds, smoothed.text) == (0.5, "one two three")
+
+
+def test_a_burst_is_played_out() -> None:
+    smoothed = Smoothed().run(*bursts(*[4] * 20), 0.08, DONE)
+
+    times = [write.seconds for write in smoothed.sink.timed]
+    gaps = [b - a for a, b in pairwise(times)][10:-2]
+    assert len(times) > 40
+    assert max(gaps) <= 0.06
+
+
+def test_what_is_left_at_the_finish_leaves_with_it() -> None:
+    last = chunk(" end", 14, finish_reason="stop")
+
+    smoothed = Smoothed().run(*bursts(12), last, 0.5, DONE)
+
+    usual_end = [write for write in smoothed.sink.timed if b'"stop"' in write.data]
+    assert smoothed.text.endswith(" end")
+    assert usual_end[0].seconds >= 0.08
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        chunk(" x", 14, logprobs={"content": []}),
+        chunk(" x", 14, token_ids=[1]),
+        chunk("", 14, delta={"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}),
+        chunk("", 14, delta={"reasoning": "hm"}),
+        chunk("", 14, delta={"role": "assistant", "content": ""}),
+        b": note\n\n",
+    ],
+    ids=["logprobs", "token-ids", "tool-call", "reasoning", "role", "comment"],
+)
+def test_whatever_is_not_more_of_the_same_text_flushes_it_and_stays_whole(frame: bytes) -> None:
+    steps = bursts(12)
+
+    smoothed = Smoothed().run(*steps, frame, 1.0, DONE)
+
+    at = [write.seconds for write in smoothed.sink.timed if write.data != DONE]
+    assert at[-1] == pytest.approx(0.08)
+    assert smoothed.text.startswith(words_of([*steps, DONE]))
+    wanted = frame.split(b',"usage"')[0]
+    assert wanted in smoothed.sink.body
+
+
+def test_a_lost_worker_flushes_and_then_is_told() -> None:
+    steps = bursts(12)
+
+    smoothed = Smoothed().run(*steps, WorkerLostError("gone", sent=True))
+
+    assert smoothed.text == words_of([*steps, DONE])
+    assert "error" in smoothed.events[-1]
+    assert smoothed.sink.timed[-1].seconds == pytest.approx(0.08)
+
+
+def test_an_error_of_the_worker_flushes_and_then_is_told() -> None:
+    steps = bursts(12)
+
+    smoothed = Smoothed().run(*steps, b'data: {"error":{"message":"boom"}}\n\n', DONE)
+
+    assert smoothed.text == words_of([*steps, DONE])
+    assert "error" in smoothed.events[-1]
+
+
+def test_a_character_that_comes_in_two_chunks_leaves_in_one_piece() -> None:
+    first, second = " space 👨\u200d", "🚀 is fun"
+    smoothed = Smoothed().run(
+        *bursts(4), 0.02, chunk(first, 9), 0.02, chunk(second, 12), 0.4, chunk("!", 13), 0.2, DONE
+    )
+
+    joint = [write for write in smoothed.sink.timed if "👨".encode() in write.data]
+    assert first + second in smoothed.text
+    assert ["🚀".encode() in write.data for write in joint] == [True]
+
+
+def test_a_client_that_asked_for_running_usage_never_sees_a_wrong_one() -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    smoothed = Smoothed(stream_options=options).run(*bursts(4, 6, 2, 8), 0.3, DONE)
+
+    seen = ""
+    for event in smoothed.events:
+        seen += event["choices"][0]["delta"]["content"]
+        if "usage" in event:
+            so_far = [*bursts(4, 6, 2, 8)]
+            whole = {
+                json.loads(data_of(step))["usage"]["completion_tokens"]: index
+                for index, step in enumerate(so_far)
+                if isinstance(step, bytes)
+            }
+            index = whole[event["usage"]["completion_tokens"]]
+            assert seen == words_of([*so_far[: index + 1], DONE])
+    assert len(smoothed.events) > 5
+
+
+def test_a_full_socket_is_tried_again() -> None:
+    smoothed = Smoothed(full=[False, True, True]).run(*bursts(4, 4), 2.0, DONE)
+
+    assert smoothed.text == words_of([*bursts(4, 4), DONE])
+    assert smoothed.sink.timed[-2].seconds < 0.5
+
+
+def test_a_full_socket_has_the_next_text_wait_for_it() -> None:
+    smoothed = Smoothed(full=[False, *[True] * 100]).run(*bursts(4, 4, 4), DONE)
+
+    assert smoothed.text == words_of([*bursts(4, 4, 4), DONE])
+
+
+def test_a_flood_is_not_kept() -> None:
+    flood: list[Step] = [chunk("x" * 400, 20 * number) for number in range(1, 200)]
+
+    smoothed = Smoothed().run(chunk("a", 1), 0.02, chunk("b", 9), 0.02, *flood, DONE)
+
+    assert max(smoothed.depths) <= 300
+    assert len(smoothed.text) == 2 + 199 * 400
+
+
+def test_events_of_responses_are_numbered_one_by_one() -> None:
+    def event(kind: str, number: int, **more: Any) -> bytes:
+        told = {"type": kind, "sequence_number": number, **more}
+        return f"event: {kind}\ndata: {json.dumps(told)}\n\n".encode()
+
+    place = {"item_id": "m", "output_index": 0, "content_index": 0, "logprobs": []}
+    steps: list[Step] = [event("response.created", 0)]
+    for number in range(1, 9):
+        words = "".join(f" word{i}" for i in range(number % 3 * 4 + 1))
+        steps += [0.06, event("response.output_text.delta", number, delta=words, **place)]
+    steps += [event("response.output_text.done", 9), event("response.completed", 10)]
+
+    smoothed = Smoothed(RESPONSES).run(*steps)
+
+    numbers = [told["sequence_number"] for told in smoothed.events]
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) > 15
+    deltas = (told["delta"] for told in smoothed.events if "delta" in told)
+    assert "".join(deltas).count("word") == 5 + 9 + 1 + 5 + 9 + 1 + 5 + 9
+    assert smoothed.sink.ended
+
+
+def test_messages_are_played_out_too() -> None:
+    def delta(text: str) -> bytes:
+        told = {"type": "content_block_delta", "index": 0}
+        told |= {"delta": {"type": "text_delta", "text": text}}
+        return f"event: content_block_delta\ndata: {json.dumps(told)}\n\n".encode()
+
+    steps: list[Step] = [delta("Once")]
+    for number in range(10):
+        steps += [0.08, delta(" upon a time" if number % 2 else " there")]
+    end = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+    smoothed = Smoothed(MESSAGES).run(*steps, 0.3, end)
+
+    texts = [told["delta"]["text"] for told in smoothed.events if "delta" in told]
+    assert "".join(texts) == "Once" + " there upon a time" * 5
+    assert len(texts) > 11
