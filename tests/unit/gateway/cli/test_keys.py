@@ -54,6 +54,15 @@ def test_a_key_may_be_for_some_models_only(path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["models"] == ["a", "b/c"]
 
 
+def test_a_key_may_have_a_pacing_of_its_own(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["keys", "create", "--tenant", "acme", "--pacing", "private", "--file", str(path)])
+    capsys.readouterr()
+    main(["keys", "list", "--file", str(path)])
+
+    assert [record.pacing for record in read_records(path)] == ["private"]
+    assert json.loads(capsys.readouterr().out)["pacing"] == "private"
+
+
 def test_a_revoked_key_is_gone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["keys", "create", "--tenant", "acme", "--file", str(path)])
     (record,) = read_records(path)

@@ -61,6 +61,10 @@ def test_a_plain_request_reads_as_its_defaults() -> None:
         ({"speculation": {"mode": "AUTO"}}, "speculation.mode"),
         ({"speculation": {"mode": "native"}}, "speculation.mode"),
         ({"speculation": {"mode": 0}}, "speculation.mode"),
+        ({"pacing": "fast"}, "pacing"),
+        ({"pacing": "SMOOTH"}, "pacing"),
+        ({"pacing": {"mode": "off"}}, "pacing"),
+        ({"pacing": False}, "pacing"),
         ({"speculation": []}, "speculation"),
         ({"speculation": True}, "speculation"),
         ({"prediction": "text"}, "prediction"),
@@ -215,6 +219,36 @@ def test_the_tenants_name_does_not_leave_the_gateway() -> None:
     sent = forwarded_body(request_to(CHAT), tenant="acme-corporation")
 
     assert b"acme-corporation" not in sent
+
+
+@pytest.mark.parametrize(
+    ("fields", "header", "expected"),
+    [
+        ({}, None, None),
+        ({"pacing": None}, None, None),
+        ({"pacing": "private"}, None, "private"),
+        ({}, "off", "off"),
+        ({"pacing": "smooth"}, "off", "smooth"),
+    ],
+    ids=["nothing", "null", "body", "header", "body-over-header"],
+)
+def test_pacing_is_asked_for_in_the_body_or_a_header(
+    fields: dict[str, Any], header: str | None, expected: str | None
+) -> None:
+    body = json.dumps({"messages": [], **fields}).encode()
+
+    request = read_request(CHAT, body, pacing_header=header)
+
+    assert request.pacing == expected
+    assert b"pacing" not in forwarded_body(request, tenant="t")
+
+
+@pytest.mark.parametrize("header", ["", "fast", "OFF"])
+def test_a_header_that_names_no_pacing_is_refused(header: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        read_request(CHAT, b'{"messages":[],"pacing":"off"}', pacing_header=header)
+
+    assert caught.value.param == "X-Pacing"
 
 
 def test_speculation_becomes_xargs_and_leaves_the_body() -> None:

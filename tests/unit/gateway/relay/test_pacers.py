@@ -1,0 +1,76 @@
+import asyncio
+from typing import Any
+
+import pytest
+
+from gateway.pacing import Wheel
+from gateway.protocol import Endpoint
+from gateway.relay.event_stream import EventStream, StreamPolicy
+from gateway.relay.outlet import DirectOutlet
+from gateway.relay.pacers import Pacers, PacingMeters
+from gateway.relay.private import PrivatePolicy, PrivateSink
+from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
+from gateway.types import PacingMode
+from tests.unit.gateway.ends import RecordingSink
+from tests.unit.gateway.requests import CHAT, COMPLETIONS, EMBEDDINGS, request_to
+from tests.unit.gateway.virtual_time import run_in_virtual_time
+
+STREAM = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
+
+
+def pacers(streams: list[str]) -> Pacers:
+    return Pacers(
+        Wheel(asyncio.get_running_loop()),
+        smooth=SmoothPolicy(0.12, 0.03),
+        private=PrivatePolicy(0.05, 512, 0.5, 2.0),
+        meters=PacingMeters(streams.append, *[lambda *_: None] * 3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "endpoint", "body", "used", "outlet", "wraps"),
+    [
+        ("off", CHAT, {}, "off", DirectOutlet, False),
+        ("smooth", CHAT, {}, "smooth", SmoothOutlet, False),
+        ("private", CHAT, {}, "private", DirectOutlet, True),
+        ("smooth", CHAT, {"n": 2}, "off", DirectOutlet, False),
+        ("smooth", COMPLETIONS, {"prompt": ["a", "b"]}, "off", DirectOutlet, False),
+        ("smooth", EMBEDDINGS, {}, "off", DirectOutlet, False),
+        ("private", CHAT, {"n": 2}, "private", DirectOutlet, True),
+    ],
+    ids=["off", "smooth", "private", "choices", "prompts", "unknown-stream", "private-choices"],
+)
+def test_each_mode_has_its_way_out(
+    mode: PacingMode,
+    endpoint: Endpoint,
+    body: dict[str, Any],
+    used: str,
+    outlet: type[object],
+    wraps: bool,
+) -> None:
+    async def scenario() -> None:
+        streams: list[str] = []
+        sink = RecordingSink()
+        request = request_to(endpoint, stream=True, **body)
+        async with pacers(streams).open(mode, request, sink, lambda _: None) as paced:
+            async with EventStream(paced.sink, STREAM, []) as out:
+                assert type(paced.outlet(out)) is outlet
+            assert isinstance(paced.sink, PrivateSink) is wraps
+            assert (paced.end_seconds > 0) is wraps
+        assert streams == [used]
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_private_packet_is_filled_with_what_does_not_compress() -> None:
+    async def scenario() -> None:
+        sink = RecordingSink()
+        request = request_to(CHAT, stream=True)
+        async with pacers([]).open("private", request, sink, lambda _: None) as paced:
+            await paced.sink.start(200, [])
+            await paced.sink.end(b"data: [DONE]\n\n")
+
+        assert {len(packet) for packet in sink.writes} == {512}
+        assert len(set(sink.writes)) == len(sink.writes) == 40
+
+    run_in_virtual_time(scenario())
