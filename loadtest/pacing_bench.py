@@ -58,7 +58,6 @@ _DATA = Path("../shared/data")
 _KEPT = Path(".bench/pacing")
 _BUSY_LOAD = 0.7
 _IDLE_SECONDS = 2.0
-_CROWD_MODES: Sequence[Mode] = ("off", "smooth", "private")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ async def _crowds(
     for number in range(plan.rounds):
         for streams in (plan.light_streams, plan.crowd_streams):
             each: dict[Mode, CrowdFigures | None] = {}
-            for mode in _CROWD_MODES:
+            for mode in plan.crowd_modes:
                 readings = await measure_crowd(stage, patterns, plan, streams=streams, mode=mode)
                 each[mode] = crowd_figures(readings, idle_cores=idle_cores)
                 flaws += readings.playback.flaws

@@ -20,7 +20,9 @@ _SIZE_BINS = 48
 
 _CHARACTERS = 320
 
-GROUPS = ("all", "borders", "sizes", "times", "totals")
+_EARLY_CHARACTERS, _EARLY_PACKETS = 80, 20
+
+GROUPS = ("all", "borders", "early", "sizes", "times", "totals")
 """`all` is everything; each of the others is a view of its own."""
 
 
@@ -45,8 +47,10 @@ def features(times_ms: Values, sizes: Values, bare: Bare) -> Mapping[str, Values
         sizes: Its bytes; same shape.
         bare: Of all answers that were seen.
     """
+    texts = _texts(sizes, bare)
     found = {
-        "borders": _borders(sizes, bare),
+        "borders": np.concatenate([_borders(texts), _head(texts)]),
+        "early": _early(texts),
         "sizes": _of_sizes(sizes),
         "times": _of_times(times_ms),
         "totals": np.array([len(sizes), sizes.sum(), times_ms[-1] - times_ms[0], times_ms[0]]),
@@ -64,14 +68,26 @@ def table(observed: Sequence[tuple[Values, Values]]) -> Mapping[str, Values]:
     return {group: np.stack([row[group] for row in rows]) for group in GROUPS}
 
 
-def _borders(sizes: Values, bare: Bare) -> Values:
-    """Where in the text packets end: the same text is cut at the borders of the same tokens."""
+def _texts(sizes: Values, bare: Bare) -> Values:
+    """Bytes of text in each packet, if nothing hides them."""
     texts = sizes % bare.later  # several chunks in one packet weigh so many times more
     texts[0] = sizes[0] - bare.first
+    return texts
+
+
+def _borders(texts: Values) -> Values:
+    """Where in the text packets end: the same text is cut at the borders of the same tokens."""
     found = np.zeros(_CHARACTERS)
     ends = np.cumsum(texts).astype(int)
     found[ends[ends < _CHARACTERS]] = 1.0
-    return np.concatenate([found, _head(texts)])
+    return found
+
+
+def _early(texts: Values) -> Values:
+    """The same of the beginning, where answers to one prompt are most alike."""
+    parts = _head(texts), _head(np.cumsum(texts))
+    counted = [part[:_EARLY_PACKETS] for part in parts]
+    return np.concatenate([_borders(texts)[:_EARLY_CHARACTERS], *counted])
 
 
 def _of_sizes(sizes: Values) -> Values:

@@ -1,6 +1,6 @@
 """How much the pacing benchmark does: counts, durations and bounds, as data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -31,6 +31,7 @@ class Plan:
         light_streams: Streams while the CPU a token is measured.
         crowd_streams: Streams of the large crowd.
         crowd_seconds: How long each of them, and of the light ones, lasts.
+        crowd_modes: What both are played in.
         prompts: Prompts that the attacker tells apart.
         runs: Answers to each.
         folds: Parts of the runs; each is tested once, while the others are for training.
@@ -46,17 +47,18 @@ class Plan:
     made_up_tokens: int
     repeats: int
     crowd_seconds: float
+    crowd_modes: Sequence[Mode]
     prompts: int
     runs: int
     answer_tokens: int
-    at_once: int = 30
+    at_once: int = 60
     light_streams: int = 100
     crowd_streams: int = 1_000
     crowd_ramp_seconds: float = 2.0
     crowd_copies: int = 20
     crowd_rate: int = 50
     answer_clients: int = 8
-    answers_at_once: int = 40
+    answers_at_once: int = 100
     folds: int = 4
 
 
@@ -67,7 +69,8 @@ FULL = Plan(
     copies=3,
     made_up_tokens=300,
     repeats=3,
-    crowd_seconds=10.0,
+    crowd_seconds=8.0,
+    crowd_modes=("off", "smooth", "private"),
     prompts=50,
     runs=20,
     answer_tokens=64,
@@ -78,8 +81,9 @@ QUICK = Plan(
     recorded_tokens=96,
     copies=1,
     made_up_tokens=100,
-    repeats=2,
+    repeats=1,
     crowd_seconds=4.0,
+    crowd_modes=("off", "smooth"),
     prompts=10,
     runs=8,
     answer_tokens=32,
