@@ -83,8 +83,8 @@ class Playout(Generic[T]):
         if not self._held:
             return None
         bound = self._held[0].arrived_seconds + self._max_delay
-        may_leave = not all(held.is_open for held in self._held)
-        wait = (min(self._due_seconds, bound) if may_leave else bound) - now
+        is_stuck = self._held[0].is_open and all(held.is_open for held in self._held)
+        wait = (bound if is_stuck else min(self._due_seconds, bound)) - now
         return wait if wait > _SOON_SECONDS else 0.0
 
     def release(self, rhythm: Rhythm, now: float) -> list[Held[T]]:

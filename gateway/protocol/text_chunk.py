@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from gateway.errors import InvalidRequestError
@@ -27,6 +26,7 @@ _KEYS = {
     Dialect.MESSAGES: re.compile(rb'"(?:text|thinking)' + _LITERAL),
 }
 _NUMBER = re.compile(rb'(?<="sequence_number":)( *)(\d+)')
+_encode = json.JSONEncoder(ensure_ascii=False).encode
 _PROBE = "a text that no model writes \u0007"
 _COMMON = frozenset(("id", "object", "created", "model", "system_fingerprint", "service_tier"))
 _RESPONSE_TEXTS = frozenset(
@@ -101,7 +101,16 @@ class TextChunks:
 
     def frames(self, parts: Iterable[Part]) -> bytes:
         """Word parts as frames, in order: neighbours that differ in nothing but text as one."""
-        return b"".join(self._frame(list(run)) for _, run in groupby(parts, key=_Neighbours().of))
+        frames: list[bytes] = []
+        run: list[Part] = []
+        for part in parts:
+            if run and not _may_join(run[-1], part):
+                frames.append(self._frame(run))
+                run = []
+            run.append(part)
+        if run:
+            frames.append(self._frame(run))
+        return b"".join(frames)
 
     def renumbered(self, frame: bytes) -> bytes:
         """A frame that stayed whole, behind events of which there are more now."""
@@ -125,7 +134,7 @@ class TextChunks:
 
     def _frame(self, run: list[Part]) -> bytes:
         last = run[-1]
-        text = json.dumps("".join(part.text for part in run), ensure_ascii=False)[1:-1].encode()
+        text = _encode("".join([part.text for part in run]))[1:-1].encode()
         envelope = last.chunk.envelope
         frame = envelope.before + text + (envelope.after if last.is_last else envelope.after_part)
         if last.chunk.number is not None:
@@ -146,20 +155,6 @@ class TextChunks:
         return None
 
 
-class _Neighbours:
-    """Tells runs of parts that may be one frame: same surroundings, and nothing counted between."""
-
-    def __init__(self) -> None:
-        self._run = 0
-        self._before: Part | None = None
-
-    def of(self, part: Part) -> int:
-        before, self._before = self._before, part
-        if before is not None and not _may_join(before, part):
-            self._run += 1
-        return self._run
-
-
 def _may_join(first: Part, second: Part) -> bool:
     if first.chunk is second.chunk:
         return True
@@ -171,10 +166,12 @@ def _text_in(envelope: Envelope, frame: bytes) -> str | None:
     begin, end = len(envelope.before), len(frame) - len(envelope.after)
     if end < begin or not (frame.startswith(envelope.before) and frame.endswith(envelope.after)):
         return None
+    literal = frame[begin:end]
     try:
-        text: str = json.loads(frame[begin - 1 : end + 1])  # with its quotes
-        if b"\\u" in frame[begin:end]:
-            text.encode()
+        if b"\\" not in literal and b'"' not in literal:
+            return literal.decode()  # most need no parsing
+        text: str = json.loads(b'"' + literal + b'"')
+        text.encode()
     except ValueError:  # no single string, or half of a surrogate pair
         return None
     return text

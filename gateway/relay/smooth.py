@@ -140,11 +140,13 @@ class SmoothOutlet:
         leaving, self._leaving = self._leaving, []
         if leaving:
             now = self._clock()
+            tokens = 0
             for held in leaving:
                 if held.tokens:
                     self._added(max(0.0, now - held.arrived_seconds), held.tokens)
+                    tokens += held.tokens
             self._depth(self._playout.tokens, 1)
-            self._mark(sum(held.tokens for held in leaving) if self._counts else None)
+            self._mark(tokens if self._counts else None)
 
     def close(self) -> None:
         """Let go of the timer; what is held can still be taken with `lead`."""
