@@ -13,7 +13,8 @@ from gateway.protocol import Dialect, InferenceRequest, TextChunks, padded
 from gateway.relay.event_stream import EventStream
 from gateway.relay.outlet import DirectOutlet, Mark, Outlet
 from gateway.relay.private import PrivatePolicy, PrivateSink
-from gateway.relay.smooth import Observe, SmoothOutlet, SmoothPolicy
+from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
+from gateway.relay.token_clock import Observe
 from gateway.types import PacingMode, Sink
 
 
@@ -25,7 +26,7 @@ class PacingMeters:
         streams: Takes the mode of each stream that begins.
         added_smooth: Takes a delay that was added, in seconds, and how many tokens had it.
         added_private: The same of private streams.
-        depth: Takes the tokens that are held as a piece leaves, and 1.
+        depth: Takes the tokens that are still held as a piece leaves, and 1.
     """
 
     streams: Callable[[PacingMode], None]

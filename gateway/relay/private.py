@@ -5,7 +5,6 @@ A `Sink` before another one, so that nothing can leave past it: text, comments, 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 from types import TracebackType
@@ -14,6 +13,7 @@ from typing import NamedTuple, Self
 from gateway.pacing import Packet, PacketShape
 from gateway.protocol import FrameSplitter
 from gateway.relay.outlet import Mark
+from gateway.relay.token_clock import Observe
 from gateway.types import Headers, Sink
 
 _MOST_QUEUED_BYTES = 2**18
@@ -68,7 +68,7 @@ class PrivateSink:
         policy: PrivatePolicy,
         *,
         mark: Mark,
-        added: Callable[[float, int], None],
+        added: Observe,
     ) -> None:
         self._sink = sink
         self._shape = shape

@@ -12,6 +12,7 @@ from gateway.pacing import Entry, Held, Playout, Rhythm, Wheel, cut, goes_on, ma
 from gateway.protocol import FrameSplitter, Part, TextChunk, TextChunks
 from gateway.relay.event_stream import EventStream
 from gateway.relay.outlet import Mark
+from gateway.relay.token_clock import Observe
 
 _MOST_TOKENS = 256
 _MOST_CHARACTERS = 512
@@ -20,9 +21,6 @@ _RETRY_SECONDS = 0.02
 # As tokenizers cut before they look up: a word with its blank, a run of signs; of scripts that
 # write no blanks each character. For streams whose worker does not count.
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|'?[^\W\u3040-\ud7af]+|[^\w\s]+")
-
-Observe = Callable[[float, int], None]
-"""Takes a value, and how often it occurred."""
 
 
 @dataclass(frozen=True, slots=True)

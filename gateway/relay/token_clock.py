@@ -8,7 +8,7 @@ other than chat and completions) the stream's mean is observed once for each tok
 from collections.abc import Callable
 
 Observe = Callable[[float, int], None]
-"""Takes a gap in seconds, and how many tokens had it."""
+"""Takes seconds (a gap, a delay), and how many tokens had them."""
 
 
 class Side:

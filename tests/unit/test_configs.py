@@ -53,6 +53,14 @@ def test_the_default_profile_drafts_from_the_index_and_the_head_that_ships() -> 
     assert shipped_head(engine.model) is not None
 
 
+@pytest.mark.parametrize("path", PROFILES, ids=[path.stem for path in PROFILES])
+def test_every_profile_paces(path: Path) -> None:
+    gateway, _ = load(path.stem)
+
+    assert gateway.pacing.mode == "smooth"
+    assert gateway.pacing.max_delay_ms == 120
+
+
 @pytest.mark.parametrize("name", ["gpu-llama-3.1-8b", "gpu-llama-3.3-70b-tp4", "gateway-remote"])
 def test_profiles_that_others_reach_need_keys(name: str) -> None:
     gateway, _ = load(name)
