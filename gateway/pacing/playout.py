@@ -90,6 +90,8 @@ class Playout(Generic[T]):
     def release(self, rhythm: Rhythm, now: float) -> list[Held[T]]:
         """Take out the next piece, in order; empty before its time."""
         self._see(now)
+        if not self._held:
+            return []
         rate = self._rate(rhythm, now)
         is_due = self._due_seconds - now <= _SOON_SECONDS
         wanted = max(1, round(rate * self._piece_seconds)) if is_due else 0
@@ -117,19 +119,17 @@ class Playout(Generic[T]):
             tokens = sum(held.tokens for held in taken)
             self.tokens -= tokens
             # A timer that was late must not slow the stream down; a pause must not speed it up.
-            is_late = now - self._due_seconds <= _LATE_SECONDS
-            self._due_seconds = (self._due_seconds if is_late else now) + tokens / rate
+            is_in_time = now - self._due_seconds <= _LATE_SECONDS
+            self._due_seconds = (self._due_seconds if is_in_time else now) + tokens / rate
         return taken
 
     def _rate(self, rhythm: Rhythm, now: float) -> float:
         """Tokens a second at which text should leave now."""
         rate = self.tokens / max(_SOON_SECONDS, _USUAL_SHARE * self._max_delay)
-        rate = max(rate, _LEAST_SHARE * (rhythm.tokens_per_second or 0.0))
-        if self._held:
-            # All of it has to be gone when the bound of the newest comes.
-            left = self._held[-1].arrived_seconds + self._max_delay - now
-            rate = max(rate, self.tokens / max(_SOON_SECONDS, left))
-        return max(rate, _LEAST_RATE)
+        own = _LEAST_SHARE * (rhythm.tokens_per_second or 0.0)
+        # All of it has to be gone when the bound of the newest comes.
+        left = self._held[-1].arrived_seconds + self._max_delay - now
+        return max(rate, own, self.tokens / max(_SOON_SECONDS, left), _LEAST_RATE)
 
     def _see(self, now: float) -> None:
         """Notice a clock that went back: no wait may grow by that."""

@@ -15,7 +15,9 @@ from gateway.relay.outlet import Mark
 from gateway.relay.token_clock import Observe
 
 _MOST_TOKENS = 256
+"""More is not held: nobody reads 2,000 tokens a second, and a flood must not fill the memory."""
 _MOST_CHARACTERS = 512
+"""A chunk of more is no burst of tokens."""
 _RETRY_SECONDS = 0.02
 """A client's socket that was full is tried again so soon."""
 # As tokenizers cut before they look up: a word with its blank, a run of signs; of scripts that
@@ -154,7 +156,7 @@ class SmoothOutlet:
             self._undelayed_tokens = 0
 
     def _is_too_much(self, chunk: TextChunk) -> bool:
-        """Whether it comes so fast that nobody reads along, and would fill the memory."""
+        """Whether it is part of a flood."""
         return self._playout.tokens > _MOST_TOKENS or len(chunk.text) > _MOST_CHARACTERS
 
     def _is_other_text(self, chunk: TextChunk) -> bool:

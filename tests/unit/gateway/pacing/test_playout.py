@@ -173,6 +173,14 @@ def test_an_open_end_waits_no_longer_than_its_bound() -> None:
     assert BOUND_SECONDS / 2 < played.longest_seconds <= BOUND_SECONDS
 
 
+def test_nothing_leaves_an_empty_buffer_or_before_its_time() -> None:
+    played = Played()
+
+    assert played.playout.release(Rhythm(), played.now) == []
+    played.arrive(8)
+    assert played.playout.release(played.rhythm, played.now) == []
+
+
 def test_a_bound_of_nothing_delays_nothing() -> None:
     playout: Playout[int] = Playout(max_delay_seconds=0.001, piece_seconds=0.03)
     for item in range(5):

@@ -177,8 +177,9 @@ def test_reasoning_is_text_too(delta: dict[str, Any]) -> None:
         b"data: [DONE]\n\n",
         b": comment\n\n",
         b'data: ["content":"a"]\n\n',
+        b'data: [{"content":"a"}]\n\n',
     ],
-    ids=range(18),
+    ids=range(19),
 )
 def test_whatever_says_more_than_text_stays_whole(frame: bytes) -> None:
     fresh, knowing = TextChunks(Dialect.CHAT), TextChunks(Dialect.CHAT)

@@ -141,7 +141,9 @@ class Smoothed:
                         raise UpstreamError("drained")
             except GatewayError as error:
                 self.error = error
-                await out.end(error_event(error, self.request.endpoint.dialect))
+                number = reader.frames_read
+                dialect = self.request.endpoint.dialect
+                await out.end(error_event(error, dialect, sequence_number=number))
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -328,6 +330,32 @@ def test_a_client_that_asked_for_running_usage_never_sees_a_wrong_one() -> None:
             index = whole[event["usage"]["completion_tokens"]]
             assert seen == words_of([*so_far[: index + 1], DONE])
     assert len(smoothed.events) > 5
+
+
+def test_text_of_one_read_is_played_out_and_an_end_in_it_ends() -> None:
+    steps = bursts(4)
+    read = chunk(" one two three", 9) + chunk(" four five six", 12)
+    smoothed = Smoothed().run(*steps, 0.08, read, 0.08, read + chunk(" end", 30) + DONE)
+
+    assert smoothed.text == words_of([*steps, read, read, chunk(" end", 30), DONE])
+    assert len({write.seconds for write in smoothed.sink.timed}) > 6
+    assert smoothed.sink.timed[-1].seconds == pytest.approx(0.24)
+    assert smoothed.sink.body.endswith(DONE)
+    assert sum(mark or 0 for mark in smoothed.marks) == 30
+
+
+def test_an_error_event_of_responses_is_numbered_on() -> None:
+    def delta(number: int, text: str) -> bytes:
+        kind = "response.output_text.delta"
+        told = {"type": kind, "sequence_number": number, "delta": text}
+        return f"event: {kind}\ndata: {json.dumps(told)}\n\n".encode()
+
+    steps = [step for number in range(5) for step in (delta(number, " a b c d e f"), 0.08)]
+    smoothed = Smoothed(RESPONSES).run(*steps, WorkerLostError("gone", sent=True))
+
+    numbers = [told["sequence_number"] for told in smoothed.events]
+    assert numbers == list(range(len(numbers)))
+    assert len(numbers) > 6
 
 
 def test_a_full_socket_is_tried_again() -> None:
