@@ -12,6 +12,7 @@ from loadtest.pacing_figures import Played, Values
 
 _COLOURS = {"raw": "#b5482a", "smooth": "#2a6fb5", "private": "#3d8a4e"}
 _SECONDS = 3.0
+_LEAST_SECONDS = 2.0
 _STALL_MS = 250.0  # a pause that no pacing within its bound can fill
 Shown = Mapping[str, tuple[Played, Capture]]
 """By the name in the picture, the same pattern as text and as packets."""
@@ -58,12 +59,16 @@ def draw(path: Path, shown: Shown) -> None:
 
 
 def most_uneven(streams: Sequence[Played]) -> Played:
-    """The stream whose worker's gaps vary most, of those that never stall, if there are any.
+    """The stream whose worker's gaps vary most, of long ones that never stall, if there are any.
 
     Args:
         streams: At least one.
     """
-    flowing = [each for each in streams if each.worker_gaps().ms.max(initial=0.0) <= _STALL_MS]
+    flowing = [
+        each
+        for each in streams
+        if each.seconds >= _LEAST_SECONDS and each.worker_gaps().ms.max(initial=0.0) <= _STALL_MS
+    ]
     return max(flowing or streams, key=lambda each: each.worker_gaps().token_variation or 0.0)
 
 

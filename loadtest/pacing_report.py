@@ -56,7 +56,8 @@ DEFINITIONS = {
     "request) and bytes of the packets, trained on the other runs; of the features below it takes "
     "those that did best in training; mean and [min, max] over folds. raw: pacing off",
     "attackers": "the same with given features: sizes, borders (where in the text packets end), "
-    "early (the same of its beginning), times, totals (packets, bytes, length, time to the first), or all together",
+    "early (the same of its beginning), times, totals (packets, bytes, length, time to the "
+    "first), or all together",
     "gateway_metric_ms": "what the gateway's own metric says it added to a token in the mean",
     "bound_ms": "max_delay_ms",
 }

@@ -20,13 +20,14 @@ def stream(name: str, *at_ms: int) -> Played:
     return played(pattern, [*sent_ns, sent_ns[-1]], arrivals, (sent_ns[-1] + MS, 100))
 
 
-EVEN = stream("even", 0, 20, 40, 60)
-BURSTY = stream("bursty", 0, 5, 90, 95)
-STALLED = stream("stalled", 0, 5, 900, 905)
+EVEN = stream("even", *range(0, 2_400, 80))
+BURSTY = stream("bursty", *range(0, 2_400, 80), *range(2_405, 4_000, 160))
+STALLED = stream("stalled", 0, 5, 2_900, 2_905)
+SHORT = stream("short", 0, 5, 90, 95)
 
 
-def test_a_stutter_is_shown_rather_than_a_stall() -> None:
-    assert most_uneven([EVEN, STALLED, BURSTY]) is BURSTY
+def test_a_long_stutter_is_shown_rather_than_a_stall() -> None:
+    assert most_uneven([EVEN, SHORT, STALLED, BURSTY]) is BURSTY
     assert most_uneven([STALLED]) is STALLED
 
 
