@@ -6,6 +6,7 @@ A head drafts from the target's last hidden states; it may skip steps and rows a
 from engine.heads.attention import Context
 from engine.heads.checkpoint import load_head, save_head
 from engine.heads.config import HeadConfig
+from engine.heads.drafting import Guess
 from engine.heads.head import DraftHead
 from engine.heads.memory import HeadMemory
 from engine.heads.target import SharedTables, TargetFacts
@@ -15,6 +16,7 @@ __all__ = [
     "IGNORED",
     "Context",
     "DraftHead",
+    "Guess",
     "HeadConfig",
     "HeadMemory",
     "SharedTables",

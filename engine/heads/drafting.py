@@ -1,7 +1,10 @@
 """The drafting loop: the head goes on from its own tokens, and nothing waits for the device."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -9,23 +12,82 @@ from torch import Tensor
 from engine.heads.attention import Context, Recorder, record
 from engine.heads.cells import Norm, apply_norm
 from engine.heads.stage import Stage, add_up, advance
+from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import at
 
+Guess = tuple[list[int], list[float]]
+"""Tokens that a head drafts for a row, and its probability of each."""
 
-class Drafting(Protocol):
-    """A head at work, with folded weights."""
 
+class Entry(NamedTuple):
+    """A row of which an entry is made.
+
+    Attributes:
+        step: In which it was noted.
+        state: Its place among the states of that step.
+        token: The token behind that state.
+        key, value: Where these go: places in tables of all requests' places.
+    """
+
+    step: int
+    state: int
+    token: int
+    key: int
+    value: int
+
+
+class Drafting(ABC):
+    """A head at work, with folded weights: in torch, or in something quicker for few rows."""
+
+    @abstractmethod
     def draft(
         self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None
     ) -> tuple[Tensor, Tensor]:
         """Return target ids and confidence, (m, n) each, as `DraftHead.propose` says."""
 
+    @abstractmethod
     def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of rows, as `DraftHead.record` says."""
+        """Return keys and values of rows: what `DraftHead.entries` does, with folded weights."""
+
+    def guess(
+        self, states: Tensor, rows: Sequence[int], tokens: Sequence[int], n: int, view: View | None
+    ) -> list[Guess]:
+        """Draft for some rows of a step, as `DraftHead.guess` says."""
+        newest = torch.tensor(tokens, device=states.device)
+        context = None if view is None else view.context()
+        drafted, confidence = self.draft(states[list(rows)], newest, n, context)
+        return list(zip(drafted.tolist(), confidence.tolist(), strict=True))
+
+    def write(
+        self,
+        states: Sequence[Tensor],
+        entries: Sequence[Entry],
+        moves: Sequence[tuple[int, int]],
+        keys: Tensor,
+        values: Tensor,
+    ) -> None:
+        """Make entries and write them, as `DraftHead.write` says."""
+        hidden = [
+            states[step][[entry.state for entry in group]]
+            for step, group in groupby(entries, key=itemgetter(0))
+        ]
+        tokens, key_places, value_places = torch.tensor(
+            [entry[2:] for entry in entries], device=keys.device
+        ).unbind(1)
+        made_keys, made_values = self.record(
+            torch.cat(hidden) if len(hidden) > 1 else hidden[0], tokens.contiguous()
+        )
+        all_keys, all_values = (part.flatten(0, 1) for part in (keys, values))
+        if moves:
+            to, since = torch.tensor(moves, device=keys.device).unbind(1)
+            all_keys.index_copy_(0, to, all_keys.index_select(0, since))
+        # For a few rows `index_put_` takes ten times as long.
+        all_keys.index_copy_(0, key_places, made_keys.to(all_keys.dtype))
+        all_values.index_copy_(0, value_places, made_values.to(all_values.dtype))
 
 
-class DraftingLoop:
+class DraftingLoop(Drafting):
     """Drafts greedily.
 
     Args:

@@ -8,9 +8,11 @@ from torch.nn import functional
 
 from engine.heads.attention import Recorder
 from engine.heads.cells import Linear, make_input_norm
+from engine.heads.compiled import CompiledDrafting, compile_head
 from engine.heads.config import HeadConfig
 from engine.heads.drafting import Drafting, DraftingLoop
 from engine.heads.graphs import GraphedDrafting
+from engine.heads.lookup import Lookup, Projection
 from engine.heads.matrix import Matrix
 from engine.heads.stage import Stage, build_stage
 from engine.heads.target import SharedTables
@@ -24,19 +26,26 @@ FOLDED_BYTES = 64 * 2**20
 def fold(
     config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
 ) -> Drafting:
-    """Return the drafting of a head, graphs on CUDA; it does not see weights that change later."""
+    """Return the drafting of a head; it does not see weights that change later.
+
+    On CUDA it is graphs, for a gated head on a CPU compiled.
+    """
     folding = _Folding(config, weights, vocabulary, shared)
     positions = min(2, config.positions) if config.tie_positions else config.positions
     weight = weights.projections[0].linear.weight
+    stages = [folding.stage(position) for position in range(positions)]
+    recorder = folding.recorder()
+    input_norm = make_input_norm(config.hidden_size, weight) if config.scale_input else None
     loop = DraftingLoop(
-        [folding.stage(position) for position in range(positions)],
+        stages,
         vocabulary=vocabulary,
         dtype=weights.dtype,
-        input_norm=make_input_norm(config.hidden_size, weight) if config.scale_input else None,
-        recorder=folding.recorder(),
+        input_norm=input_norm,
+        recorder=recorder,
     )
     if weight.device.type != "cuda":
-        return loop
+        compiled = compile_head(stages, recorder=recorder, input_norm=input_norm)
+        return loop if compiled is None else CompiledDrafting(compiled, loop, vocabulary)
     return GraphedDrafting(
         loop, hidden_size=config.hidden_size, dtype=weights.dtype, device=weight.device
     )
@@ -75,7 +84,7 @@ class _Folding:
             self._matrices[linear] = Matrix(linear.weight)
         return self._matrices[linear]
 
-    def _embed(self, position: int) -> "_Lookup":
+    def _embed(self, position: int) -> Lookup:
         """The first position looks target ids up, the others draft ids."""
         table = at(self._weights.embeddings, position).weight.detach()
         projection = None
@@ -88,11 +97,11 @@ class _Folding:
         rows = self._config.vocab_size if ids is None else ids.shape[0]
         width = table.shape[1] if projection is None else projection.shape[0]
         if rows * width * self._weights.dtype.itemsize > FOLDED_BYTES:
-            return _Lookup(table, ids, None if projection is None else _Projection(projection))
+            return Lookup(table, ids, None if projection is None else Projection(projection))
         table = table if ids is None else table[ids]
         if projection is not None:
             table = functional.linear(table.to(projection.dtype), projection)
-        return _Lookup(table, None, None)
+        return Lookup(table, None, None)
 
     def _score(self, position: int) -> Linear:
         outputs = self._weights.outputs
@@ -113,36 +122,6 @@ class _Folding:
         if own.shape[1] <= own.shape[0] and folded_bytes <= FOLDED_BYTES:
             return Matrix(functional.linear(rows, own.t()))
         return _Chain(Matrix(own), Matrix(rows))
-
-
-class _Lookup:
-    """Embeddings of ids: rows of a table, projected where it was too large to do that before."""
-
-    __slots__ = ("_ids", "_projection", "_table")
-
-    def __init__(self, table: Tensor, ids: Tensor | None, projection: Linear | None) -> None:
-        self._table = table
-        self._ids = ids
-        self._projection = projection
-
-    def __call__(self, tokens: Tensor) -> Tensor:
-        if self._ids is not None:
-            tokens = self._ids[tokens]
-        rows = functional.embedding(tokens, self._table)
-        return rows if self._projection is None else self._projection(rows)
-
-
-class _Projection:
-    """A matrix for rows of the target's table, whose dtype may be another."""
-
-    __slots__ = ("_dtype", "_matrix")
-
-    def __init__(self, weight: Tensor) -> None:
-        self._dtype = weight.dtype
-        self._matrix = Matrix(weight)
-
-    def __call__(self, rows: Tensor) -> Tensor:
-        return self._matrix(rows.to(self._dtype))
 
 
 class _Chain:

@@ -26,7 +26,7 @@ class _Captured(NamedTuple):
     confidence: Tensor
 
 
-class GraphedDrafting:
+class GraphedDrafting(Drafting):
     """The drafting loop of a CUDA device, captured for each (rows, n, context) that is needed.
 
     Rows are rounded up to powers of two; what the rows beyond hold does not touch the others.

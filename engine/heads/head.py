@@ -15,10 +15,11 @@ from engine.errors import HeadInputError
 from engine.heads.attention import Context, record
 from engine.heads.cells import apply_norm, make_input_norm
 from engine.heads.config import HeadConfig
-from engine.heads.drafting import Drafting
+from engine.heads.drafting import Drafting, Entry, Guess
 from engine.heads.fold import fold
 from engine.heads.stage import Stage, add_up, advance, build_stage
 from engine.heads.target import SharedTables, check_tables
+from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import HeadWeights, at
 
@@ -160,7 +161,7 @@ class DraftHead(nn.Module):
             tokens: int64, (m,), on the head's device.
             n: Tokens to draft, at least 1. A head with tied positions goes on beyond those that
                 it was trained for.
-            context: What a head with a window may look at (`HeadMemory.context`): m runs of one
+            context: What a head with a window may look at (`View.context`): m runs of one
                 row; None for nothing.
 
         Returns:
@@ -180,10 +181,52 @@ class DraftHead(nn.Module):
         return self._fold().draft(hidden, tokens, n, context)
 
     @torch.inference_mode()
-    def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what `entries` does, with the folded weights."""
+    def guess(
+        self, states: Tensor, rows: Sequence[int], tokens: Sequence[int], n: int, view: View | None
+    ) -> list[Guess]:
+        """Draft n tokens for some rows of a step: `propose` with what a model worker has at hand.
+
+        Args:
+            states: The target's last hidden states after its final norm, (any, hidden_size), on
+                the head's device.
+            rows: Places in `states`.
+            tokens: The token that the target drew from each of these.
+            n: As for `propose`.
+            view: What a head with a window may look at, of these rows; None for nothing.
+
+        Returns:
+            For each row, target's ids of the draft and the head's own probability of each.
+
+        Raises:
+            HeadInputError: As for `propose`.
+        """
+        self._check_length(n)
+        if states.ndim != 2 or states.shape[1] != self.config.hidden_size:
+            raise HeadInputError(
+                f"found states {tuple(states.shape)}, expected (any, {self.config.hidden_size})"
+            )
+        return self._fold().guess(states, rows, tokens, n, view)
+
+    @torch.inference_mode()
+    def write(
+        self,
+        states: Sequence[Tensor],
+        entries: Sequence[Entry],
+        moves: Sequence[tuple[int, int]],
+        keys: Tensor,
+        values: Tensor,
+    ) -> None:
+        """Make keys and values of rows and write them where they belong.
+
+        Args:
+            states: Of each step, (any, hidden_size).
+            entries: At least one, by rising step.
+            moves: Keys that are copied before: where to, and from where.
+            keys: (requests, places, heads, head size); places of all requests are counted through.
+            values: Of the same shape.
+        """
         self._check_window()
-        return self._fold().record(hidden, tokens)
+        self._fold().write(states, entries, moves, keys, values)
 
     @torch.inference_mode()
     def prepare(self) -> None:

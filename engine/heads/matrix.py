@@ -42,6 +42,13 @@ class Matrix:
             return torch.ops.aten._weight_int8pack_mm(rows, self._int8, self._scales)
         return functional.linear(rows, self._weight)
 
+    @property
+    def quantised(self) -> tuple[Tensor, Tensor] | None:
+        """The weight in int8, (out, in), and what a step of each row stands for, (out,)."""
+        if self._int8 is None or self._scales is None:
+            return None
+        return self._int8, self._scales
+
 
 def _quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
     largest = weight.float().abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny)

@@ -1,7 +1,6 @@
 """What a head with a window remembers of running requests: the entries of their last rows."""
 
 from collections.abc import Collection, Sequence
-from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -9,8 +8,9 @@ import torch
 from torch import Tensor
 
 from engine.errors import HeadInputError
-from engine.heads.attention import Context
+from engine.heads.drafting import Entry
 from engine.heads.head import DraftHead
+from engine.heads.view import View
 
 _MOST_STEPS = 16
 """Steps whose states are kept before entries are made of them."""
@@ -23,23 +23,6 @@ class _Noted(NamedTuple):
     sampled: Sequence[Sequence[int]]
     hidden: Tensor
     first: Sequence[int] | None
-
-
-class _Row(NamedTuple):
-    """A row of which entries are to be made.
-
-    Attributes:
-        step: In which it was noted.
-        state: Its place among the states of that step.
-        token: The token behind that state.
-        key, value: Where these go, in the flat tables.
-    """
-
-    step: int
-    state: int
-    token: int
-    key: int
-    value: int
 
 
 class HeadMemory:
@@ -71,7 +54,6 @@ class HeadMemory:
         dtype = torch.float32 if device.type == "cpu" else head.weights.dtype
         self._keys = torch.zeros(shape, dtype=dtype, device=device)
         self._values = torch.zeros(shape, dtype=dtype, device=device)
-        self._masks = _masks(window).to(device, dtype)
         self._places: dict[str, int] = {}
         self._free = list(range(requests))
         self._taken = [0] * requests
@@ -107,13 +89,10 @@ class HeadMemory:
         """Make nothing of a request's rows, until it is forgotten: nobody will ask for them."""
         self._ignored.add(request)
 
-    def context(self, requests: Sequence[str]) -> Context | None:
+    def view(self, requests: Sequence[str]) -> View:
         """Return what the last rows of these requests may look at; unknown ones see nothing.
 
         It is good until the next call of any method.
-
-        Returns:
-            For runs of one row; None where none of them sees anything.
 
         Raises:
             HeadInputError: There are more requests than there is room for.
@@ -125,20 +104,7 @@ class HeadMemory:
             min(max(self._taken[place] - 1, 0), self._window) if name in self._places else 0
             for name, place in zip(requests, places, strict=True)
         ]
-        if self._keys.device.type != "cpu":
-            # Graphs want the same shape in every step.
-            return self._gather(places, filled, entries=self._window)
-        most = max(filled, default=0)
-        if not most:
-            return None
-        if len(places) > 1:
-            return self._gather(places, filled, entries=most)
-        (place,) = places
-        keys, values = (
-            part[place : place + 1, : 1 + most].transpose(1, 2)
-            for part in (self._keys, self._values)
-        )
-        return Context(keys, values, None)
+        return View(self._keys, self._values, places, filled)
 
     def forget(self, requests: Collection[str]) -> None:
         """Free what requests hold that finished or lost their place; unknown ones are ignored."""
@@ -153,18 +119,6 @@ class HeadMemory:
         self._free += self._places.values()
         self._places.clear()
 
-    def _gather(self, places: list[int], filled: list[int], *, entries: int) -> Context:
-        device = self._keys.device
-        at = torch.tensor(places, device=device)
-        keys, values = (
-            part[:, : 1 + entries].transpose(1, 2).index_select(0, at)
-            for part in (self._keys, self._values)
-        )
-        if filled.count(entries) == len(filled) and device.type == "cpu":
-            return Context(keys, values, None)
-        masks = self._masks.index_select(0, torch.tensor(filled, device=device))
-        return Context(keys, values, masks[:, None, : 1 + entries])
-
     def _write(self) -> None:
         """Make entries of the rows that were noted; of more than anybody sees, the last ones.
 
@@ -173,34 +127,17 @@ class HeadMemory:
         """
         noted, self._noted = self._noted, []
         waiting: list[tuple[int, int]] = []
-        rows: list[_Row] = []
+        rows: list[Entry] = []
         for place, pieces in self._by_place(noted).items():
             taken = self._taken[place]
             if taken:
                 waiting.append(self._move(place, taken))
             rows += self._number(place, taken, pieces)
             self._taken[place] = taken + sum(len(piece[2]) for piece in pieces)
-        if not rows:
-            return
-        rows.sort(key=itemgetter(0))
-        hidden = [
-            noted[step].hidden[[row.state for row in group]]
-            for step, group in groupby(rows, key=itemgetter(0))
-        ]
-        device = self._keys.device
-        tokens, key_places, value_places = torch.tensor(
-            [row[2:] for row in rows], device=device
-        ).unbind(1)
-        keys, values = self._head.record(
-            torch.cat(hidden) if len(hidden) > 1 else hidden[0], tokens.contiguous()
-        )
-        all_keys, all_values = (part.flatten(0, 1) for part in (self._keys, self._values))
-        if waiting:
-            to, since = torch.tensor(waiting, device=device).unbind(1)
-            all_keys.index_copy_(0, to, all_keys.index_select(0, since))
-        # For a few rows `index_put_` takes ten times as long.
-        all_keys.index_copy_(0, key_places, keys.to(all_keys.dtype))
-        all_values.index_copy_(0, value_places, values.to(all_values.dtype))
+        if rows:
+            rows.sort(key=itemgetter(0))
+            states = [step.hidden for step in noted]
+            self._head.write(states, rows, waiting, self._keys, self._values)
 
     def _by_place(self, noted: Sequence[_Noted]) -> dict[int, list[tuple[int, int, Sequence[int]]]]:
         """Return for each place what was noted of its request: step, first state, tokens."""
@@ -215,7 +152,7 @@ class HeadMemory:
 
     def _number(
         self, place: int, taken: int, pieces: Sequence[tuple[int, int, Sequence[int]]]
-    ) -> list[_Row]:
+    ) -> list[Entry]:
         """Return the new rows of a request that anybody sees, and where they go.
 
         The value of the first of them goes where no one looks if there is no key before it, or if
@@ -230,7 +167,7 @@ class HeadMemory:
         ]
         left_out = max(0, len(singles) - self.rows)
         rows = [
-            _Row(*single, base + 1 + number % window, base + 1 + (number - 1) % window)
+            Entry(*single, base + 1 + number % window, base + 1 + (number - 1) % window)
             for number, single in enumerate(singles[left_out:], taken + left_out)
         ]
         if not taken or len(rows) == self.rows:
@@ -251,8 +188,3 @@ class HeadMemory:
             self._places[request] = place = self._free.pop()
             self._taken[place] = 0
         return place
-
-
-def _masks(window: int) -> Tensor:
-    """Return what may be seen by the entries that a request has: 0 or -inf, (window + 1 each)."""
-    return torch.full((window + 1, window + 1), float("-inf")).triu(1)

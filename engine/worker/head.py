@@ -13,7 +13,7 @@ from vllm.distributed.parallel_state import get_pp_group
 from vllm.model_executor.models.interfaces import supports_multimodal
 
 from engine.errors import HeadError
-from engine.heads import DraftHead, HeadMemory, SharedTables, TargetFacts, load_head
+from engine.heads import DraftHead, Guess, HeadMemory, SharedTables, TargetFacts, load_head
 
 
 def gather_tables(model: Any, vocabulary: int) -> SharedTables:
@@ -70,15 +70,13 @@ class StepStates:
     def __len__(self) -> int:
         return len(self._states)
 
-    def last(self, rows: Sequence[int], sampled: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Return the states that the last sampled tokens of some rows come from.
-
-        Returns:
-            Shape (rows, hidden).
-        """
+    def last(
+        self, rows: Sequence[int], sampled: Sequence[Sequence[int]]
+    ) -> tuple[torch.Tensor, Sequence[int]]:
+        """Return all states, and the places of those that some rows' last tokens come from."""
         if self._first is None:
-            return self._states[list(rows)]
-        return self._states[[self._first[row] + len(sampled[row]) - 1 for row in rows]]
+            return self._states, rows
+        return self._states, [self._first[row] + len(sampled[row]) - 1 for row in rows]
 
     def note(
         self, memory: HeadMemory, requests: Sequence[str], sampled: Sequence[Sequence[int]]
@@ -123,19 +121,18 @@ class HeadRun:
         if memory is not None:
             states.note(memory, requests, sampled)
 
-    def __call__(self, rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
+    def __call__(self, rows: Sequence[int]) -> list[Guess]:
         """Return for each row the head's tokens and its probability of each."""
         began, began_cpu = time.perf_counter(), time.thread_time()
-        hidden = self._states.last(rows, self._sampled)
-        newest = torch.tensor([self._sampled[row][-1] for row in rows], device=hidden.device)
-        context = None
+        newest = [self._sampled[row][-1] for row in rows]
+        view = None
         if self._memory is not None:
-            context = self._memory.context([self._requests[row] for row in rows])
-        tokens, confidence = self._head.propose(hidden, newest, self._most, context)
-        drafts = list(zip(tokens.tolist(), confidence.tolist(), strict=True))
+            view = self._memory.view([self._requests[row] for row in rows])
+        states, places = self._states.last(rows, self._sampled)
+        guesses: list[Guess] = self._head.guess(states, places, newest, self._most, view)
         self.seconds = time.perf_counter() - began
         self.cpu_seconds = time.thread_time() - began_cpu
-        return drafts
+        return guesses
 
 
 def _tokenizer_hash(folder: str) -> str | None:

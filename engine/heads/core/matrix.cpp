@@ -1,56 +1,126 @@
 #include "matrix.hpp"
 
-#include "clones.hpp"
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace specgate::heads {
 namespace {
 
-constexpr std::size_t kBlock = 4;  // weights' rows that are multiplied at once
+using Integer = std::int16_t;
+using Multiply = void (*)(const std::int8_t* weight, std::size_t out, std::size_t in,
+                          const Integer* inputs, std::size_t rows, std::int32_t* sums);
 
-// One input, kBlock rows of the weight.
-SPECGATE_CLONES
-void multiply_block(const std::int8_t* weight, const float* scales, std::size_t in,
-                    const float* input, float* output) {
-  const std::int8_t* const w0 = weight;
-  const std::int8_t* const w1 = weight + in;
-  const std::int8_t* const w2 = weight + 2 * in;
-  const std::int8_t* const w3 = weight + 3 * in;
-  float s0 = 0, s1 = 0, s2 = 0, s3 = 0;
-#pragma omp simd reduction(+ : s0, s1, s2, s3)
-  for (std::size_t i = 0; i < in; ++i) {
-    const float x = input[i];
-    s0 += x * static_cast<float>(w0[i]);
-    s1 += x * static_cast<float>(w1[i]);
-    s2 += x * static_cast<float>(w2[i]);
-    s3 += x * static_cast<float>(w3[i]);
+// Compilers know this loop, and take the instructions for products of integers that are added up.
+// A row of the weight stays in the first cache while all inputs pass, two at a time.
+[[gnu::always_inline]] inline void multiply(const std::int8_t* weight, std::size_t out,
+                                            std::size_t in, const Integer* inputs,
+                                            std::size_t rows, std::int32_t* sums) {
+  for (std::size_t o = 0; o < out; ++o, weight += in) {
+    std::size_t row = 0;
+    for (; row + 2 <= rows; row += 2) {
+      const Integer* const first = inputs + row * in;
+      const Integer* const second = first + in;
+      std::int32_t sum = 0, other = 0;
+      for (std::size_t i = 0; i < in; ++i) {
+        sum += static_cast<std::int32_t>(first[i]) * weight[i];
+        other += static_cast<std::int32_t>(second[i]) * weight[i];
+      }
+      sums[row * out + o] = sum;
+      sums[(row + 1) * out + o] = other;
+    }
+    if (row < rows) {
+      const Integer* const last = inputs + row * in;
+      std::int32_t sum = 0;
+      for (std::size_t i = 0; i < in; ++i) {
+        sum += static_cast<std::int32_t>(last[i]) * weight[i];
+      }
+      sums[row * out + o] = sum;
+    }
   }
-  output[0] = s0 * scales[0];
-  output[1] = s1 * scales[1];
-  output[2] = s2 * scales[2];
-  output[3] = s3 * scales[3];
 }
 
-SPECGATE_CLONES
-float multiply_row(const std::int8_t* weight, float scale, std::size_t in, const float* input) {
-  float sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::size_t i = 0; i < in; ++i) sum += input[i] * static_cast<float>(weight[i]);
-  return sum * scale;
+void multiply_anywhere(const std::int8_t* weight, std::size_t out, std::size_t in,
+                       const Integer* inputs, std::size_t rows, std::int32_t* sums) {
+  multiply(weight, out, in, inputs, rows, sums);
+}
+
+#if defined(__x86_64__)
+// The wheel is built for every x86-64 CPU; most have these.
+[[gnu::target("avx2")]] void multiply_avx2(const std::int8_t* weight, std::size_t out,
+                                           std::size_t in, const Integer* inputs,
+                                           std::size_t rows, std::int32_t* sums) {
+  multiply(weight, out, in, inputs, rows, sums);
+}
+
+[[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,prefer-vector-width=512")]] void
+multiply_vnni(const std::int8_t* weight, std::size_t out, std::size_t in, const Integer* inputs,
+              std::size_t rows, std::int32_t* sums) {
+  multiply(weight, out, in, inputs, rows, sums);
+}
+#endif
+
+Multiply choose() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512vnni")) {
+    return multiply_vnni;
+  }
+  if (__builtin_cpu_supports("avx2")) return multiply_avx2;
+#endif
+  return multiply_anywhere;
+}
+
+const Multiply kMultiply = choose();
+
+// Rounds an input to integers up to `largest`; returns what one of them stands for. An input that
+// is not finite counts as zeros: the draft is then a bad one, no more.
+float quantise(const float* input, std::size_t in, float largest, Integer* integers) {
+  float top = 0.0f;
+  bool finite = true;
+  for (std::size_t i = 0; i < in; ++i) {
+    const float size = std::fabs(input[i]);
+    finite &= size <= std::numeric_limits<float>::max();
+    top = std::max(top, size);
+  }
+  if (!finite || top == 0.0f) {
+    std::fill_n(integers, in, Integer{0});
+    return 0.0f;
+  }
+  const float factor = largest / top;
+  for (std::size_t i = 0; i < in; ++i) {
+    integers[i] = static_cast<Integer>(std::nearbyint(input[i] * factor));
+  }
+  return top / largest;
 }
 
 }  // namespace
 
+Matrix::Matrix(const std::int8_t* values, const float* scales, std::size_t out, std::size_t in)
+    : values_(values),
+      scales_(scales),
+      out_(out),
+      in_(in),
+      largest_(static_cast<float>(
+          std::min<std::size_t>(std::numeric_limits<Integer>::max(),
+                                std::numeric_limits<std::int32_t>::max() / (128 * in)))) {}
+
 void Matrix::multiply(const float* inputs, std::size_t rows, float* outputs) const {
-  std::size_t o = 0;
-  // A block stays in the first cache while all inputs pass.
-  for (; o + kBlock <= out; o += kBlock) {
-    for (std::size_t row = 0; row < rows; ++row) {
-      multiply_block(values + o * in, scales + o, in, inputs + row * in, outputs + row * out + o);
-    }
+  thread_local std::vector<Integer> integers;
+  thread_local std::vector<float> units;
+  thread_local std::vector<std::int32_t> sums;
+  integers.resize(rows * in_);
+  units.resize(rows);
+  sums.resize(rows * out_);
+  for (std::size_t row = 0; row < rows; ++row) {
+    units[row] = quantise(inputs + row * in_, in_, largest_, integers.data() + row * in_);
   }
-  for (; o < out; ++o) {
-    for (std::size_t row = 0; row < rows; ++row) {
-      outputs[row * out + o] = multiply_row(values + o * in, scales[o], in, inputs + row * in);
+  kMultiply(values_, out_, in_, integers.data(), rows, sums.data());
+  for (std::size_t row = 0; row < rows; ++row) {
+    for (std::size_t o = 0; o < out_; ++o) {
+      const std::size_t at = row * out_ + o;
+      outputs[at] = static_cast<float>(sums[at]) * units[row] * scales_[o];
     }
   }
 }

@@ -19,7 +19,7 @@ _ROOMS: dict[str, tuple[type, tuple[str, ...]]] = {
     "go_on": (SuffixIndex, ("propose_after",)),
     "finish": (SuffixIndex, ("finish",)),
     "price": (Price, ("settle",)),
-    "head": (DraftHead, ("propose",)),
+    "head": (DraftHead, ("guess",)),
     "memory": (HeadMemory, ("note",)),
 }
 ROOMS = tuple(_ROOMS)

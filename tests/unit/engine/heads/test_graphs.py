@@ -43,7 +43,7 @@ def test_graphs_look_back_like_the_cpu(make_head: MakeHead, rows: int) -> None:
         memory = HeadMemory(on, requests=rows, device=torch.device(device))
         for hidden, tokens in steps:
             memory.note(names, [[token] for token in tokens.tolist()], hidden.to(device))
-            context = memory.context(names)
+            context = memory.view(names).context()
             drafted, sure = on.propose(hidden.to(device), tokens.to(device), 3, context)
         return drafted.tolist(), sure.cpu()
 

@@ -1,6 +1,8 @@
 """What a memory shows is compared with entries made of all rows at once."""
 
+from collections.abc import Sequence
 from itertools import accumulate
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 
 from engine.errors import HeadInputError
 from engine.heads import Context, DraftHead, HeadMemory
+from engine.heads.drafting import Entry
 from tests.unit.engine.heads.conftest import looking_head
 
 WINDOW = 4
@@ -90,7 +93,7 @@ def test_rows_without_drafts_have_their_states_in_order(head: DraftHead) -> None
         states = torch.cat([hidden for hidden, _ in parts])
         memory.note(list(texts), [tokens for _, tokens in parts], states)
 
-    context = memory.context(["a", "b"])
+    context = memory.view(["a", "b"]).context()
 
     check(seen(context, 0), expected(head, texts["a"]))
     check(seen(context, 1), expected(head, texts["b"]))
@@ -115,7 +118,7 @@ def test_a_request_is_shown_its_own_last_entries(
         note(memory, texts, counts)
         if number in asked or number == len(steps) - 1:
             names = ["c", "a", "b"]
-            context = memory.context(names)
+            context = memory.view(names).context()
             for place, name in enumerate(names):
                 check(seen(context, place), expected(head, texts[name]))
 
@@ -128,7 +131,7 @@ def test_a_place_that_was_freed_shows_nothing_of_who_had_it(head: DraftHead) -> 
 
     note(memory, {"b": after}, {"b": 2})
 
-    check(seen(memory.context(["b"]), 0), expected(head, after))
+    check(seen(memory.view(["b"]).context(), 0), expected(head, after))
     assert list(memory.requests) == ["b"]
 
 
@@ -140,7 +143,7 @@ def test_steps_that_were_only_noted_are_cleared_too(head: DraftHead) -> None:
     memory.clear()
     note(memory, {"b": after}, {"b": 2})
 
-    check(seen(memory.context(["b"]), 0), expected(head, after))
+    check(seen(memory.view(["b"]).context(), 0), expected(head, after))
 
 
 def test_nothing_is_left_of_what_was_cleared(head: DraftHead) -> None:
@@ -150,7 +153,7 @@ def test_nothing_is_left_of_what_was_cleared(head: DraftHead) -> None:
     memory.clear()
 
     assert not memory.requests
-    assert not len(seen(memory.context(["a"]), 0))
+    assert not len(seen(memory.view(["a"]).context(), 0))
     note(memory, {"c": Text(3), "d": Text(4)}, {"c": 1, "d": 1})
 
 
@@ -161,25 +164,24 @@ def test_one_request_too_many_is_an_error(head: DraftHead) -> None:
     note(memory, {"b": Text(1)}, {"b": 1})
 
     with pytest.raises(HeadInputError, match="found request 2, no room"):
-        memory.context(["a"])
+        memory.view(["a"]).context()
 
 
 def test_steps_that_no_one_asks_about_share_a_pass(
     head: DraftHead, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory, text, passes = HeadMemory(head, requests=1, device=CPU), Text(1), []
-    record = DraftHead.record
+    write = DraftHead.write
 
-    def counted(self: DraftHead, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        passes.append(len(tokens))
-        keys, values = record(self, hidden, tokens)
-        return keys, values
+    def counted(self: DraftHead, states: Any, entries: Sequence[Entry], *args: Any) -> None:
+        passes.append(len(entries))
+        write(self, states, entries, *args)
 
-    monkeypatch.setattr(DraftHead, "record", counted)
+    monkeypatch.setattr(DraftHead, "write", counted)
     for _ in range(3):
         note(memory, {"a": text}, {"a": 1})
     assert passes == []
-    memory.context(["a"])
+    memory.view(["a"])
     assert passes == [3]
 
     for _ in range(20):
@@ -193,7 +195,7 @@ def test_a_request_alone_is_shown_its_own_memory_without_a_copy(head: DraftHead)
     texts = {"a": Text(1), "b": Text(2)}
     note(memory, texts, {"a": 3, "b": 9})
 
-    alone, together = memory.context(["b"]), memory.context(["a", "b"])
+    alone, together = memory.view(["b"]).context(), memory.view(["a", "b"]).context()
 
     assert alone is not None
     assert together is not None
@@ -207,11 +209,11 @@ def test_only_what_is_filled_is_shown(head: DraftHead) -> None:
     memory = HeadMemory(head, requests=2, device=CPU)
     note(memory, {"a": Text(1), "b": Text(2)}, {"a": 3, "b": 2})
 
-    context = memory.context(["a", "b"])
+    context = memory.view(["a", "b"]).context()
 
     assert context is not None
     assert context.keys.shape[2] == 1 + 2
-    assert memory.context(["unknown"]) is None
+    assert memory.view(["unknown"]).context() is None
 
 
 def test_nothing_is_made_of_rows_that_are_ignored_until_they_are_forgotten(
@@ -221,14 +223,14 @@ def test_nothing_is_made_of_rows_that_are_ignored_until_they_are_forgotten(
     memory.ignore("off")
     note(memory, {"off": Text(2), "a": text}, {"off": 3, "a": 3})
 
-    check(seen(memory.context(["a"]), 0), expected(head, text))
+    check(seen(memory.view(["a"]).context(), 0), expected(head, text))
     assert list(memory.requests) == ["a"]
     memory.clear()
     note(memory, {"off": Text(2)}, {"off": 3})
-    assert memory.context(["off"]) is None
+    assert memory.view(["off"]).context() is None
 
     memory.forget(["off"])
     again = Text(2)
     note(memory, {"off": again}, {"off": 3})
 
-    check(seen(memory.context(["off"]), 0), expected(head, again))
+    check(seen(memory.view(["off"]).context(), 0), expected(head, again))

@@ -58,7 +58,7 @@ def test_training_shows_what_serving_shows(head: DraftHead, run_rows: int) -> No
         for row in range(begin, begin + length):
             hidden, token = shard.hidden[row : row + 1], shard.tokens[row : row + 1]
             memory.note(["a"], [token.tolist()], hidden)
-            drafted, _ = head.propose(hidden, token, 3, memory.context(["a"]))
+            drafted, _ = head.propose(hidden, token, 3, memory.view(["a"]).context())
             served.append(drafted[0].tolist())
 
     starts = torch.arange(0, 12, run_rows)

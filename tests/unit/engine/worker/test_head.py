@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from engine.heads import Context
+from engine.heads.view import View
 from engine.worker.head import HeadRun, StepStates
 
 
@@ -13,11 +13,12 @@ def states(rows: int) -> torch.Tensor:
 class Echo:
     """A head that proposes what it was given: the newest token, then the number of its state."""
 
-    def propose(
-        self, hidden: torch.Tensor, tokens: torch.Tensor, n: int, _context: Context | None
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        drafts = torch.stack([tokens, hidden[:, 0].long()], dim=1)[:, :n]
-        return drafts, torch.full(drafts.shape, 0.5)
+    def guess(
+        self, states: torch.Tensor, rows: list[int], tokens: list[int], n: int, _view: View | None
+    ) -> list[tuple[list[int], list[float]]]:
+        numbers = states[rows, 0].long().tolist()
+        drafts = [[token, number][:n] for token, number in zip(tokens, numbers, strict=True)]
+        return [(draft, [0.5] * len(draft)) for draft in drafts]
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,9 @@ class Echo:
 def test_a_row_goes_on_from_its_last_accepted_token(
     drafted: list[int] | None, sampled: list[list[int]], rows: list[int], expected: list[int]
 ) -> None:
-    last = StepStates(states(8), drafted).last(rows, sampled)
+    all_states, places = StepStates(states(8), drafted).last(rows, sampled)
 
-    assert last[:, 0].tolist() == expected
+    assert all_states[list(places), 0].tolist() == expected
 
 
 class Notebook:
@@ -53,18 +54,18 @@ class Notebook:
     ) -> None:
         self.noted.append((requests, sampled, len(hidden), first))
 
-    def context(self, requests: list[str]) -> object:
+    def view(self, requests: list[str]) -> object:
         return tuple(requests)
 
 
 class Looking:
     """A head whose drafts say for whom it was shown something."""
 
-    def propose(
-        self, hidden: torch.Tensor, tokens: torch.Tensor, n: int, context: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        assert context == ("c",)
-        return torch.zeros(1, n, dtype=torch.int64), torch.zeros(1, n)
+    def guess(
+        self, states: torch.Tensor, rows: list[int], tokens: list[int], n: int, view: object
+    ) -> list[tuple[list[int], list[float]]]:
+        assert (rows, tokens, view) == ([4], [7], ("c",))
+        return [([0] * n, [0.0] * n)]
 
 
 def test_a_memory_is_told_of_new_rows_and_asked_for_those_that_draft() -> None:
@@ -85,7 +86,7 @@ def test_a_memory_is_told_of_new_rows_and_asked_for_those_that_draft() -> None:
 
 def test_a_run_gives_lists_by_row_and_its_time() -> None:
     run = HeadRun(
-        Echo(),  # type: ignore[arg-type]  # of the head only `propose` is used
+        Echo(),  # type: ignore[arg-type]  # of the head only `guess` is used
         2,
         StepStates(states(8), [2, 0, 3]),
         ["a", "b", "c"],

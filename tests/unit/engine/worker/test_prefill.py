@@ -118,7 +118,7 @@ class Scene:
         one.computed = one.first = cached
 
     def check(self, head: DraftHead, *names: str) -> None:
-        context = self.memory.context(list(names))
+        context = self.memory.view(list(names)).context()
         for place, name in enumerate(names):
             expected = self.requests[name].expected(head)
             if context is None:
@@ -229,7 +229,7 @@ def test_tokens_that_stand_for_something_else_are_left_out(head: DraftHead) -> N
 
     scene.read("a", 9)
 
-    assert scene.memory.context(["a"]) is None
+    assert scene.memory.view(["a"]).context() is None
 
 
 def test_no_more_is_kept_than_anybody_sees(

@@ -1,0 +1,43 @@
+// bfloat16 numbers, of which float32 has the upper half, and tables of them.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+namespace specgate::heads {
+
+inline float widen(std::uint16_t number) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(number) << 16);
+}
+
+inline void widen(const std::uint16_t* numbers, std::size_t count, float* floats) {
+  for (std::size_t i = 0; i < count; ++i) floats[i] = widen(numbers[i]);
+}
+
+// Rows of embeddings; borrows its memory.
+class Table {
+ public:
+  // Of shape (rows, width), row by row.
+  Table(const std::uint16_t* numbers, std::size_t rows, std::size_t width)
+      : numbers_(numbers), rows_(rows), width_(width) {}
+
+  std::size_t width() const { return width_; }
+
+  // Adds `factor` times a row to a vector; throws std::out_of_range if there is no such row.
+  void add_row(std::int64_t row, float factor, float* vector) const {
+    if (row < 0 || static_cast<std::size_t>(row) >= rows_) {
+      throw std::out_of_range("token: there is no such row in the head's table");
+    }
+    const std::uint16_t* const numbers = numbers_ + static_cast<std::size_t>(row) * width_;
+    for (std::size_t i = 0; i < width_; ++i) vector[i] += factor * widen(numbers[i]);
+  }
+
+ private:
+  const std::uint16_t* numbers_;
+  std::size_t rows_;
+  std::size_t width_;
+};
+
+}  // namespace specgate::heads

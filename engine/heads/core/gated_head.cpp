@@ -1,0 +1,104 @@
+#include "gated_head.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "exponential.hpp"
+#include "lanes.hpp"
+
+namespace specgate::heads {
+namespace {
+
+float silu(float x) { return x / (1.0f + exponential(-x)); }
+
+}  // namespace
+
+Cell::Cell(Norm norm, Matrix enter, Matrix leave, Norm state_norm)
+    : norm_(std::move(norm)),
+      enter_(enter),
+      leave_(leave),
+      state_norm_(std::move(state_norm)) {}
+
+void Cell::step(float* sums, std::size_t rows) const {
+  const std::size_t inner = leave_.out(), width = leave_.in();
+  std::vector<float> normed(rows * inner), both(rows * 2 * width), gated(rows * width);
+  norm_.apply(sums, rows, normed.data());
+  enter_.multiply(normed.data(), rows, both.data());
+  for (std::size_t row = 0; row < rows; ++row) {
+    const float* const gate = both.data() + row * 2 * width;
+    for (std::size_t i = 0; i < width; ++i) {
+      gated[row * width + i] = silu(gate[i]) * gate[width + i];
+    }
+  }
+  leave_.multiply(gated.data(), rows, normed.data());
+  for (std::size_t i = 0; i < rows * inner; ++i) sums[i] += normed[i];
+  state_norm_.apply(sums, rows, sums);
+}
+
+std::vector<float> Position::add_up(const std::vector<float>& states,
+                                    const std::vector<std::int64_t>& tokens) const {
+  const std::size_t inner = project.out();
+  std::vector<float> sums(tokens.size() * inner);
+  project.multiply(states.data(), tokens.size(), sums.data());
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    table.add_row(tokens[row], scale, sums.data() + row * inner);
+  }
+  return sums;
+}
+
+GatedHead::GatedHead(std::vector<Position> positions, std::optional<Norm> input_norm,
+                     std::optional<Recorder> recorder)
+    : positions_(std::move(positions)),
+      input_norm_(std::move(input_norm)),
+      recorder_(std::move(recorder)) {}
+
+void GatedHead::record(const std::vector<const std::uint16_t*>& hidden,
+                       const std::vector<std::int64_t>& tokens, float* keys,
+                       float* values) const {
+  const std::vector<float> sums = first().add_up(enter(hidden), tokens);
+  recorder_->record(sums.data(), tokens.size(), keys, values);
+}
+
+std::vector<float> GatedHead::enter(const std::vector<const std::uint16_t*>& hidden) const {
+  std::vector<float> states(hidden.size() * hidden_size());
+  for (std::size_t row = 0; row < hidden.size(); ++row) {
+    widen(hidden[row], hidden_size(), states.data() + row * hidden_size());
+  }
+  if (input_norm_) input_norm_->apply(states.data(), hidden.size(), states.data());
+  return states;
+}
+
+std::vector<GatedHead::Likeliest> GatedHead::advance(std::size_t at, std::vector<float>& states,
+                                                     const std::vector<std::int64_t>& tokens,
+                                                     const Seen* seen) const {
+  const Position& position = positions_[std::min(at, positions_.size() - 1)];
+  const std::size_t rows = tokens.size(), count = position.score.out();
+  states = position.add_up(states, tokens);
+  if (position.attention && seen != nullptr) position.attention->attend(states.data(), rows, seen);
+  position.cell.step(states.data(), rows);
+  std::vector<float> logits(rows * count);
+  position.score.multiply(states.data(), rows, logits.data());
+  std::vector<Likeliest> next;
+  for (std::size_t row = 0; row < rows; ++row) {
+    next.push_back(likeliest(logits.data() + row * count, count));
+  }
+  return next;
+}
+
+// Of a softmax over logits.
+GatedHead::Likeliest GatedHead::likeliest(const float* logits, std::size_t count) {
+  const float* const top = std::max_element(logits, logits + count);
+  float lanes[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] += exponential(logits[i + lane] - *top);
+    }
+  }
+  float total = 0.0f;
+  for (const float lane : lanes) total += lane;
+  for (; i < count; ++i) total += exponential(logits[i] - *top);
+  return {top - logits, 1.0f / total};
+}
+
+}  // namespace specgate::heads

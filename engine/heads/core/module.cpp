@@ -1,0 +1,257 @@
+// The Python module engine.heads._core: torch's tensors in and out, by their memory.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "attention.hpp"
+#include "bfloat16.hpp"
+#include "gated_head.hpp"
+#include "matrix.hpp"
+#include "norm.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace specgate::heads {
+namespace {
+
+template <class Number, std::size_t Dimensions>
+using Array = nb::ndarray<Number, nb::ndim<Dimensions>, nb::device::cpu, nb::c_contig>;
+// nanobind has no name for bfloat16 numbers: their type is checked by `bfloat16_of`.
+using Halves = nb::ndarray<nb::ndim<2>, nb::device::cpu, nb::c_contig>;
+// Keys or values: (requests, places of a request, heads, head size).
+using Places = Array<float, 4>;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+const std::uint16_t* bfloat16_of(const Halves& tensor) {
+  const nb::dlpack::dtype type = tensor.dtype();
+  require(type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat) &&
+              type.bits == 16 && type.lanes == 1,
+          "expected a bfloat16 tensor");
+  return static_cast<const std::uint16_t*>(tensor.data());
+}
+
+Matrix make_matrix(const Array<const std::int8_t, 2>& values,
+                   const Array<const float, 1>& scales) {
+  require(values.shape(0) == scales.shape(0), "scales: expected one for each row");
+  require(values.shape(1) > 0, "values: must not be empty");
+  return {values.data(), scales.data(), values.shape(0), values.shape(1)};
+}
+
+void multiply(const Matrix& matrix, const Array<const float, 2>& inputs,
+              const Array<float, 2>& outputs) {
+  require(inputs.shape(1) == matrix.in() && outputs.shape(0) == inputs.shape(0) &&
+              outputs.shape(1) == matrix.out(),
+          "inputs and outputs: expected (rows, in) and (rows, out)");
+  matrix.multiply(inputs.data(), inputs.shape(0), outputs.data());
+}
+
+Table make_table(const Halves& rows) {
+  return {bfloat16_of(rows), rows.shape(0), rows.shape(1)};
+}
+
+Norm make_norm(const std::vector<float>& weight, const std::vector<float>& bias) {
+  require(!weight.empty() && weight.size() == bias.size(), "norm: weight and bias differ in width");
+  return {weight, bias};
+}
+
+Attention make_attention(const Norm& norm, const Matrix& query, const Matrix& leave,
+                         const std::vector<float>& sharpness, const std::vector<float>& sink) {
+  require(!sink.empty() && sharpness.size() == sink.size(), "sink: expected one for each head");
+  require(query.out() % sink.size() == 0 && query.in() == norm.width() &&
+              leave.in() == query.out() && leave.out() == norm.width(),
+          "attention: widths do not fit");
+  return {norm, query, leave, sharpness, sink};
+}
+
+Recorder make_recorder(const Norm& norm, const Matrix& linear, std::size_t heads) {
+  require(heads > 0 && linear.out() % (2 * heads) == 0 && linear.in() == norm.width(),
+          "recorder: widths do not fit");
+  return {norm, linear, heads};
+}
+
+Cell make_cell(const Norm& norm, const Matrix& enter, const Matrix& leave, const Norm& state) {
+  const std::size_t inner = norm.width();
+  require(enter.in() == inner && enter.out() == 2 * leave.in() && leave.out() == inner &&
+              state.width() == inner,
+          "cell: widths do not fit");
+  return {norm, enter, leave, state};
+}
+
+Position make_position(const Matrix& project, const Table& table, float scale,
+                       const std::optional<Attention>& attention, const Cell& cell,
+                       const Matrix& score) {
+  require(table.width() == project.out() && score.in() == project.out(),
+          "position: widths do not fit");
+  return {project, table, scale, attention, cell, score};
+}
+
+GatedHead make_head(const std::vector<Position>& positions, const std::optional<Norm>& input_norm,
+                    const std::optional<Recorder>& recorder) {
+  require(!positions.empty(), "positions: must not be empty");
+  for (const Position& position : positions) {
+    require(position.score.out() == positions.front().score.out() &&
+                position.attention.has_value() == positions.front().attention.has_value(),
+            "positions: differ in vocabulary or window");
+  }
+  require(!input_norm || input_norm->width() == positions.front().project.in(),
+          "input_norm: its width does not fit");
+  return {positions, input_norm, recorder};
+}
+
+const std::uint16_t* state_of(const GatedHead& head, const Halves& hidden, std::size_t row) {
+  require(hidden.shape(1) == head.hidden_size(), "hidden: expected (any, hidden_size)");
+  require(row < hidden.shape(0), "hidden: there is no such row");
+  return bfloat16_of(hidden) + row * head.hidden_size();
+}
+
+// What the rows see of a memory whose requests have places of their own.
+std::vector<Seen> seen_of(const GatedHead& head, const Places& keys, const Places& values,
+                          const std::vector<std::size_t>& places,
+                          const std::vector<std::size_t>& filled) {
+  const auto& attention = head.first().attention;
+  require(attention && keys.shape(2) == attention->heads() &&
+              keys.shape(2) * keys.shape(3) == attention->size(),
+          "keys: expected the heads of the attention");
+  const std::size_t step = keys.shape(1) * attention->size();
+  require(values.size() == keys.size() && places.size() == filled.size(), "values: do not fit");
+  std::vector<Seen> seen;
+  for (std::size_t row = 0; row < places.size(); ++row) {
+    require(places[row] < keys.shape(0) && filled[row] < keys.shape(1), "places: out of range");
+    const std::size_t begin = places[row] * step;
+    seen.push_back({keys.data() + begin, values.data() + begin, 1 + filled[row]});
+  }
+  return seen;
+}
+
+using Draft = std::pair<std::vector<std::int64_t>, std::vector<float>>;
+
+std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
+                         const std::vector<std::size_t>& rows,
+                         const std::vector<std::int64_t>& tokens, std::size_t length,
+                         const std::optional<Array<const std::int64_t, 1>>& ids,
+                         const std::vector<Seen>& seen) {
+  require(tokens.size() == rows.size(), "tokens: expected one for each row");
+  require(!ids || ids->shape(0) == head.first().score.out(), "ids: expected the vocabulary's");
+  std::vector<const std::uint16_t*> states;
+  for (const std::size_t row : rows) states.push_back(state_of(head, hidden, row));
+  std::vector<Draft> drafts(rows.size());
+  head.draft(states, tokens, length, seen.empty() ? nullptr : seen.data(),
+             [&](std::size_t row, std::int64_t place, float probability) {
+               drafts[row].first.push_back(ids ? ids->data()[place] : place);
+               drafts[row].second.push_back(probability);
+             });
+  return drafts;
+}
+
+// A row of which an entry is made: step, state, token, and where key and value go.
+using Row = std::tuple<std::size_t, std::size_t, std::int64_t, std::size_t, std::size_t>;
+
+void write(const GatedHead& head, const std::vector<Halves>& hidden, const std::vector<Row>& rows,
+           const std::vector<std::pair<std::size_t, std::size_t>>& moves, const Places& keys,
+           const Places& values) {
+  require(head.recorder().has_value(), "the head has no window");
+  const std::size_t size = head.recorder()->size(), places = keys.size() / size;
+  require(keys.shape(2) * keys.shape(3) == size && values.size() == keys.size(),
+          "keys and values: expected the heads of the recorder");
+  const auto place_of = [&](const Places& table, std::size_t at) {
+    require(at < places, "keys and values: there is no such place");
+    return table.data() + at * size;
+  };
+  std::vector<const std::uint16_t*> states;
+  std::vector<std::int64_t> tokens;
+  for (const auto& [step, state, token, key, value] : rows) {
+    require(step < hidden.size(), "hidden: there is no such step");
+    states.push_back(state_of(head, hidden[step], state));
+    tokens.push_back(token);
+  }
+  std::vector<float> made_keys(rows.size() * size), made_values(rows.size() * size);
+  head.record(states, tokens, made_keys.data(), made_values.data());
+  for (const auto& [to, from] : moves) {
+    std::copy_n(place_of(keys, from), size, place_of(keys, to));
+  }
+  for (std::size_t at = 0; at < rows.size(); ++at) {
+    std::copy_n(made_keys.data() + at * size, size, place_of(keys, std::get<3>(rows[at])));
+    std::copy_n(made_values.data() + at * size, size, place_of(values, std::get<4>(rows[at])));
+  }
+}
+
+// What a constructor of Python's makes: nanobind has placed the memory.
+template <class Made, class... Arguments>
+auto by(Made (*make)(Arguments...)) {
+  return [make](Made* self, Arguments... arguments) {
+    new (self) Made(make(std::forward<Arguments>(arguments)...));
+  };
+}
+
+}  // namespace
+
+NB_MODULE(_core, module) {
+  // A worker holds its head until the interpreter ends, which nanobind takes for a leak.
+  nb::set_leak_warnings(false);
+
+  // Borrowed memory lives as long as what borrows it, and no tensor is converted on the way.
+  nb::class_<Matrix>(module, "Matrix")
+      .def("__init__", by(make_matrix), "values"_a.noconvert(), "scales"_a.noconvert(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def("__call__", &multiply, "inputs"_a.noconvert(), "outputs"_a.noconvert());
+  nb::class_<Norm>(module, "Norm").def("__init__", by(make_norm), "weight"_a, "bias"_a);
+  nb::class_<Table>(module, "Table")
+      .def("__init__", by(make_table), "rows"_a.noconvert(), nb::keep_alive<1, 2>());
+  nb::class_<Attention>(module, "Attention")
+      .def("__init__", by(make_attention), "norm"_a, "query"_a, "leave"_a, "sharpness"_a, "sink"_a,
+           nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
+  nb::class_<Recorder>(module, "Recorder")
+      .def("__init__", by(make_recorder), "norm"_a, "linear"_a, "heads"_a, nb::keep_alive<1, 3>());
+  nb::class_<Cell>(module, "Cell")
+      .def("__init__", by(make_cell), "norm"_a, "enter"_a, "leave"_a, "state_norm"_a,
+           nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
+  nb::class_<Position>(module, "Position")
+      .def("__init__", by(make_position), "project"_a, "table"_a, "scale"_a,
+           "attention"_a.none(), "cell"_a, "score"_a, nb::keep_alive<1, 2>(),
+           nb::keep_alive<1, 3>(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>(),
+           nb::keep_alive<1, 7>());
+  nb::class_<GatedHead>(module, "GatedHead")
+      .def("__init__", by(make_head), "positions"_a, "input_norm"_a.none(), "recorder"_a.none(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
+      .def(
+          "draft",
+          [](const GatedHead& head, const Halves& hidden, const std::vector<std::size_t>& rows,
+             const std::vector<std::int64_t>& tokens, std::size_t length,
+             const std::optional<Array<const std::int64_t, 1>>& ids) {
+            return draft(head, hidden, rows, tokens, length, ids, {});
+          },
+          "hidden"_a.noconvert(), "rows"_a, "tokens"_a, "length"_a, "ids"_a.noconvert().none())
+      .def(
+          "draft_seeing",
+          [](const GatedHead& head, const Halves& hidden, const std::vector<std::size_t>& rows,
+             const std::vector<std::int64_t>& tokens, std::size_t length,
+             const std::optional<Array<const std::int64_t, 1>>& ids, const Places& keys,
+             const Places& values, const std::vector<std::size_t>& places,
+             const std::vector<std::size_t>& filled) {
+            require(places.size() == rows.size(), "places: expected one for each row");
+            return draft(head, hidden, rows, tokens, length, ids,
+                         seen_of(head, keys, values, places, filled));
+          },
+          "hidden"_a.noconvert(), "rows"_a, "tokens"_a, "length"_a, "ids"_a.noconvert().none(),
+          "keys"_a.noconvert(), "values"_a.noconvert(), "places"_a, "filled"_a)
+      .def("write", &write, "hidden"_a.noconvert(), "rows"_a, "moves"_a, "keys"_a.noconvert(),
+           "values"_a.noconvert());
+}
+
+}  // namespace specgate::heads

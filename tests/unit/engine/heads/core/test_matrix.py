@@ -1,0 +1,69 @@
+"""Products of the core are those of float64, to what int8 weights and 15-bit inputs allow."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.heads._core import Matrix
+
+UNIT = 0.01
+
+
+def made(out: int, enters: int, seed: int = 3) -> tuple[Tensor, Tensor]:
+    draws = torch.Generator().manual_seed(seed)
+    values = torch.randint(-127, 128, (out, enters), generator=draws, dtype=torch.int8)
+    return values, torch.rand(out, generator=draws) * UNIT
+
+
+def multiply(values: Tensor, scales: Tensor, inputs: Tensor) -> Tensor:
+    outputs = torch.empty(inputs.shape[0], values.shape[0])
+    Matrix(values, scales)(inputs, outputs)
+    return outputs
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 8])
+@pytest.mark.parametrize(("out", "enters"), [(64, 48), (37, 32), (5, 33), (1, 1), (6, 7)])
+def test_products_are_right_whatever_the_shape(rows: int, out: int, enters: int) -> None:
+    values, scales = made(out, enters)
+    inputs = torch.randn(rows, enters, generator=torch.Generator().manual_seed(4))
+
+    found = multiply(values, scales, inputs)
+
+    expected = inputs.double() @ (values.double() * scales.double()[:, None]).t()
+    assert torch.allclose(found.double(), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("enters", [512, 4096, 40_000])
+def test_the_largest_products_do_not_overflow(enters: int) -> None:
+    values = torch.full((1, enters), -127, dtype=torch.int8)
+
+    found = multiply(values, torch.ones(1), torch.full((1, enters), -3.0))
+
+    assert found.item() == pytest.approx(127 * 3.0 * enters, rel=1e-3)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_an_input_that_is_not_finite_counts_as_zeros_and_spoils_no_other(bad: float) -> None:
+    values, scales = made(8, 16)
+    inputs = torch.ones(3, 16)
+    inputs[1, 5] = bad
+
+    found = multiply(values, scales, inputs)
+
+    assert not found[1].any()
+    assert torch.equal(found[0], found[2])
+    assert found[0].any()
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    values, scales = made(8, 16)
+    matrix = Matrix(values, scales)
+
+    with pytest.raises(ValueError, match="scales"):
+        Matrix(values, scales[:7])
+    with pytest.raises(ValueError, match="inputs"):
+        matrix(torch.ones(1, 15), torch.empty(1, 8))
+    with pytest.raises(ValueError, match="outputs"):
+        matrix(torch.ones(2, 16), torch.empty(1, 8))
+    with pytest.raises(TypeError):
+        matrix(torch.ones(1, 16, dtype=torch.float64), torch.empty(1, 8))
