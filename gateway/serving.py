@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -77,8 +77,8 @@ class ServingPolicy:
     request_seconds: float
     most_replays: int
     held_answer_bytes: int
-    pacing: PacingMode = "off"
-    model_pacing: Mapping[str, PacingMode] = field(default_factory=dict)
+    pacing: PacingMode
+    model_pacing: Mapping[str, PacingMode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,14 @@ class Serving:
                     await self._relay_whole(exchange, answer, sink)
                     return
                 reader, clock = StreamReader(exchange.request), self._token_clock()
-                await self._relay_stream(exchange, answer, reader, clock, paced.outlet(out), out)
+                await self._relay_stream(
+                    exchange,
+                    answer,
+                    reader=reader,
+                    clock=clock,
+                    outlet=paced.outlet(out),
+                    out=out,
+                )
 
             def may_retry() -> bool:
                 # Keep-alives may have left; a whole answer instead of a stream may not.
@@ -361,6 +368,7 @@ class Serving:
         self,
         exchange: _Exchange,
         answer: WorkerAnswer,
+        *,
         reader: StreamReader,
         clock: TokenClock,
         outlet: Outlet,

@@ -14,8 +14,10 @@ T = TypeVar("T")
 
 _USUAL_SHARE = 0.6
 """Usual delay as a share of the bound: a deeper buffer is smoother, and the median has a limit."""
-_LEAST_SHARE = 0.8
+_LEAST_SHARE = 0.7
 """Least part of the stream's own rate; an empty buffer fills again because this is less than 1."""
+_DRAINING_SHARE = 1.25
+"""The same of a stream that has become even, whose buffer is to empty."""
 _LATE_SECONDS = 0.010
 """Timers and loops are late by so much; text leaves when its bound is so near."""
 _SOON_SECONDS = 0.001
@@ -126,7 +128,8 @@ class Playout(Generic[T]):
     def _rate(self, rhythm: Rhythm, now: float) -> float:
         """Tokens a second at which text should leave now."""
         rate = self.tokens / max(_SOON_SECONDS, _USUAL_SHARE * self._max_delay)
-        own = _LEAST_SHARE * (rhythm.tokens_per_second or 0.0)
+        share = _DRAINING_SHARE if rhythm.is_even else _LEAST_SHARE
+        own = share * (rhythm.tokens_per_second or 0.0)
         # All of it has to be gone when the bound of the newest comes.
         left = self._held[-1].arrived_seconds + self._max_delay - now
         return max(rate, own, self.tokens / max(_SOON_SECONDS, left), _LEAST_RATE)

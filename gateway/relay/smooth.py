@@ -85,7 +85,10 @@ class SmoothOutlet:
         out.keep_back(self)
 
     def offer(self, frame: bytes, tokens: int | None) -> bool:
-        """Send a frame at once if its stream is even, else take it into the buffer."""
+        """Send a frame at once if its stream is even or it has to stay whole, else hold its text.
+
+        Refused is what would have to wait, or flush what is held.
+        """
         if self._ready or not self._out.delivered:
             return False
         now = self._clock()
@@ -99,14 +102,14 @@ class SmoothOutlet:
         if not self._playout and (rhythm.is_even or chunk is None):
             if not self._out.write_now(self._chunks.renumbered(frame)):
                 return False
+            self._rhythm = rhythm
             self._mark(tokens)
             self._undelayed_tokens += count
         elif chunk is None or self._is_too_much(chunk) or self._is_other_text(chunk):
             return False
         else:
-            self._counts = tokens is not None
+            self._rhythm, self._counts = rhythm, tokens is not None
             self._hold(chunk, count, now)
-        self._rhythm = rhythm
         return True
 
     async def write(self, frames: bytes, tokens: int | None) -> None:

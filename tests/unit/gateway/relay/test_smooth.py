@@ -234,6 +234,21 @@ def test_an_even_stream_is_not_touched_and_wakes_nobody() -> None:
     assert smoothed.depths == []
 
 
+def test_a_stream_that_becomes_even_is_not_touched_any_more() -> None:
+    steps = bursts(4, 1, 6)
+    for running in range(13, 213):
+        steps += [0.02, chunk(" word", running)]
+
+    smoothed = Smoothed().run(*steps, DONE)
+
+    assert smoothed.source.tapped > 200
+    assert max(smoothed.added[:60]) > 0.02
+    assert len(smoothed.depths) < 150  # pieces, in the two seconds after the bursts
+    assert smoothed.sink.writes[-50:-1] == [
+        chunk(" word", running).split(b',"usage"')[0] + b"}\n\n" for running in range(164, 213)
+    ]
+
+
 def test_the_first_text_leaves_as_it_comes() -> None:
     smoothed = Smoothed().run(0.5, chunk("one two three", 3), 1.0, DONE)
 
