@@ -257,6 +257,8 @@ class Serving:
                     raise
                 record.stream_end = "error_event"
                 record.note_failure(200, error.outcome, error.code, error.reason)
+                if self._ending:
+                    paced.hurry()
                 await out.end(error_event(error, dialect, sequence_number=reader.frames_read))
             finally:
                 if out.started and record.stream_end is None:

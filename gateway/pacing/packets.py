@@ -49,6 +49,7 @@ class PacketShape:
         self._pad = pad
         self._queue = bytearray()
         self._last: bytes | None = None
+        self._hurries = False
         self._ticks = 0
         self.put_bytes = 0
 
@@ -56,6 +57,11 @@ class PacketShape:
     def queued_bytes(self) -> int:
         """What was put and has not left."""
         return len(self._queue)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether the last event was given."""
+        return self._last is not None
 
     def put(self, events: bytes) -> None:
         """Add whole events."""
@@ -66,6 +72,10 @@ class PacketShape:
         """Add the last event, which leaves when the answer has one of its lengths."""
         self._last = event
         self.put_bytes += len(event)
+
+    def hurry(self) -> None:
+        """End as soon as all has left, whatever the length; for what ends all answers at once."""
+        self._hurries = True
 
     def next_packet(self) -> Packet:
         """What leaves at the next tick; not to be called after the last."""
@@ -79,13 +89,14 @@ class PacketShape:
         if len(data) < size:
             data = self._pad(data, size)
         waiting = len(self._queue) + len(self._last or b"")
-        is_last = self._last == b"" and not self._queue and self._ticks >= self._length()
+        is_long_enough = self._hurries or self._ticks >= self._length()
+        is_last = self._last == b"" and not self._queue and is_long_enough
         return Packet(data, self.put_bytes - waiting, is_last)
 
     def _is_time_to_end(self) -> bool:
         waiting = len(self._queue) + len(self._last or b"")
         needed = max(1, ceil(waiting / self._packet_bytes))
-        return self._ticks + needed >= self._length(after=needed)
+        return self._hurries or self._ticks + needed >= self._length(after=needed)
 
     def _length(self, *, after: int = 0) -> int:
         """The first of the lengths that is not yet over, in ticks."""

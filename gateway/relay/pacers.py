@@ -35,6 +35,10 @@ class PacingMeters:
     depth: Observe
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True)
 class Paced:
     """One stream's way out.
@@ -43,11 +47,13 @@ class Paced:
         sink: The client's side.
         outlet: Makes the way for text before it, once for each try on a worker.
         end_seconds: So long the end of the answer may take although the client takes all.
+        hurry: Makes that end come at once; the gateway is about to end.
     """
 
     sink: Sink
     outlet: Callable[[EventStream], Outlet]
     end_seconds: float = 0.0
+    hurry: Callable[[], None] = _nothing
 
 
 class Pacers:
@@ -125,6 +131,7 @@ class Pacers:
                 private,
                 lambda out: DirectOutlet(out, private.passes),
                 end_seconds=LONGEST_STEP * policy.least_seconds,
+                hurry=private.hurry,
             )
 
 

@@ -121,12 +121,20 @@ class PrivateSink:
         return True
 
     async def end(self, data: bytes = b"") -> None:
-        """Queue the last events; returns when the last packet has left."""
+        """Queue the last events; returns when the last packet has left.
+
+        Who was cancelled here may call again, for an answer that must not end twice.
+        """
         assert self._sending is not None
-        *before, last = FrameSplitter(len(data)).feed(data) or [data]
-        self._shape.put(b"".join(before))
-        self._shape.end(last)
-        await self._sending
+        if not self._shape.is_ending:
+            *before, last = FrameSplitter(len(data)).feed(data) or [data]
+            self._shape.put(b"".join(before))
+            self._shape.end(last)
+        await asyncio.shield(self._sending)
+
+    def hurry(self) -> None:
+        """Let the answer end soon, whatever length it has then."""
+        self._shape.hurry()
 
     def passes(self, tokens: int | None) -> None:
         """So many tokens are in what was queued last."""

@@ -1,5 +1,6 @@
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -396,6 +397,27 @@ async def test_the_end_of_a_drain_ends_everything_in_order(worker: FakeWorker) -
     assert isinstance(queued.error, DrainingError)
     assert isinstance(late.error, DrainingError)
     assert len(worker.requests) == 2
+
+
+@pytest.mark.parametrize("mode", ["smooth", "private", "off"])
+async def test_the_end_of_a_drain_gives_what_came_and_one_error_soon(
+    worker: FakeWorker, mode: str
+) -> None:
+    pacing = {"mode": mode, "private_start_ms": 20.0, "private_least_seconds": 60.0}
+    burst = {"text": [" one two three four"], "tokens_per_chunk": 4, "gap_seconds": 0.03}
+    async with running(worker.url, pacing=pacing) as application:
+        stream = Served(stream=True, chunks=8, hang_after_chunks=6, **burst)
+        task = asyncio.create_task(stream.by(application.services))
+        await eventually(lambda: [r.chunks_sent for r in worker.requests] == [6])
+
+        application.services.serving.end_all()
+        async with asyncio.timeout(2):
+            await task
+
+    assert stream.sink.ended
+    assert stream.sink.body.count(b'"error"') == 1
+    texts = re.findall(rb'"content":"([^"]*)"', stream.sink.body)
+    assert b"".join(texts).count(b" one two three four") in (5, 6)  # the last may be on its way
 
 
 async def test_requests_go_to_another_worker_when_one_is_lost() -> None:

@@ -87,6 +87,20 @@ def test_an_answer_that_lags_behind_gets_larger_packets() -> None:
     ]
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["was-ending", "was-running"])
+def test_in_a_hurry_an_answer_ends_when_all_has_left(ended: bool) -> None:
+    shaped = shape()
+    shaped.put(b"x" * 2 * SIZE)
+    shaped.next_packet()
+    if ended:
+        shaped.end(b"end")
+    shaped.hurry()
+    if not ended:
+        shaped.end(b"end")
+
+    assert [shaped.next_packet().is_last for _ in range(2)] == [False, True]
+
+
 @pytest.mark.parametrize("put", [b"", b"abc"])
 def test_every_packet_says_how_much_has_left(put: bytes) -> None:
     shaped = shape()

@@ -163,6 +163,22 @@ def test_who_leaves_stops_the_clock() -> None:
     assert private.client.packets[-1][0] <= 0.7
 
 
+def test_an_end_that_was_cancelled_can_be_waited_for_again_and_hurried() -> None:
+    async def scenario(sink: PrivateSink) -> None:
+        await sink.start(200, [])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.72):
+                await sink.end(chunk("a") + DONE)
+        sink.hurry()
+        await sink.end(b"another end")
+
+    private = Private().run(scenario)
+
+    assert private.client.said == [data_of(chunk("a")).rstrip(b"}"), b"[DONE]"]
+    assert private.client.ended
+    assert private.client.packets[-1][0] == pytest.approx(0.75)
+
+
 def test_a_worker_that_is_far_ahead_waits() -> None:
     async def scenario(sink: PrivateSink) -> None:
         await sink.start(200, [])
