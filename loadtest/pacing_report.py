@@ -125,15 +125,13 @@ def report(measured: Measured) -> Json:
 
 
 def _added(rounds: Rounds, mode: Mode, kind: str | None = None) -> Json:
-    found: Json = {}
     each_round = []
     for each in rounds:
         pairs = pairs_of(each["off"].played, each[mode].played)
         if kind is not None:
             pairs = [pair for pair in pairs if pair[0].pattern.kind == kind]
         each_round.append(asdict(added(pairs)))
-    for name in each_round[0]:
-        put_summary(found, name, summary_of([v for r in each_round if (v := r[name]) is not None]))
+    found = _over_rounds(each_round)
     if kind is None:
         says = [value for each in rounds if (value := each[mode].metric_ms) is not None]
         found["gateway_metric_ms"] = summary_of(says).median
@@ -141,7 +139,7 @@ def _added(rounds: Rounds, mode: Mode, kind: str | None = None) -> Json:
 
 
 def _headline_gaps(rounds: Rounds) -> Json:
-    worker, client, best, workers_cv, clients_cv = [], [], [], [], []
+    each_round = []
     streams = recorded = 0
     for each in rounds:
         judged = [one for one in long_enough(each["smooth"].good) if is_recorded(one.pattern.kind)]
@@ -150,21 +148,18 @@ def _headline_gaps(rounds: Rounds) -> Json:
         streams += len(judged)
         sent = evenness([one.worker_gaps() for one in judged])
         got = evenness([one.client_gaps() for one in judged])
-        worker.append(sent.token_ratio)
-        client.append(got.token_ratio)
-        best.append(evenness([best_gaps(one) for one in judged]).token_ratio)
-        workers_cv.append(sent.token_variation)
-        clients_cv.append(got.token_variation)
-    found: Json = {}
-    for name, values in (
-        ("gap_p99_over_median_worker", worker),
-        ("gap_p99_over_median_client", client),
-        ("gap_p99_over_median_best", best),
-        ("gap_variation_worker", workers_cv),
-        ("gap_variation_client", clients_cv),
-    ):
-        put_summary(found, name, summary_of([value for value in values if value is not None]))
-    return found | {"gap_streams": [streams, recorded]}
+        best = evenness([best_gaps(one) for one in judged])
+        each_round.append(
+            {
+                "gap_p99_over_median_worker": sent.token_ratio,
+                "gap_p99_over_median_client": got.token_ratio,
+                "gap_p99_over_median_best": best.token_ratio,
+                "gap_variation_worker": sent.token_variation,
+                "gap_variation_client": got.token_variation,
+                "gap_variation_best": best.token_variation,
+            }
+        )
+    return _over_rounds(each_round) | {"gap_streams": [streams, recorded]}
 
 
 def is_recorded(kind: str) -> bool:
@@ -194,10 +189,14 @@ def _by_pattern(rounds: Rounds) -> Json:
 
 
 def _even(rounds: Sequence[Sequence[Gaps]]) -> Json:
-    each_round = [asdict(evenness(gaps)) for gaps in rounds]
+    return _over_rounds([asdict(evenness(gaps)) for gaps in rounds])
+
+
+def _over_rounds(rounds: Sequence[Mapping[str, float | None]]) -> Json:
     found: Json = {}
-    for name in each_round[0]:
-        put_summary(found, name, summary_of([v for r in each_round if (v := r[name]) is not None]))
+    for name in rounds[0]:
+        known = [value for each in rounds if (value := each[name]) is not None]
+        put_summary(found, name, summary_of(known))
     return found
 
 
