@@ -404,7 +404,11 @@ async def test_the_end_of_a_drain_gives_what_came_and_one_error_soon(
     worker: FakeWorker, mode: str
 ) -> None:
     pacing = {"mode": mode, "private_start_ms": 20.0, "private_least_seconds": 60.0}
-    burst = {"text": [" one two three four"], "tokens_per_chunk": 4, "gap_seconds": 0.03}
+    burst: dict[str, Any] = {
+        "text": [" one two three four"],
+        "tokens_per_chunk": 4,
+        "gap_seconds": 0.03,
+    }
     async with running(worker.url, pacing=pacing) as application:
         stream = Served(stream=True, chunks=8, hang_after_chunks=6, **burst)
         task = asyncio.create_task(stream.by(application.services))
