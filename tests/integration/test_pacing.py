@@ -15,7 +15,6 @@ from tests.integration.waiting import eventually
 
 _TEXT = " the quick brown 狐 👩‍🔬"
 _BURSTS = {"chunks": 10, "gap_seconds": 0.06, "tokens_per_chunk": 5, "text": [_TEXT]}
-_EVEN = {"chunks": 30, "gap_seconds": 0.02}
 _PRIVATE = {
     "private_tick_ms": 20.0,
     "private_start_ms": 50.0,
@@ -62,10 +61,6 @@ async def test_bursts_come_in_more_pieces_and_are_the_same_text(
         assert "".join(pieces) == 10 * _TEXT
         assert len([piece for piece in pieces if piece]) > 14
         assert gateway.metric("gateway_pacing_added_seconds_count", mode="smooth") >= 50
-        late = gateway.metric("gateway_pacing_added_seconds_count", mode="smooth")
-        assert (
-            gateway.metric("gateway_pacing_added_seconds_bucket", mode="smooth", le="0.2") == late
-        )
 
 
 @each_api
@@ -77,14 +72,6 @@ async def test_whoever_wants_no_pacing_gets_the_workers_own_chunks(
         await api.read_stream(gateway.url, {"fake": _BURSTS, "pacing": "off"}, pieces)
 
     assert [piece for piece in pieces if piece] == 10 * [_TEXT]
-
-
-async def test_an_even_stream_is_passed_on_chunk_by_chunk(worker: FakeWorker) -> None:
-    pieces: list[str] = []
-    async with running_gateway(worker) as gateway:
-        await CHAT.read_stream(gateway.url, {"fake": _EVEN}, pieces)
-
-    assert [piece for piece in pieces if piece] == 30 * [" hello"]
 
 
 @each_api
@@ -112,9 +99,10 @@ async def test_private_streams_that_differ_look_alike(worker: FakeWorker) -> Non
         looks = []
         for fake in ({"chunks": 3}, _BURSTS):
             packets = [data async for _, data in _packets(gateway, fake=fake, pacing="private")]
-            looks.append({len(data) for data in packets} | {len(b"".join(packets))})
+            assert {len(data) % 1024 for data in packets} == {0}  # a read may take two of them
+            looks.append(len(b"".join(packets)))
 
-    assert looks[0] == looks[1] == {1024, 40 * 1024}
+    assert looks == [40 * 1024] * 2
 
 
 async def test_an_error_looks_like_an_answer_in_private(worker: FakeWorker) -> None:
