@@ -77,12 +77,17 @@ class Part(NamedTuple):
 
 
 class TextChunks:
-    """Takes apart the text frames of one stream, and numbers what it is cut into."""
+    """Takes apart the text frames of one stream, and numbers what it is cut into.
+
+    Attributes:
+        more_events: How many events the client got beyond those of the worker, where they have
+            numbers.
+    """
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._known: Envelope | None = None
-        self._more_events = 0
+        self.more_events = 0
 
     def read(self, frame: bytes) -> TextChunk | None:
         """Take a frame apart; None if it has to stay whole."""
@@ -100,21 +105,23 @@ class TextChunks:
         return TextChunk(self._known, text, number)
 
     def frames(self, parts: Iterable[Part]) -> bytes:
-        """Word parts as frames, in order: neighbours that differ in nothing but text as one."""
+        """Word parts as frames, in order: neighbours of one chunk as one, never two chunks."""
         frames: list[bytes] = []
-        run: list[Part] = []
-        for part in parts:
-            if run and not _may_join(run[-1], part):
-                frames.append(self._frame(run))
-                run = []
-            run.append(part)
-        if run:
-            frames.append(self._frame(run))
+        texts: list[str] = []
+        part: Part | None = None
+        for following in parts:
+            if part is not None and following.chunk is not part.chunk:
+                frames.append(self._frame(part, texts))
+                texts = []
+            part = following
+            texts.append(part.text)
+        if part is not None:
+            frames.append(self._frame(part, texts))
         return b"".join(frames)
 
     def renumbered(self, frame: bytes) -> bytes:
         """A frame that stayed whole, behind events of which there are more now."""
-        if not self._more_events:
+        if not self.more_events:
             return frame
         data = data_of(frame)
         try:
@@ -124,23 +131,17 @@ class TextChunks:
         number = event.get("sequence_number")
         if not isinstance(number, int):
             return frame
-        edited = event.edited({"sequence_number": str(number + self._more_events)})
+        edited = event.edited({"sequence_number": str(number + self.more_events)})
         return frame.replace(data, edited.encode())
 
-    @property
-    def more_events(self) -> int:
-        """How many events the client got beyond those of the worker."""
-        return self._more_events
-
-    def _frame(self, run: list[Part]) -> bytes:
-        last = run[-1]
-        text = _encode("".join([part.text for part in run]))[1:-1].encode()
-        envelope = last.chunk.envelope
+    def _frame(self, last: Part, texts: list[str]) -> bytes:
+        """The frame of parts that end with `last`."""
+        envelope, number = last.chunk.envelope, last.chunk.number
+        text = _encode("".join(texts))[1:-1].encode()
         frame = envelope.before + text + (envelope.after if last.is_last else envelope.after_part)
-        if last.chunk.number is not None:
-            number = last.chunk.number + self._more_events
-            frame = _NUMBER.sub(rb"\g<1>%d" % number, frame, count=1)
-            self._more_events += not last.is_last
+        if number is not None:
+            frame = _NUMBER.sub(rb"\g<1>%d" % (number + self.more_events), frame, count=1)
+            self.more_events += not last.is_last
         return frame
 
     def _learn(self, frame: bytes) -> Envelope | None:
@@ -153,13 +154,6 @@ class TextChunks:
             if _only_text(self._dialect, probe) == _PROBE:
                 return Envelope(before, after, part)
         return None
-
-
-def _may_join(first: Part, second: Part) -> bool:
-    if first.chunk is second.chunk:
-        return True
-    one, other = first.chunk.envelope, second.chunk.envelope
-    return first.chunk.number is None and one == other and one.after == one.after_part
 
 
 def _text_in(envelope: Envelope, frame: bytes) -> str | None:
