@@ -48,17 +48,15 @@ class Playout(Generic[T]):
 
     Args:
         max_delay_seconds: Longest wait of anything in it.
-        piece_seconds: How much text leaves at once, in seconds of reading it.
 
     Attributes:
         tokens: How many are held.
     """
 
-    __slots__ = ("_due_seconds", "_held", "_max_delay", "_now", "_piece_seconds", "tokens")
+    __slots__ = ("_due_seconds", "_held", "_max_delay", "_now", "tokens")
 
-    def __init__(self, *, max_delay_seconds: float, piece_seconds: float) -> None:
+    def __init__(self, *, max_delay_seconds: float) -> None:
         self._max_delay = max(0.0, max_delay_seconds - _LATE_SECONDS)
-        self._piece_seconds = piece_seconds
         self._held: deque[Held[T]] = deque()
         self._due_seconds = float("-inf")
         self._now = float("-inf")
@@ -89,14 +87,20 @@ class Playout(Generic[T]):
         wait = (bound if is_stuck else min(self._due_seconds, bound)) - now
         return wait if wait > _SOON_SECONDS else 0.0
 
-    def release(self, rhythm: Rhythm, now: float) -> list[Held[T]]:
-        """Take out the next piece, in order; empty before its time."""
+    def release(self, rhythm: Rhythm, now: float, *, piece_seconds: float) -> list[Held[T]]:
+        """Take out the next piece, in order; empty before its time.
+
+        Args:
+            rhythm: The stream's own.
+            now: Clock, seconds.
+            piece_seconds: How much text leaves at once, in seconds of reading it.
+        """
         self._see(now)
         if not self._held:
             return []
         rate = self._rate(rhythm, now)
         is_due = self._due_seconds - now <= _SOON_SECONDS
-        wanted = max(1, round(rate * self._piece_seconds)) if is_due else 0
+        wanted = max(1, round(rate * piece_seconds)) if is_due else 0
         overdue_seconds = now - self._max_delay + _SOON_SECONDS
         count = tokens = 0
         for number, held in enumerate(self._held, start=1):

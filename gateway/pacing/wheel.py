@@ -50,6 +50,9 @@ class Wheel:
 
     Args:
         clock: The loop on which it is used.
+
+    Attributes:
+        waiting: Entries in it, those that were cancelled included.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -58,12 +61,14 @@ class Wheel:
         self._order: list[int] = []
         self._timer: Timer | None = None
         self._turned = -1
+        self.waiting = 0
 
     def call_later(self, seconds: float, work: Work) -> Entry:
         """Do `work` in `seconds`, or up to two slots later."""
         slot = ceil((self._clock.time() + seconds) / _SLOT_SECONDS)
         slot = max(slot, self._turned + 1)  # work that calls for itself at once waits its turn
         entry = Entry(work)
+        self.waiting += 1
         if (entries := self._slots.get(slot)) is not None:
             entries.append(entry)
         else:
@@ -77,6 +82,7 @@ class Wheel:
         """Drop all that waits."""
         self._slots.clear()
         self._order.clear()
+        self.waiting = 0
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -93,6 +99,7 @@ class Wheel:
             while self._order and self._order[0] <= self._turned:
                 entries = self._slots[self._order[0]]
                 while entries:
+                    self.waiting -= 1
                     if (work := entries.pop().work) is not None:
                         work()
                 del self._slots[heappop(self._order)]

@@ -18,6 +18,8 @@ _MOST_TOKENS = 256
 """More is not held: nobody reads 2,000 tokens a second, and a flood must not fill the memory."""
 _MOST_CHARACTERS = 512
 """A chunk of more is no burst of tokens."""
+_CROWD = 250
+"""With more streams at once pieces get larger, up to double: coarser is better than late."""
 _RETRY_SECONDS = 0.02
 """A client's socket that was full is tried again so soon."""
 # As tokenizers cut before they look up: a word with its blank, a run of signs; of scripts that
@@ -31,7 +33,7 @@ class SmoothPolicy:
 
     Attributes:
         max_delay_seconds: The most that is added to any token.
-        piece_seconds: How much text leaves at once, in seconds of the stream's own pace.
+        piece_seconds: How much text leaves at once, in seconds of reading it.
     """
 
     max_delay_seconds: float
@@ -73,9 +75,8 @@ class SmoothOutlet:
         self._added = added
         self._depth = depth
         self._clock = clock
-        self._playout: Playout[Part] = Playout(
-            max_delay_seconds=policy.max_delay_seconds, piece_seconds=policy.piece_seconds
-        )
+        self._piece_seconds = policy.piece_seconds
+        self._playout: Playout[Part] = Playout(max_delay_seconds=policy.max_delay_seconds)
         self._rhythm = Rhythm()
         self._entry: Entry | None = None
         self._leaving: list[Held[Part]] = []
@@ -190,7 +191,9 @@ class SmoothOutlet:
         self._entry = None
         now = self._clock()
         if not self._ready:
-            self._make_ready(self._playout.release(self._rhythm, now))
+            crowd = min(2.0, max(1.0, self._wheel.waiting / _CROWD))
+            piece_seconds = self._piece_seconds * crowd
+            self._make_ready(self._playout.release(self._rhythm, now, piece_seconds=piece_seconds))
         if self._ready:
             if not self._out.write_now(self._ready):
                 self._entry = self._wheel.call_later(_RETRY_SECONDS, self._turn)

@@ -21,9 +21,8 @@ class Played:
     """
 
     now: float = 1000.0
-    playout: Playout[int] = field(
-        default_factory=lambda: Playout(max_delay_seconds=BOUND_SECONDS, piece_seconds=0.03)
-    )
+    piece_seconds: float = 0.03
+    playout: Playout[int] = field(default_factory=lambda: Playout(max_delay_seconds=BOUND_SECONDS))
     rhythm: Rhythm = field(default_factory=Rhythm)
     left: list[tuple[int, float, float]] = field(default_factory=list)
     pieces: list[int] = field(default_factory=list)
@@ -40,7 +39,7 @@ class Played:
     def play(self) -> None:
         """Release what is due now."""
         if self.playout.wait_seconds(self.now) == 0.0:
-            pieces = self.playout.release(self.rhythm, self.now)
+            pieces = self.playout.release(self.rhythm, self.now, piece_seconds=self.piece_seconds)
             assert pieces
             self.pieces.append(len(pieces))
             self.left += [(h.item, self.now - h.arrived_seconds, self.now) for h in pieces]
@@ -173,26 +172,46 @@ def test_an_open_end_waits_no_longer_than_its_bound() -> None:
     assert BOUND_SECONDS / 2 < played.longest_seconds <= BOUND_SECONDS
 
 
+def test_larger_pieces_are_fewer_and_no_slower() -> None:
+    counts = []
+    for piece_seconds in (0.03, 0.06):
+        played = Played(piece_seconds=piece_seconds)
+        for _ in range(50):
+            played.pass_time(0.06)
+            played.arrive(3)
+        played.pass_time(BOUND_SECONDS)
+        counts.append(len(played.pieces))
+        assert played.longest_seconds <= BOUND_SECONDS + TOLERANCE_SECONDS
+
+    assert counts[1] < 0.7 * counts[0]
+
+
 def test_nothing_leaves_an_empty_buffer_or_before_its_time() -> None:
     played = Played()
 
-    assert played.playout.release(Rhythm(), played.now) == []
+    assert played.playout.release(Rhythm(), played.now, piece_seconds=0.03) == []
     played.arrive(8)
-    assert played.playout.release(played.rhythm, played.now) == []
+    assert played.playout.release(played.rhythm, played.now, piece_seconds=0.03) == []
 
 
 def test_a_bound_of_nothing_delays_nothing() -> None:
-    playout: Playout[int] = Playout(max_delay_seconds=0.001, piece_seconds=0.03)
+    playout: Playout[int] = Playout(max_delay_seconds=0.001)
     for item in range(5):
         playout.hold(item, 1, now=7.0)
 
-    assert [held.item for held in playout.release(Rhythm(), 7.0)] == [0, 1, 2, 3, 4]
+    assert [held.item for held in playout.release(Rhythm(), 7.0, piece_seconds=0.03)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 @pytest.mark.parametrize("tokens", [0, 3])
 def test_text_of_no_tokens_leaves_too(tokens: int) -> None:
-    playout: Playout[str] = Playout(max_delay_seconds=BOUND_SECONDS, piece_seconds=0.03)
+    playout: Playout[str] = Playout(max_delay_seconds=BOUND_SECONDS)
     playout.hold("", tokens, now=0.0)
 
     assert playout.wait_seconds(0.0) == 0.0
-    assert len(playout.release(Rhythm(), 0.0)) == 1
+    assert len(playout.release(Rhythm(), 0.0, piece_seconds=0.03)) == 1

@@ -49,12 +49,14 @@ def test_what_is_due_together_takes_one_timer(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(loop, "call_at", counted)
         turning = wheel()
         done: list[int] = []
+        assert turning.waiting == 0
         for number in range(1000):
             turning.call_later(0.05 + number * 1e-7, partial(done.append, number))
+        assert turning.waiting == 1000
         loop.call_later(1, lambda: None)
         await asyncio.sleep(0.9)
 
-        assert len(done) == 1000
+        assert (len(done), turning.waiting) == (1000, 0)
         assert timers <= 6  # two of them are this test's
 
     run_in_virtual_time(scenario())

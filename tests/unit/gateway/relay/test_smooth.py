@@ -102,13 +102,17 @@ class Smoothed:
         self.error: GatewayError | None = None
         self.source = ScriptedSource(())
 
-    def run(self, *steps: Step, cancel_after: float | None = None) -> "Smoothed":
-        run_in_virtual_time(self._scenario(steps, cancel_after))
+    def run(self, *steps: Step, cancel_after: float | None = None, crowd: int = 0) -> "Smoothed":
+        run_in_virtual_time(self._scenario(steps, cancel_after, crowd))
         return self
 
-    async def _scenario(self, steps: Sequence[Step], cancel_after: float | None) -> None:
+    async def _scenario(
+        self, steps: Sequence[Step], cancel_after: float | None, crowd: int
+    ) -> None:
         self.source = ScriptedSource(steps)
         wheel = Wheel(asyncio.get_running_loop())
+        for _ in range(crowd):  # other streams
+            wheel.call_later(1000.0, lambda: None)
         reader = StreamReader(self.request)
         async with EventStream(self.sink, POLICY, []) as out:
             outlet = SmoothOutlet(
@@ -262,6 +266,16 @@ def test_a_burst_is_played_out() -> None:
     gaps = [b - a for a, b in pairwise(times)][10:-2]
     assert len(times) > 40
     assert max(gaps) <= 0.06
+
+
+def test_in_a_crowd_pieces_are_larger_and_not_later() -> None:
+    steps = [*bursts(*[3, 1, 4] * 20, gap=0.05), DONE]
+
+    alone, crowded = Smoothed().run(*steps), Smoothed().run(*steps, crowd=1000)
+
+    assert len(crowded.depths) < 0.7 * len(alone.depths)
+    assert max(crowded.added) <= BOUND_SECONDS
+    assert crowded.text == alone.text
 
 
 def test_what_is_left_at_the_finish_leaves_with_it() -> None:
