@@ -42,7 +42,7 @@ from loadtest.pacing_patterns import (
     save_patterns,
     synthetic,
 )
-from loadtest.pacing_plan import FULL, MODES, QUICK, SEED, Mode, Plan
+from loadtest.pacing_plan import FULL, MODES, QUICK, SEED, Gathering, Mode, Plan
 from loadtest.pacing_plot import draw, most_uneven
 from loadtest.pacing_privacy import ATTACKED, Attack, AttackError, attack
 from loadtest.pacing_prompts import PromptError, load_prompts
@@ -98,8 +98,8 @@ async def run(choices: Choices) -> Json:
         patterns = [pattern for pattern in recorded if pattern.kind != ANSWER] + made_up
         async with running_stage(folder, folder / "patterns.jsonl") as stage:
             rounds = await _rounds(stage, patterns, plan)
-            crowds, crowd_flaws = await _crowds(stage, crowd, plan)
             attacked, failure = await _attack(stage, recorded, plan)
+        crowds, crowd_flaws = await _crowds(folder, crowd, plan)
     measured = Measured(rounds, crowds, crowd_flaws, tokens_per_chunk, attacked, failure)
     if choices.plot is not None:
         _plot(choices.plot, rounds[-1])
@@ -150,25 +150,37 @@ async def _rounds(
 
 
 async def _crowds(
-    stage: Stage, patterns: Sequence[Pattern], plan: Plan
-) -> tuple[dict[int, list[dict[Mode, CrowdFigures | None]]], list[str]]:
-    found: dict[int, list[dict[Mode, CrowdFigures | None]]] = defaultdict(list)
+    folder: Path, patterns: Sequence[Pattern], plan: Plan
+) -> tuple[dict[str, list[dict[Mode, CrowdFigures | None]]], list[str]]:
+    found: dict[str, list[dict[Mode, CrowdFigures | None]]] = defaultdict(list)
     flaws: list[str] = []
-    idle_cores = await measure_idle(stage, _IDLE_SECONDS)
-    for number in range(plan.rounds):
-        for streams in (plan.light_streams, plan.crowd_streams):
-            each: dict[Mode, CrowdFigures | None] = {}
-            for mode in plan.crowd_modes:
-                readings = await measure_crowd(stage, patterns, plan, streams=streams, mode=mode)
-                each[mode] = crowd_figures(readings, idle_cores=idle_cores)
-                flaws += readings.playback.flaws
-                del readings
-                gc.collect()
-            found[streams].append(each)
+    for number in range(plan.crowd_rounds):
+        for name, gathering in plan.gatherings.items():
+            async with running_stage(
+                folder, folder / "patterns.jsonl", processes=gathering.processes
+            ) as stage:
+                each, new_flaws = await _gather(stage, patterns, plan, gathering)
+            found[name].append(each)
+            flaws += new_flaws
             smooth = each["smooth"]
             cores = "none" if smooth is None else f"{smooth.cores:.2f} cores"
-            say(f"crowd {number + 1}/{plan.rounds}: {streams} streams, {cores}")
+            say(f"crowd {number + 1}/{plan.crowd_rounds}, {name} streams: {cores}")
     return found, flaws
+
+
+async def _gather(
+    stage: Stage, patterns: Sequence[Pattern], plan: Plan, gathering: Gathering
+) -> tuple[dict[Mode, CrowdFigures | None], list[str]]:
+    each: dict[Mode, CrowdFigures | None] = {}
+    flaws: list[str] = []
+    idle_cores = await measure_idle(stage, _IDLE_SECONDS)
+    for mode in gathering.modes:
+        readings = await measure_crowd(stage, patterns, plan, streams=gathering.streams, mode=mode)
+        each[mode] = crowd_figures(readings, idle_cores=idle_cores)
+        flaws += readings.playback.flaws
+        del readings
+        gc.collect()  # outside the measured time
+    return each, flaws
 
 
 async def _attack(

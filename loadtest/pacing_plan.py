@@ -17,6 +17,26 @@ TEMPERATURE = 0.3
 
 
 @dataclass(frozen=True, slots=True)
+class Gathering:
+    """Many streams of 50 tokens a second at once.
+
+    Attributes:
+        streams: How many.
+        processes: Of the gateway.
+        modes: What they are played in, one after the other.
+    """
+
+    streams: int
+    processes: int
+    modes: Sequence[Mode]
+
+
+THOUSAND = "1000"
+"""The gathering of the headline: two processes, since one has no more than one core."""
+_ONE_PROCESS = "1000_one_process"
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One run of the benchmark.
 
@@ -28,10 +48,8 @@ class Plan:
         made_up_tokens: Tokens of each.
         repeats: Times that a pattern is played in a round and mode.
         at_once: Streams at once, so few that the machine is idle most of the time.
-        light_streams: Streams while the CPU a token is measured.
-        crowd_streams: Streams of the large crowd.
-        crowd_seconds: How long each of them, and of the light ones, lasts.
-        crowd_modes: What both are played in.
+        gatherings: By name; the streams of each last `crowd_seconds`.
+        crowd_rounds: Times that all of them are measured.
         prompts: Prompts that the attacker tells apart.
         runs: Answers to each.
         folds: Parts of the runs; each is tested once, while the others are for training.
@@ -46,15 +64,14 @@ class Plan:
     copies: int
     made_up_tokens: int
     repeats: int
+    gatherings: Mapping[str, Gathering]
+    crowd_rounds: int
     crowd_seconds: float
-    crowd_modes: Sequence[Mode]
     prompts: int
     runs: int
     answer_tokens: int
     at_once: int = 60
-    light_streams: int = 100
-    crowd_streams: int = 1_000
-    crowd_ramp_seconds: float = 2.0
+    starts_per_second: int = 200
     crowd_copies: int = 20
     crowd_rate: int = 50
     answer_clients: int = 8
@@ -69,8 +86,13 @@ FULL = Plan(
     copies=3,
     made_up_tokens=300,
     repeats=3,
-    crowd_seconds=8.0,
-    crowd_modes=("off", "smooth", "private"),
+    gatherings={
+        "100": Gathering(100, 1, ("off", "smooth", "private")),
+        _ONE_PROCESS: Gathering(1_000, 1, ("off", "smooth")),
+        THOUSAND: Gathering(1_000, 2, ("off", "smooth", "private")),
+    },
+    crowd_rounds=2,
+    crowd_seconds=10.0,
     prompts=50,
     runs=20,
     answer_tokens=64,
@@ -82,8 +104,12 @@ QUICK = Plan(
     copies=1,
     made_up_tokens=100,
     repeats=1,
-    crowd_seconds=4.0,
-    crowd_modes=("off", "smooth"),
+    gatherings={
+        "100": Gathering(100, 1, ("off", "smooth")),
+        THOUSAND: Gathering(1_000, 2, ("off", "smooth")),
+    },
+    crowd_rounds=1,
+    crowd_seconds=8.0,
     prompts=10,
     runs=8,
     answer_tokens=32,

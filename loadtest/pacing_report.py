@@ -11,7 +11,7 @@ from loadtest.pacing_best import best_gaps
 from loadtest.pacing_compare import added, evenness, long_enough, pairs_of, uneven
 from loadtest.pacing_crowd import CrowdFigures
 from loadtest.pacing_figures import Gaps, percentile
-from loadtest.pacing_plan import BOUND_MS, MODES, Mode
+from loadtest.pacing_plan import BOUND_MS, MODES, THOUSAND, Mode
 from loadtest.pacing_privacy import Attack
 from loadtest.pacing_round import Playback
 
@@ -45,10 +45,12 @@ DEFINITIONS = {
     "by_pattern": "chat-8: recorded chat with 8 clients at once; steady, bursts (1-16 tokens "
     "every 40 ms), slow-bursts (every 170 ms), stalls (1 s, every 75 tokens), ramps (a quarter to "
     "four times the rate): made up, all but bursts 50 tokens a second on the whole",
+    "crowds": "streams of 50 tokens a second each, 200 more a second until all are there, in "
+    "chunks as a drafting worker sends them, `tokens_per_chunk` in the mean (that of the recorded "
+    "ones); 100 with a gateway of one process, 1,000 with one and with two",
     "cpu_us_per_token": "CPU of the gateway's processes less what they take idle, a token that "
-    "the worker sent; 100 streams of 50 tokens a second, and 1,000 of them",
-    "streams_1000_cpu_cores": "CPU of the gateway's processes while all 1,000 streams ran, "
-    "drafting worker of `tokens_per_chunk` tokens a chunk (the mean of the recorded ones)",
+    "the worker sent",
+    "streams_1000_cpu_cores": "CPU of the gateway's processes (two) while all 1,000 streams ran",
     "streams_1000_late_ms_p99": "p99 over streams of how far the latest token of each was beyond "
     "the bound, nothing subtracted: the machine's own lateness is in it (see `off`)",
     "harness_cores": "worker and client together; with `cores` near the machine's, it is full",
@@ -63,8 +65,8 @@ DEFINITIONS = {
 }
 
 Rounds = Sequence[Mapping[Mode, Playback]]
-Crowds = Mapping[int, Sequence[Mapping[Mode, CrowdFigures | None]]]
-"""By streams at once, for each round."""
+Crowds = Mapping[str, Sequence[Mapping[Mode, CrowdFigures | None]]]
+"""By gathering, for each round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ def report(measured: Measured) -> Json:
     return found | {
         "modes": {mode: _added(rounds, mode) for mode in modes},
         "by_pattern": _by_pattern(rounds),
-        "crowds": {str(streams): _crowd(each) for streams, each in measured.crowds.items()},
+        "crowds": {name: _crowd(each) for name, each in measured.crowds.items()},
         "tokens_per_chunk": measured.tokens_per_chunk,
         "bound_ms": BOUND_MS,
         "streams_compared": sum(len(each["off"].good) for each in rounds),
@@ -223,8 +225,8 @@ def _worst(figures: CrowdFigures) -> float:
 
 
 def _crowd_headline(crowds: Crowds) -> Json:
-    largest = crowds[max(crowds)] if crowds else []
-    known = [figures for each in largest if (figures := each.get("smooth")) is not None]
+    rounds = crowds.get(THOUSAND, [])
+    known = [figures for each in rounds if (figures := each.get("smooth")) is not None]
     found: Json = {}
     put_summary(found, "streams_1000_cpu_cores", summary_of([each.cores for each in known]))
     late = [max(0.0, _worst(each) - BOUND_MS) for each in known]

@@ -33,12 +33,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def running_stage(folder: Path, patterns: Path) -> AsyncIterator[Stage]:
+async def running_stage(
+    folder: Path, patterns: Path, *, processes: int = 1
+) -> AsyncIterator[Stage]:
     """Start a worker that plays `patterns`, and a gateway with the default profile before it.
 
     Args:
         folder: Takes settings and logs.
         patterns: What `save_patterns` wrote.
+        processes: Of the gateway.
 
     Raises:
         StartError: One of them did not come up.
@@ -46,7 +49,7 @@ async def running_stage(folder: Path, patterns: Path) -> AsyncIterator[Stage]:
     port, worker_port = free_port(), free_port()
     async with AsyncExitStack() as stack:
         worker = await start_child(stack, _worker(worker_port, patterns), folder)
-        gateway = await start_child(stack, _gateway(folder, port, worker_port), folder)
+        gateway = await start_child(stack, _gateway(folder, port, worker_port, processes), folder)
         yield Stage(gateway, worker, port, worker_port)
 
 
@@ -95,11 +98,11 @@ def _worker(port: int, patterns: Path) -> Command:
     )
 
 
-def _gateway(folder: Path, port: int, worker_port: int) -> Command:
+def _gateway(folder: Path, port: int, worker_port: int, processes: int) -> Command:
     settings = yaml.safe_load(PROFILE.read_text(encoding="utf-8"))["gateway"]
     settings |= {
         "port": port,
-        "processes": 1,
+        "processes": processes,
         "workers": [f"http://127.0.0.1:{worker_port}"],
         "admission": {"max_running_requests": 4096, "max_queued_requests": 4096},
         "drain": {"accept_seconds": 0.0, "finish_seconds": 1.0},

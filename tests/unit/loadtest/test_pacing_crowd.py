@@ -76,7 +76,7 @@ def test_a_crowd_that_never_was_has_no_figures() -> None:
 
 
 def test_crowds_are_of_fifty_tokens_a_second() -> None:
-    patterns = crowd_patterns(QUICK, 2.0)
+    patterns = crowd_patterns(replace(QUICK, crowd_seconds=4.0), 2.0)
 
     assert len({pattern.name for pattern in patterns}) == QUICK.crowd_copies
     assert {pattern.tokens for pattern in patterns} == {200}

@@ -9,7 +9,7 @@ from loadtest.pacing_crowd import CrowdFigures
 from loadtest.pacing_dialect import Arrival
 from loadtest.pacing_figures import Played, played
 from loadtest.pacing_patterns import Chunk, Pattern
-from loadtest.pacing_plan import MODES, Mode
+from loadtest.pacing_plan import MODES, THOUSAND, Mode
 from loadtest.pacing_privacy import Attack
 from loadtest.pacing_report import Measured, is_recorded, report
 from loadtest.pacing_round import Playback
@@ -64,8 +64,8 @@ def a_round() -> dict[Mode, Playback]:
 MEASURED = Measured(
     rounds=[a_round(), a_round()],
     crowds={
-        100: [{"off": CROWD}],
-        1_000: [{"smooth": CROWD}, {"smooth": replace(CROWD, cores=0.9)}],
+        "100": [{"off": CROWD}],
+        THOUSAND: [{"smooth": CROWD}, {"smooth": replace(CROWD, cores=0.9)}],
     },
     crowd_flaws=["late"],
     tokens_per_chunk=2.0,
@@ -126,7 +126,7 @@ def test_without_an_attack_the_reason_is_told() -> None:
 
 def test_a_run_in_which_all_failed_has_no_figures() -> None:
     lost: dict[Mode, Playback] = {mode: Playback([None], [], ["lost"], None) for mode in MODES}
-    found = report(replace(MEASURED, rounds=[lost], crowds={1_000: [{"smooth": None}]}))
+    found = report(replace(MEASURED, rounds=[lost], crowds={THOUSAND: [{"smooth": None}]}))
 
     assert found["added_delay_ms_p99"] is None
     assert found["streams_1000_cpu_cores"] is None
