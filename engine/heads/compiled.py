@@ -1,7 +1,7 @@
 """Drafting of a gated head on a CPU in C++ (core/): for a few rows torch has too many operations.
 
 A draft of the shipped head is some 70 of them, and each costs microseconds before it computes
-anything, together more than reading the weights (docs/adr/0017).
+anything, together more than reading the weights (docs/adr/0019).
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 
 MOST_ROWS = 32
-"""With more rows torch's matrix products are quicker (docs/adr/0017)."""
+"""With more rows torch's matrix products are quicker (docs/adr/0019)."""
 
 
 class CompiledDrafting(Drafting):

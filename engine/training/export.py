@@ -39,6 +39,7 @@ def export_head(head: DraftHead, recipe: Recipe, facts: Facts, folder: Path) -> 
         TrainingError: The head is too large, its weights are not finite, or the disk refused.
     """
     _check_size(head, recipe.export.most_mb)
+    head = _with_window(head, recipe.export.window)
     licence = licence_of(recipe)
     card: dict[str, JsonValue] = {
         "recipe": recipe.name,
@@ -56,6 +57,16 @@ def export_head(head: DraftHead, recipe: Recipe, facts: Facts, folder: Path) -> 
         (folder / "README.md").write_text(write_card(recipe, facts, head), encoding="utf-8")
     except (HeadError, OSError) as exc:
         raise TrainingError(f"{folder}: the head cannot be saved: {exc}") from exc
+
+
+def _with_window(head: DraftHead, window: int | None) -> DraftHead:
+    """Return the head with another window: no weight depends on how far it looks back."""
+    if window is None:
+        return head
+    if not head.config.window:
+        raise TrainingError("export.window: the head has no window")
+    config = head.config.model_copy(update={"window": window})
+    return DraftHead(config, head.weights, head.vocabulary, head.shared)
 
 
 def licence_of(recipe: Recipe) -> str:
@@ -82,6 +93,10 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
         f"{facts.coverage_ratio:.1%} of the text that it was trained on",
         f"- parameters: {sum(p.numel() for p in head.parameters()):,}, stored in bfloat16",
     ]
+    if config.window:
+        shape.append(
+            f"- looks back at {config.window} rows of its text, in training at {recipe.head.window}"
+        )
     shares = {"input embeddings": config.share_embedding, "output rows": config.share_output}
     shape += [f"- reads the target's {table}" for table, is_shared in shares.items() if is_shared]
     return "\n".join(

@@ -137,6 +137,12 @@ class ExportSettings(_Section):
     most_mb: float | None = Field(
         default=None, gt=0, description="A head's file may take so many MB (10^6 bytes) at most."
     )
+    window: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows that a head with a window looks at when it drafts; null for as many as "
+        "in training.",
+    )
     licence: str | None = Field(
         default=None, min_length=1, description="Of the target, where our catalogue has it not."
     )

@@ -56,6 +56,11 @@ class GatedHead {
   const Position& first() const { return positions_.front(); }
   const std::optional<Recorder>& recorder() const { return recorder_; }
   std::size_t hidden_size() const { return first().project.in(); }
+  // Whether a state of its own leads to a further one, so that it can draft more than one token.
+  bool goes_on() const {
+    const Matrix& project = positions_.back().project;
+    return project.in() == project.out();
+  }
 
   // Drafts greedily.
   //

@@ -104,10 +104,14 @@ Position make_position(const Matrix& project, const Table& table, float scale,
 GatedHead make_head(const std::vector<Position>& positions, const std::optional<Norm>& input_norm,
                     const std::optional<Recorder>& recorder) {
   require(!positions.empty(), "positions: must not be empty");
+  const Position& first = positions.front();
   for (const Position& position : positions) {
-    require(position.score.out() == positions.front().score.out() &&
-                position.attention.has_value() == positions.front().attention.has_value(),
-            "positions: differ in vocabulary or window");
+    require(position.project.out() == first.project.out() &&
+                position.score.out() == first.score.out() &&
+                position.attention.has_value() == first.attention.has_value(),
+            "positions: differ in width, vocabulary or window");
+    require(&position == &first || position.project.in() == first.project.out(),
+            "positions: later ones begin with the state of the one before");
   }
   require(!input_norm || input_norm->width() == positions.front().project.in(),
           "input_norm: its width does not fit");
@@ -147,6 +151,7 @@ std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
                          const std::optional<Array<const std::int64_t, 1>>& ids,
                          const std::vector<Seen>& seen) {
   require(tokens.size() == rows.size(), "tokens: expected one for each row");
+  require(length <= 1 || head.goes_on(), "length: the head has one position");
   require(!ids || ids->shape(0) == head.first().score.out(), "ids: expected the vocabulary's");
   std::vector<const std::uint16_t*> states;
   for (const std::size_t row : rows) states.push_back(state_of(head, hidden, row));

@@ -179,3 +179,14 @@ def test_a_state_that_is_not_there_is_refused() -> None:
 
     with pytest.raises(ValueError, match="no such row"):
         head.guess(hidden, [2], [1], 3, None)
+
+
+def test_positions_that_do_not_follow_one_another_are_refused() -> None:
+    head = make({"positions": 1, "inner_size": 64})
+    drafting = drafting_of(head)
+    assert isinstance(drafting, CompiledDrafting)
+    hidden, tokens = states(1)
+
+    assert len(drafting.guess(hidden, [0], tokens, 1, None)[0][0]) == 1
+    with pytest.raises(ValueError, match="one position"):
+        drafting.guess(hidden, [0], tokens, 2, None)

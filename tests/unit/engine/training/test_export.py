@@ -57,6 +57,25 @@ def test_what_was_exported_is_loaded_again(tmp_path: Path, head: DraftHead) -> N
     assert found.config.card["licence"] == "Apache-2.0"
 
 
+def test_a_head_can_look_further_back_than_in_training(tmp_path: Path) -> None:
+    whole = HeadConfig(
+        kind="gated", hidden_size=4, vocab_size=50, inner_size=4, positions=2, window=3
+    )
+    head = DraftHead.new(whole, seed=1)
+
+    export_head(head, recipe(window=8), FACTS, tmp_path / "head")
+
+    target = TargetFacts(4, 50, None, torch.float32, torch.device("cpu"))
+    assert load_head(tmp_path / "head", target).config.window == 8
+    assert head.config.window == 3
+    assert "looks back at 8 rows" in (tmp_path / "head/README.md").read_text()
+
+
+def test_a_head_without_a_window_gets_none(tmp_path: Path, head: DraftHead) -> None:
+    with pytest.raises(TrainingError, match="no window"):
+        export_head(head, recipe(window=8), FACTS, tmp_path / "head")
+
+
 def test_the_card_says_how_the_head_was_made_and_what_it_reaches(
     tmp_path: Path, head: DraftHead
 ) -> None:
