@@ -90,9 +90,10 @@ class PrivateSink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._sending is not None and not self._sending.done():
+        if self._sending is not None:
             self._sending.cancel()
-            await asyncio.wait({self._sending})
+            # Gathered, so that an error which nobody waited for counts as seen.
+            await asyncio.gather(self._sending, return_exceptions=True)
 
     @property
     def started(self) -> bool:
