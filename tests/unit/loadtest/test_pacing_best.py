@@ -40,6 +40,13 @@ def test_a_stall_beyond_the_bound_remains() -> None:
     assert gaps.ms.max() > 800.0
 
 
+def test_the_first_token_and_the_end_have_bounds_of_their_own() -> None:
+    # The second half comes at once, and would be spread over 120 ms if only tokens had a bound.
+    gaps = best_gaps(sent_at(*range(0, 1_000, 20), *[1_000] * 12))
+
+    assert gaps.ms.sum() == pytest.approx(1_050.0, abs=1.0)
+
+
 def test_the_line_is_straight_where_it_can_be() -> None:
     line = taut(np.array([0.0, 0.0, 0.0, 9.0]), np.array([0.0, 9.0, 9.0, 9.0]))
 

@@ -44,11 +44,11 @@ CROWD = CrowdFigures(
 )
 
 
-def stream(kind: str, way_ms: float) -> Played:
-    # Every eleventh gap is ten times as long as the others; the client gets it as it was.
+def stream(kind: str, way_ms: float, *, pause_ms: int = 100) -> Played:
+    # Every eleventh gap is a pause; the client gets it as it was.
     sent_ns = [0]
     for number in range(99):
-        sent_ns.append(sent_ns[-1] + (100 if number % 11 == 10 else 10) * MS)
+        sent_ns.append(sent_ns[-1] + (pause_ms if number % 11 == 10 else 10) * MS)
     pattern = Pattern(f"{kind}-a", kind, [Chunk(at_ns, "x", 1) for at_ns in sent_ns])
     arrivals = [Arrival(int(at_ns + way_ms * MS), "x", None) for at_ns in sent_ns]
     return played(pattern, [*sent_ns, sent_ns[-1]], arrivals, (arrivals[-1].at_ns, 1_000))
@@ -56,7 +56,12 @@ def stream(kind: str, way_ms: float) -> Played:
 
 def a_round() -> dict[Mode, Playback]:
     return {
-        mode: Playback([stream("chat-8", way), stream("bursts", way)], [], [], way)
+        mode: Playback(
+            [stream("chat-8", way), stream("code-1", way, pause_ms=30), stream("bursts", way)],
+            [],
+            [],
+            way,
+        )
         for mode, way in WAYS.items()
     }
 
@@ -93,12 +98,12 @@ def test_what_smooth_adds_is_told_flat_and_the_others_nested() -> None:
     assert modes["private"]["gateway_metric_ms"] == 81.0
 
 
-def test_the_headline_of_gaps_is_of_recorded_streams() -> None:
+def test_the_headline_of_gaps_is_of_recorded_streams_that_stutter() -> None:
     found = report(MEASURED)
 
     assert found["gap_p99_over_median_worker"] == pytest.approx(10.0)
     assert found["gap_p99_over_median_client"] == pytest.approx(10.0)
-    assert found["gap_streams"] == [2, 2]
+    assert found["gap_streams"] == [2, 4]
 
 
 def test_lateness_is_what_is_beyond_the_bound() -> None:
