@@ -8,7 +8,7 @@ from engine.drafting.control import Control, read_control
 from engine.drafting.counters import Counters
 from engine.drafting.drafter import Drafter
 from engine.drafting.origin import HEAD, NATIVE, SOURCE_NAMES, Origin
-from engine.drafting.rows import Beginning, HeadPass, Row, StepDrafts
+from engine.drafting.rows import Beginning, HeadPass, StepDrafts
 from engine.drafting.source import Proposal, Source
 from engine.drafting.suffix_source import SuffixSource
 
@@ -23,7 +23,6 @@ __all__ = [
     "HeadPass",
     "Origin",
     "Proposal",
-    "Row",
     "Source",
     "StepDrafts",
     "SuffixSource",

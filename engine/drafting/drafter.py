@@ -6,14 +6,13 @@ Whatever goes wrong in here makes the step plain (docs/ARCHITECTURE.md, "One ste
 import logging
 from collections.abc import Callable, Collection, Sequence
 
-from engine.drafting.choice import Choice
+from engine.drafting._core import Batch
 from engine.drafting.counters import Counters
-from engine.drafting.passes import ForwardDrafter
-from engine.drafting.request import Request
-from engine.drafting.rows import Beginning, HeadPass, Row, StepDrafts
+from engine.drafting.origin import Origin
+from engine.drafting.rows import Beginning, HeadPass, StepDrafts
 from engine.drafting.source import Source
 from engine.errors import SuffixCapacityError
-from engine.policy import Breaker, Price
+from engine.policy import Breaker, ForwardDrafter, Price
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +31,8 @@ class Drafter:
         most: Most tokens of a draft, at least 1.
         native_most: Most tokens that vLLM's own drafter proposes; 0 where there is none.
         head_most: Most tokens that the draft head proposes; 0 where there is none.
-        head_time: What a pass of the head over so many rows takes, in steps of one token.
+        head_time: What a pass of the head over so many rows takes, in steps of one token; asked
+            once for each number of rows.
     """
 
     def __init__(
@@ -47,23 +47,27 @@ class Drafter:
     ) -> None:
         self.counters = Counters()
         self._suffix = suffix
-        self._price = price
         self._most = most
-        self._native = ForwardDrafter(native_most, calibrated=False)
-        self._head = ForwardDrafter(head_most, calibrated=True, probe_steps=_HEAD_PROBE_STEPS)
-        self._choice = Choice(price, native=self._native, head=self._head, head_time=head_time)
+        self._batch = Batch(
+            price,
+            None if suffix is None else suffix.core or suffix,
+            native=ForwardDrafter(native_most, calibrated=False),
+            head=ForwardDrafter(head_most, calibrated=True, probe_steps=_HEAD_PROBE_STEPS),
+            head_time=head_time,
+            origin=Origin,
+        )
         self._breaker = Breaker()
-        self._running: dict[str, Request] = {}
         self._logged: set[str] = set()
 
     @property
     def running(self) -> Collection[str]:
         """Requests that something is remembered of."""
-        return self._running.keys()
+        return self._batch.running
 
     def step(
         self,
-        rows: Sequence[Row],
+        requests: Sequence[str],
+        sampled: Sequence[Sequence[int]],
         begin: Callable[[str], Beginning],
         *,
         native: Sequence[Sequence[int]] | None = None,
@@ -72,7 +76,8 @@ class Drafter:
         """Draft for the next step.
 
         Args:
-            rows: The requests of the step that has just been sampled.
+            requests: Ids of the rows of the step that has just been sampled.
+            sampled: What each of them got; none while its prompt is still being read.
             begin: Says with what a request begins that is seen for the first time.
             native: What vLLM's own drafter proposes, by row; None where it did not run.
             head: Runs the draft head, if it is worth it; None where there is nothing to run it on.
@@ -81,11 +86,11 @@ class Drafter:
         """
         if not self._breaker.allows():
             self.counters.verdicts["paused"] += 1
-            return StepDrafts.nothing(len(rows))
+            return StepDrafts.nothing(len(requests))
         try:
-            drafts = self._step(rows, begin, native, head)
+            drafts = self._step(requests, sampled, begin, native, head)
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
-            return self.fail(exc, [row.request for row in rows])
+            return self.fail(exc, requests)
         self._breaker.succeeded()
         self.counters.paused = False
         return drafts
@@ -104,7 +109,7 @@ class Drafter:
         if not self._breaker.is_open and self._breaker.failed():
             self.counters.paused = True
             # While it is paused nobody tells the sources what is generated.
-            self.end(list(self._running), keep=True)
+            self.end(self.running, keep=True)
             _log.error("speculation is paused after repeated errors; requests decode plainly")
         return StepDrafts.nothing(len(requests))
 
@@ -113,13 +118,7 @@ class Drafter:
 
         0: none; it then only keeps its own cache in step. Ask once a step.
         """
-        floor = self._price.floor(max(1, len(self._running)))
-        wanted = not self._running or any(
-            request.native is not None
-            and request.native.expected_gain(self._native.most, floor) > 0
-            for request in self._running.values()
-        )
-        return self._native.most if self._native.runs(pays=wanted) else 0
+        return self._batch.native_tokens()
 
     def end(self, requests: Collection[str], *, keep: bool) -> None:
         """Forget requests that finished, were aborted, or lost their place.
@@ -129,80 +128,56 @@ class Drafter:
             keep: Whether what they wrote stays, for later requests of their tenant.
         """
         for name in requests:
-            request = self._running.pop(name, None)
-            if request is None or request.suffix is None:
-                continue
             try:
-                request.suffix.end(name, keep=keep)
+                if self._batch.end(name) and self._suffix is not None:
+                    self._suffix.end(name, keep=keep)
             except Exception as exc:  # noqa: BLE001  # as in `step`
                 self._count(exc)
 
     def _step(
         self,
-        rows: Sequence[Row],
+        requests: Sequence[str],
+        sampled: Sequence[Sequence[int]],
         begin: Callable[[str], Beginning],
         native: Sequence[Sequence[int]] | None,
         head: HeadPass | None,
     ) -> StepDrafts:
-        drafts = StepDrafts.nothing(len(rows))
-        live = self._take_in(rows, begin)
-        price = self._choice.make(live, native=native, head=head)
-        chosen = [row for row in live if row.best is not None]
-        if not chosen:
-            self.counters.verdicts["unknown"] += 1
-            return drafts
+        batch = self._batch
+        unknown = batch.enter(requests, sampled)
+        if unknown is not None:
+            for name in unknown:
+                self._begin(name, begin(name))
+            batch.enter(requests, sampled)
+        batch.ask()
+        price = batch.settle()
+        if native is not None:
+            batch.offer_native(native, price)
+            price = batch.settle()
+        if head is not None:
+            asked = batch.head_rows(price)
+            if asked is not None:
+                batch.offer_head(head(asked), price)
+                price = batch.settle()
+        tokens, origins, proposed, drafted = batch.cut(price)
+        if proposed:
+            self.counters.price = price
+        verdict = "drafted" if drafted else "priced_out" if proposed else "unknown"
+        self.counters.verdicts[verdict] += 1
+        return StepDrafts(tokens, origins)
 
-        self.counters.price = price
-        for row in chosen:
-            assert row.best is not None
-            tokens, origin = row.best.cut(price)
-            if tokens:
-                drafts.tokens[row.at] = tokens
-                drafts.origins[row.at] = origin
-                row.drafted = len(tokens)
-        self.counters.verdicts["drafted" if any(drafts.tokens) else "priced_out"] += 1
-        return drafts
-
-    def _take_in(self, rows: Sequence[Row], begin: Callable[[str], Beginning]) -> list[Request]:
-        """Tell all but the index what was generated, and the price what the last drafts brought."""
-        live: list[Request] = []
-        drafted = emitted = 0
-        for at, (name, sampled, room) in enumerate(rows):
-            if not sampled:
-                continue
-            request = self._running.get(name)
-            if request is None:
-                request = self._begin(name, begin(name))
-            if request.native is not None:
-                request.native.learn(sampled)
-            if request.head is not None:
-                request.head.learn(sampled)
-            drafted += request.drafted
-            emitted += len(sampled)
-            request.enter_step(at, sampled, room)
-            live.append(request)
-        self._price.learn(len(live), drafted, emitted)
-        return live
-
-    def _begin(self, name: str, beginning: Beginning) -> Request:
+    def _begin(self, name: str, beginning: Beginning) -> None:
         control = beginning.control
         most = self._most if control.most is None else min(control.most, self._most)
-        request = self._running[name] = Request(
-            name,
-            control,
-            most=most,
-            native=self._native.guesser(wanted=control.native and most > 0),
-            head=self._head.guesser(wanted=control.head and most > 0),
-        )
-        if self._suffix is not None:
-            try:
-                self._suffix.begin(name, control, beginning.tokens)
-            except SuffixCapacityError as exc:
-                # Running requests use all of the memory: this one has no drafts, others go on.
-                self._count(exc)
-            else:
-                request.suffix = self._suffix
-        return request
+        self._batch.begin(name, control, most=most, left=beginning.left)
+        if self._suffix is None:
+            return
+        try:
+            self._suffix.begin(name, control, beginning.tokens)
+        except SuffixCapacityError as exc:
+            # Running requests use all of the memory: this one has no drafts, others go on.
+            self._count(exc)
+        else:
+            self._batch.join(name)
 
     def _count(self, exc: Exception) -> None:
         cause = type(exc).__name__

@@ -2,28 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
-
-
-class Row(NamedTuple):
-    """A request in a step.
-
-    Attributes:
-        request: Its id.
-        sampled: Tokens that it got in this step; none while its prompt is still being read.
-        room: Most tokens that a draft of it may have: what the model's length and the request's
-            own `max_tokens` leave.
-    """
-
-    request: str
-    sampled: list[int]
-    room: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +18,13 @@ class Beginning:
     Attributes:
         tokens: Its prompt, and whatever it generated before this step; int32, shape (n,), n >= 1.
         control: What it asks for.
+        left: Most tokens that it may get from this step on: what the model's length and its own
+            `max_tokens` leave.
     """
 
     tokens: NDArray[np.int32]
     control: Control
+    left: int
 
 
 @dataclass(slots=True)

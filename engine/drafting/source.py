@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafting.control import Control
+from engine.suffix import Index
 
 
 class Proposal(Protocol):
@@ -27,6 +28,13 @@ class Proposal(Protocol):
 
 class Source(Protocol):
     """Drafts in microseconds; `SuffixSource` is one."""
+
+    @property
+    def core(self) -> Index | None:
+        """The compiled index behind it: a step asks that itself, for all rows at once.
+
+        None where there is none: then `advance` and `go_on` are called for each row.
+        """
 
     def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
         """Take a request in; `tokens` is all it has so far."""

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafting.control import Control
-from engine.suffix import Draft, SuffixIndex
+from engine.suffix import Draft, Index, SuffixIndex
 
 
 class SuffixSource:
@@ -14,6 +14,11 @@ class SuffixSource:
 
     def __init__(self, index: SuffixIndex) -> None:
         self.index = index
+
+    @property
+    def core(self) -> Index:
+        """The compiled index, which a step asks for all of its rows at once."""
+        return self.index.core
 
     def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
         """Start a request; `tokens` is all it has so far.

@@ -6,6 +6,7 @@ What runs for each row of a step is in C++ (core/).
 
 from engine.policy._core import (
     ConfidenceCalibration,
+    ForwardDrafter,
     Guesser,
     PositionAcceptance,
     paying,
@@ -18,6 +19,7 @@ from engine.policy.step_cost import StepCost
 __all__ = [
     "Breaker",
     "ConfidenceCalibration",
+    "ForwardDrafter",
     "Guesser",
     "PositionAcceptance",
     "Price",

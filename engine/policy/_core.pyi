@@ -97,6 +97,26 @@ class Guesser:
     def learn(self, sampled: Sequence[int]) -> None:
         """Score the last proposal by the tokens that came; then it is forgotten."""
 
+class ForwardDrafter:
+    """A drafter that costs a forward pass: a head, or a drafter of vLLM itself; over all requests.
+
+    Args:
+        most: Most tokens that it proposes; 0 where there is none.
+        calibrated: Whether it says how sure it is of its tokens.
+        probe_steps: How often it is asked although it is not worth it: it may have become so.
+    """
+
+    def __init__(self, most: int, *, calibrated: bool, probe_steps: int = 64) -> None: ...
+    @property
+    def most(self) -> int:
+        """Most tokens that it proposes."""
+
+    def guesser(self) -> Guesser:
+        """Return it as a new request sees it."""
+
+    def runs(self, *, pays: bool) -> bool:
+        """Whether to run it, once a step: where it pays, and now and then to see if it would."""
+
 class Marginals:
     """What each further token adds to a step.
 
@@ -112,6 +132,9 @@ class Marginals:
     def at(self, tokens: int) -> float:
         """Return what one token more adds to a step of so many."""
 
+    def time(self, tokens: int) -> float:
+        """Return the time of a step that verifies so many; that of one token is 1."""
+
     def settle(self, drafts: Sequence[Sequence[float]], tokens: int, worth: float) -> float | None:
         """Buy tokens of all drafts, surest first, while they pay.
 
@@ -122,6 +145,50 @@ class Marginals:
 
         Returns:
             A price that those that are bought reach and the others do not; None where all pay.
+        """
+
+class Price:
+    """See `engine.policy.Price`, which is made of a step's cost.
+
+    Args:
+        cost: What each further token adds to a step, in steps of one token.
+        margin: How much more a token must bring than it costs.
+        least: Lowest price.
+    """
+
+    def __init__(self, cost: Marginals, margin: float, least: float) -> None: ...
+    def learn(self, rows: int, drafted: int, emitted: int) -> None:
+        """Take a finished step into the averages.
+
+        Args:
+            rows: Requests that got tokens.
+            drafted: Draft tokens that were verified for them.
+            emitted: Tokens that they got, at least one each.
+        """
+
+    def goodput(self, rows: int) -> float:
+        """Return the tokens that so many rows bring in the time of a step of one token."""
+
+    def floor(self, rows: int) -> float:
+        """Return the price of a step's first draft token; no other is cheaper."""
+
+    def of_time(self, time: float, rows: int) -> float:
+        """Return the tokens that so much time must bring to be well spent.
+
+        Without the margin: whoever expects the mean of a pass expects too little, as its draft will
+        be cut where it turns out to be unsure (docs/adr/0014).
+
+        Args:
+            time: In steps of one token.
+            rows: Requests that get a token anyway.
+        """
+
+    def settle(self, drafts: Sequence[Sequence[float]], rows: int) -> float:
+        """Return the price at which the tokens that are bought are those that pay.
+
+        Args:
+            drafts: The survival of each token of each row's draft.
+            rows: Requests that get a token anyway.
         """
 
 def paying(survival: Sequence[float], price: float) -> int:

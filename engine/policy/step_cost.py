@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from engine.policy._core import Marginals
 
@@ -18,6 +18,9 @@ class StepCost:
         points: (tokens verified, time), the first at one token; tokens rise, times do not fall.
             The unit of time cancels out.
         longest: Most tokens that are ever asked about.
+
+    Attributes:
+        marginals: What each further token adds; all of the curve, for C++.
 
     Raises:
         ValueError: The points are not as described.
@@ -39,22 +42,19 @@ class StepCost:
             slopes[min(bisect_right([x for x, _ in hull[1:]], n), len(slopes) - 1)]
             for n in range(longest + 1)
         ]
-        self._times = list(accumulate(added[1:], initial=1.0))
-        self._last_added = added[-1]
-        self._marginals = Marginals(added)
+        self.marginals = Marginals(added)
 
     def time(self, tokens: int) -> float:
         """Return the time of a step that verifies so many tokens; 1 is a step of one token."""
-        over = max(0, tokens - len(self._times))
-        return self._times[max(0, tokens - 1 - over)] + over * self._last_added
+        return self.marginals.time(tokens)
 
     def marginal(self, tokens: int) -> float:
         """Return what one token more adds to a step of so many."""
-        return self._marginals.at(tokens)
+        return self.marginals.at(tokens)
 
     def settle(self, drafts: Sequence[Sequence[float]], tokens: int, worth: float) -> float | None:
         """Buy tokens for a step of so many: `Marginals.settle` at this curve's marginals."""
-        return self._marginals.settle(drafts, tokens, worth)
+        return self.marginals.settle(drafts, tokens, worth)
 
 
 def _lower_hull(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -4,6 +4,6 @@ A C++ core (core/: store, matcher, draft, calibration, index, snapshot) and its 
 knows token ids and nothing of torch or vLLM; time and randomness do not enter.
 """
 
-from engine.suffix.index import LONGEST_DRAFT, Draft, DraftBatch, Stats, SuffixIndex
+from engine.suffix.index import LONGEST_DRAFT, Draft, DraftBatch, Index, Stats, SuffixIndex
 
-__all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Stats", "SuffixIndex"]
+__all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Index", "Stats", "SuffixIndex"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from engine.errors import SuffixInputError
 from engine.suffix._core import LONGEST_DRAFT, Draft, Index, Stats
 
-__all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Stats", "SuffixIndex"]
+__all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Index", "Stats", "SuffixIndex"]
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
@@ -56,6 +56,11 @@ class SuffixIndex:
 
     def __init__(self, capacity_bytes: int, *, salt: int | None = None) -> None:
         self._core = Index(capacity_bytes, secrets.randbits(64) if salt is None else salt)
+
+    @property
+    def core(self) -> Index:
+        """The compiled index, for C++ that asks it for all rows of a step (engine/drafting)."""
+        return self._core
 
     def start(self, request: str, tenant: str, prompt_tokens: Tokens) -> None:
         """Begin a request. Its prompt is seen by it alone, and gone when it ends.

@@ -39,23 +39,28 @@ def note_prefill(
     tokens: list[list[int]] = []
     states: list[torch.Tensor] = []
     begin = 0
+    rows = len(batch.req_ids)
+    # As lists: numbers of numpy's, one by one, cost more than all else here.
+    computed_by_row = batch.num_computed_tokens_cpu[:rows].tolist()
+    known_by_row = batch.num_tokens_no_spec[:rows].tolist()
+    remembered = memory.requests
     for row, request in enumerate(batch.req_ids):
         behind = begin
         begin += scheduled[request]
-        if request not in memory.requests and not wants(request):
+        if request not in remembered and not wants(request):
             memory.ignore(request)
             continue
-        computed = int(batch.num_computed_tokens_cpu[row])
-        known = int(batch.num_tokens_no_spec[row]) - len(sampled[row])
+        computed = computed_by_row[row]
+        known = known_by_row[row] - len(sampled[row])
         since = max(computed, known - memory.rows)
         until = min(computed + scheduled[request], known - 1)
         if since >= until:
             continue
-        following = batch.token_ids_cpu[row, since + 1 : until + 1]
-        if following.min() < 0 or following.max() >= vocabulary:
+        following = batch.token_ids_cpu[row, since + 1 : until + 1].tolist()
+        if min(following) < 0 or max(following) >= vocabulary:
             continue
         requests.append(request)
-        tokens.append(following.tolist())
+        tokens.append(following)
         states.append(hidden[behind + since - computed : behind + until - computed])
     if requests:
         first = list(accumulate(map(len, tokens), initial=0))

@@ -16,7 +16,7 @@ from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
-from engine.drafting import NATIVE, Beginning, Control, Row, read_control
+from engine.drafting import NATIVE, Beginning, Control, read_control
 from engine.heads import DraftHead, HeadMemory
 from engine.worker.head import HeadRun, StepStates, gather_tables, load_for_target
 from engine.worker.prefill import note_prefill
@@ -43,6 +43,7 @@ class _HybridDrafting(_Runner):
         # Of the step: what was scheduled, and the states of all of its places.
         self._step: tuple[Any, Any] | None = None
         self._vocabulary = self.model_config.get_vocab_size()
+        self._controls: dict[str, Control] = {}
         if not self.is_pooling_model:
             self.input_batch.logitsprocs = all_processors(
                 vllm_config, self.device, pin_memory=PIN_MEMORY
@@ -76,6 +77,8 @@ class _HybridDrafting(_Runner):
         self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
         if self._speculation is not None:
             drafter = self._speculation.drafter
+            for request in scheduler_output.finished_req_ids:
+                self._controls.pop(request, None)
             drafter.end(scheduler_output.finished_req_ids, keep=True)
             # Its place in the batch is gone; should it come back, it begins again.
             drafter.end(scheduler_output.preempted_req_ids or (), keep=True)
@@ -156,10 +159,6 @@ class _HybridDrafting(_Runner):
         drafter = self._speculation.drafter
         head = None
         try:
-            rows = [
-                self._row(request, sampled)
-                for request, sampled in zip(requests, self._sampled, strict=True)
-            ]
             native = None
             if self._speculation.has_native and self._native_tokens and proposed is not None:
                 native = proposed.draft_token_ids
@@ -181,7 +180,9 @@ class _HybridDrafting(_Runner):
             drafts = drafter.fail(exc, requests)
             self._clear_head_memory()
         else:
-            drafts = drafter.step(rows, self._beginning, native=native, head=head)
+            drafts = drafter.step(
+                requests, self._sampled, self._beginning, native=native, head=head
+            )
         native_tokens = None
         if self._speculation.has_native:
             native_tokens = drafter.native_tokens()
@@ -234,28 +235,35 @@ class _HybridDrafting(_Runner):
         if self._head_memory is not None:
             self._head_memory.clear()
 
-    def _row(self, request: str, sampled: list[int]) -> Row:
-        if not sampled:
-            return Row(request, sampled, 0)
-        state = self.requests[request]
-        generated = len(state.output_token_ids)
-        # The step brings one token more than it drafts.
-        room = self.max_model_len - state.num_prompt_tokens - generated - 1
-        limit = state.sampling_params.max_tokens
-        if limit is not None:
-            room = min(room, limit - generated - 1)
-        return Row(request, sampled, room)
-
     def _beginning(self, request: str) -> Beginning:
         at = self.input_batch.req_id_to_index[request]
-        before = int(self.input_batch.num_tokens_no_spec[at]) - len(self._sampled[at])
+        new = len(self._sampled[at])
+        before = int(self.input_batch.num_tokens_no_spec[at]) - new
         tokens = self.input_batch.token_ids_cpu[at, :before]
-        return Beginning(np.ascontiguousarray(tokens, np.int32), self._control(request))
+        return Beginning(
+            np.ascontiguousarray(tokens, np.int32),
+            self._control(request),
+            left=self._limit(request) - len(self.requests[request].output_token_ids) + new,
+        )
+
+    def _limit(self, request: str) -> int:
+        """Return how many tokens a request may get."""
+        state = self.requests[request]
+        limit = int(self.max_model_len - state.num_prompt_tokens)
+        most = state.sampling_params.max_tokens
+        return limit if most is None else min(limit, int(most))
 
     def _control(self, request: str) -> Control:
+        """Return what a request asks for: read once, since a prediction in it may be long."""
+        known = self._controls.get(request)
+        if known is not None:
+            return known
         params = self.requests[request].sampling_params
         control = read_control(params.extra_args, vocabulary=self._vocabulary)
-        return dataclasses.replace(control, most=0) if decodes_plainly(params) else control
+        if decodes_plainly(params):
+            control = dataclasses.replace(control, most=0)
+        self._controls[request] = control
+        return control
 
     def _wants_head(self, request: str) -> bool:
         control = self._control(request)

@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "errors.hpp"
 #include "hostile.hpp"
@@ -42,7 +43,7 @@ class Episode {
   void step() {
     ++totals_.calls;
     const std::string name = "request-" + std::to_string(dice_.below(12));
-    switch (dice_.below(18)) {
+    switch (dice_.below(20)) {
       case 0:
       case 1: start(name); break;
       case 2:
@@ -58,6 +59,8 @@ class Episode {
         break;
       case 11:
       case 12: propose_after(name); break;
+      case 13:
+      case 14: advance(); break;
       default: propose(name);
     }
     const Stats stats = indexes_[0]->stats();
@@ -124,6 +127,7 @@ class Episode {
 
   void finish(const std::string& name) {
     const bool keep = !dice_.one_in(5);
+    if (runs(name) && dice_.one_in(2)) used_ = indexes_[0]->ticket(name);
     require(both<UnknownRequest>([&](Index& index) { index.finish(name, keep); }) == runs(name),
             "running requests alone can end");
     drafted_.erase(name);
@@ -184,6 +188,49 @@ class Episode {
     }
     for (std::size_t row = 0; row < names.size(); ++row) {
       compare(std::string(names[row]), *rooms[0][row], *rooms[1][row]);
+    }
+  }
+
+  // A step: of one index all rows at once by their tickets, of the other one by one by name.
+  void advance() {
+    std::vector<std::vector<Token>> texts;
+    std::vector<std::unique_ptr<Room>> rooms[2];
+    std::vector<std::string> names;
+    for (const auto& [name, tokens] : drafted_) {
+      if (dice_.one_in(3)) continue;
+      names.push_back(name);
+      texts.push_back(dice_.text(dice_.one_in(10) ? most_tokens_ : 4));
+      const std::size_t most = dice_.below(20);
+      for (auto& room : rooms) room.push_back(std::make_unique<Room>(most));
+    }
+    const float least = survival();
+    std::vector<Ask> asks;
+    for (std::size_t row = 0; row < names.size(); ++row) {
+      asks.push_back({indexes_[0]->ticket(names[row]), texts[row], rooms[0][row]->draft});
+    }
+    indexes_[0]->advance(asks, least);
+    for (std::size_t row = 0; row < names.size(); ++row) {
+      Room& first = *rooms[0][row];
+      Room& second = *rooms[1][row];
+      first.draft.length = asks[row].draft.length;
+      first.draft.predicted = asks[row].draft.predicted;
+      indexes_[1]->extend(names[row], texts[row]);
+      if (!second.tokens.empty()) indexes_[1]->propose(names[row], least, second.draft);
+      compare(names[row], first, second);
+    }
+    require_stale();
+  }
+
+  // The ticket of a request that has ended is no other's.
+  void require_stale() {
+    if (!used_) return;
+    Room room(4);
+    const std::vector<Token> tokens = {1};
+    Ask ask{*used_, tokens, room.draft};
+    try {
+      indexes_[0]->advance({&ask, 1}, 0.0f);
+      require(false, "a ticket is good until its request ends");
+    } catch (const UnknownRequest&) {
     }
   }
 
@@ -281,6 +328,7 @@ class Episode {
   Totals& totals_;
   std::size_t most_tokens_;
   std::unique_ptr<Index> indexes_[2];
+  std::optional<Ticket> used_;  // of a request that has ended
   std::map<std::string, std::vector<Token>> drafted_;  // running requests, and their last draft
 };
 

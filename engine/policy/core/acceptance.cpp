@@ -16,7 +16,7 @@ constexpr double kFade = 1.0 - 1.0 / 64.0;
 
 PositionAcceptance::PositionAcceptance(std::size_t positions,
                                        std::shared_ptr<PositionAcceptance> parent, double start)
-    : parent_(std::move(parent)), start_(start), seen_(positions), accepted_(positions) {
+    : parent_(std::move(parent)), start_(start), outcomes_(positions) {
   if (parent_ && parent_->positions() != positions) {
     throw std::invalid_argument("parent: must have as many positions");
   }
@@ -25,17 +25,21 @@ PositionAcceptance::PositionAcceptance(std::size_t positions,
 void PositionAcceptance::learn(std::size_t drafted, std::size_t accepted) {
   const std::size_t known = std::min({accepted + 1, drafted, positions()});
   for (std::size_t at = 0; at < known; ++at) {
-    seen_[at] = seen_[at] * kFade + 1.0;
-    accepted_[at] = accepted_[at] * kFade + (at < accepted ? 1.0 : 0.0);
+    Outcomes& outcomes = outcomes_[at];
+    outcomes.seen = outcomes.seen * kFade + 1.0;
+    outcomes.accepted = outcomes.accepted * kFade + (at < accepted ? 1.0 : 0.0);
   }
   if (parent_) parent_->learn(drafted, accepted);
 }
 
+double PositionAcceptance::rate(std::size_t at) const {
+  const double prior = parent_ ? parent_->rate(at) : start_;
+  return (outcomes_[at].accepted + kPrior * prior) / (outcomes_[at].seen + kPrior);
+}
+
 std::vector<double> PositionAcceptance::rates() const {
-  std::vector<double> rates = parent_ ? parent_->rates() : std::vector(positions(), start_);
-  for (std::size_t at = 0; at < rates.size(); ++at) {
-    rates[at] = (accepted_[at] + kPrior * rates[at]) / (seen_[at] + kPrior);
-  }
+  std::vector<double> rates(positions());
+  for (std::size_t at = 0; at < rates.size(); ++at) rates[at] = rate(at);
   return rates;
 }
 

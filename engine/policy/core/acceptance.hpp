@@ -13,23 +13,31 @@ class PositionAcceptance {
   PositionAcceptance(std::size_t positions, std::shared_ptr<PositionAcceptance> parent,
                      double start);
 
-  std::size_t positions() const { return seen_.size(); }
+  std::size_t positions() const { return outcomes_.size(); }
 
   // One verified draft: `accepted` of its `drafted` tokens were right. The parent learns too.
   void learn(std::size_t drafted, std::size_t accepted);
 
-  // For each position how often it is accepted, given that all before it are. What was not seen yet
-  // is taken from the parent: a beta prior around its mean.
+  // How often a position is accepted, given that all before it are. What was not seen yet is taken
+  // from the parent: a beta prior around its mean.
+  double rate(std::size_t at) const;
+
+  // That of each position.
   std::vector<double> rates() const;
 
   // For each position the chance that it and all before it are accepted.
   std::vector<double> survival() const;
 
  private:
+  // Of one position, side by side: after a model step both are a miss of all caches away.
+  struct Outcomes {
+    double seen = 0.0;
+    double accepted = 0.0;
+  };
+
   std::shared_ptr<PositionAcceptance> parent_;
   double start_;
-  std::vector<double> seen_;
-  std::vector<double> accepted_;
+  std::vector<Outcomes> outcomes_;
 };
 
 }  // namespace specgate::policy

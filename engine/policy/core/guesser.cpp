@@ -1,10 +1,7 @@
 #include "guesser.hpp"
 
 #include <algorithm>
-#include <span>
 #include <utility>
-
-#include "pricing.hpp"
 
 namespace specgate::policy {
 
@@ -13,18 +10,25 @@ Guesser::Guesser(const std::shared_ptr<PositionAcceptance>& overall,
     : acceptance_(overall->positions(), overall, 0.0), calibration_(std::move(calibration)) {}
 
 double Guesser::expected_gain(std::size_t most, double price) const {
-  const std::vector<double> survival = acceptance_.survival();
-  return worth(std::span(survival).first(std::min(most, survival.size())), price);
+  const std::size_t length = std::min(most, acceptance_.positions());
+  double reached = 1.0;
+  double gain = 0.0;
+  for (std::size_t at = 0; at < length; ++at) {
+    reached *= acceptance_.rate(at);
+    if (!(reached >= price)) break;
+    gain += reached - price;
+  }
+  return gain;
 }
 
-std::vector<double> Guesser::propose(std::vector<std::int64_t> tokens,
-                                     std::optional<std::vector<double>> confidence) {
-  tokens_ = std::move(tokens);
+std::vector<double> Guesser::propose(std::span<const std::int32_t> tokens,
+                                     std::optional<std::span<const double>> confidence) {
+  tokens_.assign(tokens.begin(), tokens.end());
   confidence_.clear();
   rates_.clear();
   std::vector<double> survival;
   if (calibration_ && confidence) {
-    confidence_ = std::move(*confidence);
+    confidence_.assign(confidence->begin(), confidence->end());
     rates_ = acceptance_.rates();
     survival = calibration_->survival(confidence_, rates_);
   } else {
@@ -34,7 +38,7 @@ std::vector<double> Guesser::propose(std::vector<std::int64_t> tokens,
   return survival;
 }
 
-void Guesser::learn(const std::vector<std::int64_t>& sampled) {
+void Guesser::learn(std::span<const std::int32_t> sampled) {
   if (tokens_.empty()) return;
   const std::size_t known = std::min(tokens_.size(), sampled.size());
   std::size_t right = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "acceptance.hpp"
@@ -25,16 +26,16 @@ class Guesser {
   double expected_gain(std::size_t most, double price) const;
 
   // Remember a proposal; the survival of its tokens.
-  std::vector<double> propose(std::vector<std::int64_t> tokens,
-                              std::optional<std::vector<double>> confidence);
+  std::vector<double> propose(std::span<const std::int32_t> tokens,
+                              std::optional<std::span<const double>> confidence);
 
   // Score the last proposal by the tokens that came; then it is forgotten.
-  void learn(const std::vector<std::int64_t>& sampled);
+  void learn(std::span<const std::int32_t> sampled);
 
  private:
   PositionAcceptance acceptance_;
+  std::vector<std::int32_t> tokens_;
   std::shared_ptr<ConfidenceCalibration> calibration_;
-  std::vector<std::int64_t> tokens_;
   std::vector<double> confidence_;
   std::vector<double> rates_;  // with which `confidence_` was calibrated
 };

@@ -11,7 +11,9 @@
 
 #include "acceptance.hpp"
 #include "confidence.hpp"
+#include "forward.hpp"
 #include "guesser.hpp"
+#include "price.hpp"
 #include "pricing.hpp"
 
 namespace nb = nanobind;
@@ -21,6 +23,7 @@ namespace specgate::policy {
 namespace {
 
 using Numbers = std::vector<double>;
+using Tokens = std::vector<std::int32_t>;
 
 // The items of a sequence, until `each` returns false.
 template <class Each>
@@ -48,8 +51,8 @@ Numbers up_to(nb::handle survival, double price) {
   return numbers;
 }
 
-std::optional<double> settle(const Marginals& marginals, nb::handle drafts, std::size_t tokens,
-                             double worth) {
+// The survival of the tokens of all drafts, in one piece.
+Numbers pooled(nb::handle drafts) {
   Numbers pool;
   for_each(drafts, [&](nb::handle draft) {
     for_each(draft, [&](nb::handle item) {
@@ -58,7 +61,7 @@ std::optional<double> settle(const Marginals& marginals, nb::handle drafts, std:
     });
     return true;
   });
-  return marginals.settle(pool, tokens, worth);
+  return pool;
 }
 
 }  // namespace
@@ -92,13 +95,45 @@ NB_MODULE(_core, module) {
            "overall"_a, "calibration"_a.none() = nb::none())
       .def("expected", &Guesser::expected)
       .def("expected_gain", &Guesser::expected_gain, "most"_a, "price"_a)
-      .def("propose", &Guesser::propose, "tokens"_a, "confidence"_a.none() = nb::none())
-      .def("learn", &Guesser::learn, "sampled"_a);
+      .def("propose",
+           [](Guesser& guesser, const Tokens& tokens, const std::optional<Numbers>& confidence) {
+             return guesser.propose(tokens, confidence);
+           },
+           "tokens"_a, "confidence"_a.none() = nb::none())
+      .def("learn", [](Guesser& guesser, const Tokens& sampled) { guesser.learn(sampled); },
+           "sampled"_a);
+
+  nb::class_<ForwardDrafter>(module, "ForwardDrafter")
+      .def(nb::init<std::size_t, bool, int>(), "most"_a, nb::kw_only(), "calibrated"_a,
+           "probe_steps"_a = 64)
+      .def_prop_ro("most", &ForwardDrafter::most)
+      .def("guesser", &ForwardDrafter::guesser)
+      .def("runs", &ForwardDrafter::runs, nb::kw_only(), "pays"_a);
 
   nb::class_<Marginals>(module, "Marginals")
       .def(nb::init<Numbers>(), "added"_a)
       .def("at", &Marginals::at, "tokens"_a)
-      .def("settle", &settle, "drafts"_a, "tokens"_a, "worth"_a);
+      .def("time", &Marginals::time, "tokens"_a)
+      .def("settle",
+           [](const Marginals& marginals, nb::handle drafts, std::size_t tokens, double worth) {
+             Numbers pool = pooled(drafts);
+             return marginals.settle(pool, tokens, worth);
+           },
+           "drafts"_a, "tokens"_a, "worth"_a);
+
+  nb::class_<Price>(module, "Price")
+      .def(nb::init<std::shared_ptr<const Marginals>, double, double>(), "cost"_a, "margin"_a,
+           "least"_a)
+      .def("learn", &Price::learn, "rows"_a, "drafted"_a, "emitted"_a)
+      .def("goodput", &Price::goodput, "rows"_a)
+      .def("floor", &Price::floor, "rows"_a)
+      .def("of_time", &Price::of_time, "time"_a, "rows"_a)
+      .def("settle",
+           [](const Price& price, nb::handle drafts, std::size_t rows) {
+             Numbers pool = pooled(drafts);
+             return price.settle(pool, rows);
+           },
+           "drafts"_a, "rows"_a);
 
   module.def(
       "paying",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -21,10 +22,19 @@ double worth(std::span<const double> survival, double price) {
 
 Marginals::Marginals(std::vector<double> added) : added_(std::move(added)) {
   if (added_.empty()) throw std::invalid_argument("added: must not be empty");
+  times_ = added_;
+  times_.front() = 1.0;
+  std::partial_sum(times_.begin(), times_.end(), times_.begin());
 }
 
 double Marginals::at(std::size_t tokens) const {
   return added_[std::min(tokens, added_.size() - 1)];
+}
+
+double Marginals::time(std::size_t tokens) const {
+  if (tokens == 0) return times_.front();
+  if (tokens <= times_.size()) return times_[tokens - 1];
+  return times_.back() + static_cast<double>(tokens - times_.size()) * added_.back();
 }
 
 std::optional<double> Marginals::settle(std::span<double> survival, std::size_t tokens,

@@ -14,13 +14,16 @@ std::size_t paying(std::span<const double> survival, double price);
 // The gain of the best prefix of a draft, in tokens above their cost.
 double worth(std::span<const double> survival, double price);
 
-// What each further token adds to a step; never falling.
+// What each further token adds to a step; never falling. In steps of one token.
 class Marginals {
  public:
   // Tokens beyond the end of `added` add as much as the last one.
   explicit Marginals(std::vector<double> added);
 
   double at(std::size_t tokens) const;
+
+  // The time of a step that verifies so many.
+  double time(std::size_t tokens) const;
 
   // Buy for a step of so many tokens, surest first, while `survival` is at least `worth` times
   // what the token adds. The price that parts what is bought from what is not; nothing where all
@@ -29,6 +32,7 @@ class Marginals {
 
  private:
   std::vector<double> added_;
+  std::vector<double> times_;  // of steps of 1, 2, ... tokens
 };
 
 }  // namespace specgate::policy

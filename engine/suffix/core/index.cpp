@@ -34,6 +34,12 @@ void check_draft(std::optional<float> least_survival, std::size_t tokens) {
   if (tokens > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
 }
 
+void check_proposed(std::span<const Token> tokens, float survival) {
+  check_tokens(tokens);
+  if (tokens.size() > kLongestDraft) throw BadInput("tokens: over the limit of 256");
+  if (!is_probability(survival)) throw BadInput("survival: must be from 0 to 1");
+}
+
 Price price_of(std::optional<float> least_survival, const Model& model) {
   return least_survival ? Price::fixed(*least_survival) : model.acceptance_length.price();
 }
@@ -81,13 +87,20 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   request->own.append(prompt);
   tenant.request_blocks += kRequestBlocks + request->own.blocks();
   request->answer = request->own.text().end();
+  const auto place = std::find(places_.begin(), places_.end(), nullptr) - places_.begin();
+  if (static_cast<std::size_t>(place) == places_.size()) places_.push_back(nullptr);
+  request->ticket = {static_cast<std::uint32_t>(place), clock_};
+  places_[request->ticket.place] = request.get();
   requests_.emplace(name, std::move(request));
 }
 
 void Index::extend(std::string_view name, std::span<const Token> tokens) {
   check_tokens(tokens);
   std::scoped_lock lock(mutex_);
-  Request& request = find(name);
+  extend_for(find(name), tokens);
+}
+
+void Index::extend_for(Request& request, std::span<const Token> tokens) {
   Model& model = request.tenant->model;
   if (request.pending.asked) score(request, tokens);
   for (const Token token : tokens) {
@@ -185,12 +198,14 @@ void Index::propose_for(Request& request, std::optional<float> least_survival, D
 
 void Index::propose_after(std::string_view name, std::span<const Token> tokens, float survival,
                           std::optional<float> least_survival, Draft& draft) {
-  check_tokens(tokens);
-  if (tokens.size() > kLongestDraft) throw BadInput("tokens: over the limit of 256");
-  if (!is_probability(survival)) throw BadInput("survival: must be from 0 to 1");
+  check_proposed(tokens, survival);
   check_draft(least_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
-  Request& request = find(name);
+  propose_after_for(find(name), tokens, survival, least_survival, draft);
+}
+
+void Index::propose_after_for(Request& request, std::span<const Token> tokens, float survival,
+                              std::optional<float> least_survival, Draft& draft) {
   draft.length = draft.predicted = 0;
   if (!request.has_room) return;
   const Model& model = request.tenant->model;
@@ -200,6 +215,32 @@ void Index::propose_after(std::string_view name, std::span<const Token> tokens, 
   Pending unscored;
   vote(matcher, sources, {tokens.back(), tokens, survival}, model, request.fortune,
        price_of(least_survival, model), draft, unscored);
+}
+
+Ticket Index::ticket(std::string_view name) {
+  std::scoped_lock lock(mutex_);
+  return find(name).ticket;
+}
+
+void Index::advance(std::span<Ask> rows, std::optional<float> least_survival) {
+  for (const Ask& row : rows) {
+    check_tokens(row.tokens);
+    check_draft(least_survival, row.draft.tokens.size());
+  }
+  std::scoped_lock lock(mutex_);
+  for (Ask& row : rows) {
+    Request& request = find(row.request);
+    extend_for(request, row.tokens);
+    if (!row.draft.tokens.empty()) propose_for(request, least_survival, row.draft);
+  }
+}
+
+void Index::propose_after(Ticket ticket, std::span<const Token> tokens, float survival,
+                          std::optional<float> least_survival, Draft& draft) {
+  check_proposed(tokens, survival);
+  check_draft(least_survival, draft.tokens.size());
+  std::scoped_lock lock(mutex_);
+  propose_after_for(find(ticket), tokens, survival, least_survival, draft);
 }
 
 void Index::observe(std::string_view name, int accepted) {
@@ -235,6 +276,7 @@ void Index::finish(std::string_view name, bool keep) {
   }
   tenant.request_blocks -= kRequestBlocks + request.blocks();
   --tenant.requests;
+  places_[request.ticket.place] = nullptr;
   requests_.erase(requests_.find(name));
   pool_.refund(kRequestBlocks);
   if (!answer.empty()) this->keep(tenant, answer);
@@ -256,6 +298,14 @@ Index::Request& Index::find(std::string_view name) {
   const auto found = requests_.find(name);
   if (found == requests_.end()) throw UnknownRequest("the request was not started, or has ended");
   return *found->second;
+}
+
+Index::Request& Index::find(Ticket ticket) {
+  Request* request = ticket.place < places_.size() ? places_[ticket.place] : nullptr;
+  if (request == nullptr || request->ticket.number != ticket.number) {
+    throw UnknownRequest("the request was not started, or has ended");
+  }
+  return *request;
 }
 
 Index::Tenant& Index::tenant_of(std::string_view name) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "block_pool.hpp"
 #include "calibration.hpp"
@@ -32,6 +33,20 @@ struct Stats {
   std::size_t tenants;
   std::size_t requests;        // running
   std::uint64_t evicted_tokens;
+};
+
+// Where a running request is found without its name; good until it ends.
+struct Ticket {
+  std::uint32_t place = 0;
+  std::uint64_t number = 0;  // never given twice; 0 is nobody's
+};
+
+// A row of a step: what was generated for a request, and room for its next draft; none is made
+// where `draft` has no room.
+struct Ask {
+  Ticket request;
+  std::span<const Token> tokens;
+  Draft draft;
 };
 
 class Index {
@@ -52,6 +67,14 @@ class Index {
   // as if they had been generated. Changes nothing.
   void propose_after(std::string_view request, std::span<const Token> tokens, float survival,
                      std::optional<float> least_survival, Draft& draft);
+
+  // The same for callers that ask in every step: without a look-up by name.
+  Ticket ticket(std::string_view request);
+  // For each row in turn `extend`, then `propose`. An error leaves the rows before it advanced.
+  void advance(std::span<Ask> rows, std::optional<float> least_survival);
+  void propose_after(Ticket request, std::span<const Token> tokens, float survival,
+                     std::optional<float> least_survival, Draft& draft);
+
   void observe(std::string_view request, int accepted);
   void finish(std::string_view request, bool keep);
 
@@ -80,8 +103,12 @@ class Index {
   using Named = std::unordered_map<std::string, std::unique_ptr<T>, NameHash, std::equal_to<>>;
 
   Request& find(std::string_view request);
+  Request& find(Ticket request);
+  void extend_for(Request& request, std::span<const Token> tokens);
   Tenant& tenant_of(std::string_view name);
   void propose_for(Request& request, std::optional<float> least_survival, Draft& draft);
+  static void propose_after_for(Request& request, std::span<const Token> tokens, float survival,
+                                std::optional<float> least_survival, Draft& draft);
   // The last draft against what came: learn from it.
   static void score(Request& request, std::span<const Token> tokens);
   void append_own(Request& request, std::span<const Token> tokens);
@@ -103,6 +130,7 @@ class Index {
   ContextHash hash_;
   Named<Tenant> tenants_;
   Named<Request> requests_;
+  std::vector<Request*> places_;  // by ticket; null where its request has ended
   std::uint64_t clock_ = 0;  // counts requests: who was there last
   std::uint64_t evicted_tokens_ = 0;
 };

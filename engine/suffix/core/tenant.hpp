@@ -28,6 +28,8 @@ struct Index::Tenant {
 struct Index::Request {
   Request(Tenant& its_tenant, BlockPool& pool, const ContextHash& hash)
       : tenant(&its_tenant), own(pool, hash) {}
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
 
   Sources sources() {
     return {&own, prediction ? &*prediction : nullptr,
@@ -38,6 +40,7 @@ struct Index::Request {
   }
 
   Tenant* tenant;
+  Ticket ticket;
   Store own;
   std::optional<Store> prediction;
   Recent recent;

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from engine.drafting._core import Batch
 from engine.heads import DraftHead, HeadMemory
-from engine.policy import Price
 from engine.suffix import SuffixIndex
 
 EXTENSION = "tests.e2e.exactness.probe.Probe"
@@ -18,12 +18,15 @@ _ROOMS: dict[str, tuple[type, tuple[str, ...]]] = {
     "advance": (SuffixIndex, ("advance",)),
     "go_on": (SuffixIndex, ("propose_after",)),
     "finish": (SuffixIndex, ("finish",)),
-    "price": (Price, ("settle",)),
+    "price": (Batch, ("settle",)),
     "head": (DraftHead, ("guess",)),
     "memory": (HeadMemory, ("note",)),
 }
 ROOMS = tuple(_ROOMS)
 """What can be made to fail: calls of the suffix index, of the policy, and of the draft head."""
+_ASKED = frozenset({"advance", "go_on"})
+"""Those that a step makes in C++, where no test can reach: they are led through Python, row by row,
+while one of them is broken."""
 
 
 class InjectedError(Exception):
@@ -69,9 +72,22 @@ class Probe:
 
         for name in names:
             setattr(owner, name, failing(getattr(owner, name)))
+        self._lead_through_python()
 
     def specgate_mend(self, room: str) -> None:
         """Undo `specgate_break`."""
         owner, names = _ROOMS[room]
         for name in names:
             setattr(owner, name, getattr(owner, name).__wrapped__)
+        self._lead_through_python()
+
+    def _lead_through_python(self) -> None:
+        """Have steps ask the index where a broken call is met, or itself if none is broken."""
+        broken = any(
+            hasattr(getattr(owner, name), "__wrapped__")
+            for owner, names in map(_ROOMS.__getitem__, _ASKED)
+            for name in names
+        )
+        drafter = self.model_runner._speculation.drafter
+        source = drafter._suffix
+        drafter._batch.source = source if broken else source.core

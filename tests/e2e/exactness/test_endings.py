@@ -90,8 +90,14 @@ def test_requests_near_the_models_length_end_there_and_leave_others_their_drafts
 
 
 def apart(bodies: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Give each request a tenant of its own, so that none drafts from another's answer."""
+    """Have each request draft by itself: not from another's answer, nor with the head.
+
+    What is thought of the head's tokens is learnt from all requests: asked again, others are taken.
+    """
     return [
-        {**body, "vllm_xargs": {"specgate_tenant": f"{name}-{number}"}}
+        {
+            **body,
+            "vllm_xargs": {"specgate_tenant": f"{name}-{number}", "specgate_mode": "suffix"},
+        }
         for number, body in enumerate(bodies)
     ]

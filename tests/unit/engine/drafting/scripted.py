@@ -23,10 +23,13 @@ class Proposed(NamedTuple):
 
 
 class Scripted:
-    """A source whose drafts and errors the test gives."""
+    """A source whose drafts and errors the test gives; it has no core, so Python is called."""
+
+    core = None
 
     def __init__(self) -> None:
         self.drafts: dict[str, tuple[list[int], list[float]]] = {}
+        self.predicted = 0
         self.errors: dict[str, Exception] = {}
         self.running: dict[str, list[int]] = {}
         self.kept: list[tuple[str, bool]] = []
@@ -45,7 +48,7 @@ class Scripted:
             return Proposed([], [])
         self.asked.append((request, most, floor))
         drafted, survival = self.drafts.get(request, ([], []))
-        return Proposed(drafted[:most], survival[:most])
+        return Proposed(drafted[:most], survival[:most], self.predicted)
 
     def go_on(
         self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float
@@ -64,8 +67,12 @@ class Scripted:
             raise self.errors[call]
 
 
-def begin(control: Control = Control()) -> Callable[[str], Beginning]:  # noqa: B008  # frozen
-    return lambda _: Beginning(np.array(PROMPT, np.int32), control)
+def begin(
+    control: Control = Control(),  # noqa: B008  # frozen
+    *,
+    left: int = 10_000,
+) -> Callable[[str], Beginning]:
+    return lambda _: Beginning(np.array(PROMPT, np.int32), control, left)
 
 
 def drafter(

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from engine.drafting import Beginning, Control, Drafter, Row, SuffixSource
+from engine.drafting import Beginning, Control, Drafter, SuffixSource
 from engine.drafting.origin import PREDICTION, SUFFIX, Origin
 from engine.errors import SuffixCapacityError
 from engine.policy import Price, StepCost
@@ -17,14 +17,14 @@ def real(most: int = 8) -> Drafter:
 
 
 def test_a_draft_continues_what_the_prompt_said() -> None:
-    drafts = real().step([Row("r", [11, 12, 13], 5)], begin())
+    drafts = real().step(["r"], [[11, 12, 13]], begin(left=9))
 
     assert drafts.tokens == [[14, 15, 16, 17, 18]]
     assert drafts.origins == [Origin(SUFFIX)]
 
 
 def test_a_prediction_is_named_as_such() -> None:
-    drafts = real().step([Row("r", [1], 3)], begin(Control(prediction=(1, 2, 3))))
+    drafts = real().step(["r"], [[1]], begin(Control(prediction=(1, 2, 3)), left=5))
 
     assert (drafts.tokens, drafts.origins) == ([[2, 3]], [Origin(PREDICTION)])
 
@@ -32,7 +32,7 @@ def test_a_prediction_is_named_as_such() -> None:
 def test_rows_that_got_no_token_are_left_out(source: Scripted) -> None:
     source.drafts["b"] = ([5], [0.9])
 
-    drafts = drafter(source).step([Row("a", [], 8), Row("b", [1], 8)], begin())
+    drafts = drafter(source).step(["a", "b"], [[], [1]], begin())
 
     assert drafts.tokens == [[], [5]]
     assert drafts.origins == [None, Origin(SUFFIX)]
@@ -42,8 +42,8 @@ def test_rows_that_got_no_token_are_left_out(source: Scripted) -> None:
 def test_a_request_begins_once_and_is_then_fed(source: Scripted) -> None:
     hybrid = drafter(source)
 
-    hybrid.step([Row("r", [1], 8)], begin())
-    hybrid.step([Row("r", [2, 3], 8)], begin())
+    hybrid.step(["r"], [[1]], begin())
+    hybrid.step(["r"], [[2, 3]], begin())
 
     assert source.running["r"] == [*PROMPT, 1, 2, 3]
 
@@ -65,7 +65,7 @@ def test_a_request_begins_once_and_is_then_fed(source: Scripted) -> None:
 def test_the_shortest_limit_counts(
     source: Scripted, control: Control, room: int, most: int, asked: int | None
 ) -> None:
-    drafter(source, most=most).step([Row("r", [1], room)], begin(control))
+    drafter(source, most=most).step(["r"], [[1]], begin(control, left=room + 2))
 
     assert [most for _, most, _ in source.asked] == ([] if asked is None else [asked])
     assert source.running["r"] == [*PROMPT, 1]
@@ -75,7 +75,7 @@ def test_tokens_below_the_price_are_cut(source: Scripted) -> None:
     source.drafts = {"a": ([1, 2, 3], [0.9, 0.5, 0.001]), "b": ([4], [0.002])}
     hybrid = drafter(source)
 
-    drafts = hybrid.step([Row("a", [7], 8), Row("b", [7], 8)], begin())
+    drafts = hybrid.step(["a", "b"], [[7], [7]], begin())
 
     assert drafts.tokens == [[1, 2], []]
     assert drafts.origins == [Origin(SUFFIX), None]
@@ -83,7 +83,7 @@ def test_tokens_below_the_price_are_cut(source: Scripted) -> None:
 
 
 def test_the_source_is_told_the_lowest_price(source: Scripted) -> None:
-    drafter(source, StepCost([(1, 1.0), (11, 2.0)], longest=64)).step([Row("r", [1], 8)], begin())
+    drafter(source, StepCost([(1, 1.0), (11, 2.0)], longest=64)).step(["r"], [[1]], begin())
 
     ((_, _, floor),) = source.asked
     assert floor == pytest.approx(0.1)
@@ -98,7 +98,7 @@ def test_verdicts_are_counted(source: Scripted) -> None:
         ("silent", FREE, "unknown"),
     ):
         hybrid = drafter(source, cost)
-        hybrid.step([Row(name, [1], 8)], begin())
+        hybrid.step([name], [[1]], begin())
         assert dict(hybrid.counters.verdicts) == {verdict: 1}
 
 
@@ -111,7 +111,7 @@ def test_accepted_drafts_raise_the_price() -> None:
         source.drafts["r"] = (list(range(8)), [0.99] * 8)
         hybrid = drafter(source, cost)
         for _ in range(50):
-            hybrid.step([Row("r", [1] * (1 + accepted), 8)], begin())
+            hybrid.step(["r"], [[1] * (1 + accepted)], begin())
         prices[accepted] = hybrid.counters.price
 
     assert prices[8] > 3 * prices[0]
@@ -119,7 +119,7 @@ def test_accepted_drafts_raise_the_price() -> None:
 
 def test_an_end_is_passed_on_with_what_to_keep(source: Scripted) -> None:
     hybrid = drafter(source)
-    hybrid.step([Row("a", [1], 8), Row("b", [1], 8)], begin())
+    hybrid.step(["a", "b"], [[1], [1]], begin())
 
     hybrid.end(["a"], keep=True)
     hybrid.end(["b", "unknown"], keep=False)
@@ -130,10 +130,10 @@ def test_an_end_is_passed_on_with_what_to_keep(source: Scripted) -> None:
 
 def test_a_suspended_request_begins_again(source: Scripted) -> None:
     hybrid = drafter(source)
-    hybrid.step([Row("r", [1], 8)], begin())
+    hybrid.step(["r"], [[1]], begin())
     hybrid.end(["r"], keep=True)
 
-    hybrid.step([Row("r", [2], 8)], begin())
+    hybrid.step(["r"], [[2]], begin())
 
     assert source.running["r"] == [*PROMPT, 2]
 
@@ -142,10 +142,10 @@ def test_without_memory_a_request_decodes_plainly_and_others_draft(source: Scrip
     source.drafts["b"] = ([5], [0.9])
     hybrid = drafter(source)
     source.errors["begin"] = SuffixCapacityError("full")
-    hybrid.step([Row("a", [1], 8)], begin())
+    hybrid.step(["a"], [[1]], begin())
     del source.errors["begin"]
 
-    drafts = hybrid.step([Row("a", [1], 8), Row("b", [1], 8)], begin())
+    drafts = hybrid.step(["a", "b"], [[1], [1]], begin())
     hybrid.end(["a", "b"], keep=True)
 
     assert drafts.tokens == [[], [5]]
@@ -159,13 +159,13 @@ def test_an_error_makes_the_step_plain_and_the_next_one_begins_again(
 ) -> None:
     source.drafts["r"] = ([5], [0.9])
     hybrid = drafter(source)
-    hybrid.step([Row("r", [1], 8)], begin())
+    hybrid.step(["r"], [[1]], begin())
     hybrid.end(["r"] if call == "begin" else [], keep=False)
 
     source.errors[call] = RuntimeError("broken")
-    broken = hybrid.step([Row("r", [2], 8)], begin())
+    broken = hybrid.step(["r"], [[2]], begin())
     del source.errors[call]
-    mended = hybrid.step([Row("r", [3], 8)], begin())
+    mended = hybrid.step(["r"], [[3]], begin())
 
     assert (broken.tokens, broken.origins) == ([[]], [None])
     assert mended.tokens == [[5]]
@@ -177,12 +177,12 @@ def test_an_error_of_the_caller_is_no_exception_either(source: Scripted) -> None
     def lost(request: str) -> Beginning:
         raise KeyError(request)
 
-    assert drafter(source).step([Row("r", [1], 8)], lost).tokens == [[]]
+    assert drafter(source).step(["r"], [[1]], lost).tokens == [[]]
 
 
 def test_an_error_before_a_step_counts_like_one_in_it(source: Scripted) -> None:
     hybrid = drafter(source)
-    hybrid.step([Row("r", [1], 8)], begin())
+    hybrid.step(["r"], [[1]], begin())
 
     drafts = hybrid.fail(KeyError("r"), ["r", "unknown"])
 
@@ -198,14 +198,14 @@ def test_errors_before_steps_do_not_lengthen_a_pause(source: Scripted) -> None:
     assert hybrid.counters.paused
 
     for _ in range(64):
-        hybrid.step([Row("r", [1], 8)], begin())
+        hybrid.step(["r"], [[1]], begin())
 
     assert not hybrid.counters.paused
 
 
 def test_an_error_at_the_end_is_counted(source: Scripted) -> None:
     hybrid = drafter(source)
-    hybrid.step([Row("r", [1], 8)], begin())
+    hybrid.step(["r"], [[1]], begin())
     source.errors["end"] = RuntimeError("broken")
 
     hybrid.end(["r"], keep=True)
@@ -222,13 +222,13 @@ def test_repeated_errors_pause_speculation_and_a_success_resumes_it(
     hybrid = drafter(source)
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            hybrid.step([Row("r", [1], 8)], begin())
+            hybrid.step(["r"], [[1]], begin())
     assert hybrid.counters.paused
     assert not source.running
 
     del source.errors["advance"]
     plain = 0
-    while not hybrid.step([Row("r", [1], 8)], begin()).tokens[0]:
+    while not hybrid.step(["r"], [[1]], begin()).tokens[0]:
         plain += 1
 
     assert plain == hybrid.counters.verdicts["paused"] == 63
@@ -237,3 +237,49 @@ def test_repeated_errors_pause_speculation_and_a_success_resumes_it(
         "speculation failed, and its requests decode plainly",
         "speculation is paused after repeated errors; requests decode plainly",
     ]
+
+
+def test_an_error_in_the_index_itself_makes_the_step_plain(source: Scripted) -> None:
+    """Which a step asks without Python in between; the first row has advanced by then."""
+    index = SuffixIndex(1 << 22, salt=1)
+    hybrid = Drafter(SuffixSource(index), Price(FREE), most=8)
+    hybrid.step(["a", "b"], [[1], [1]], begin())
+    index.finish("b", keep=False)
+
+    broken = hybrid.step(["a", "b"], [[11, 12], [11, 12]], begin())
+    mended = hybrid.step(["a", "b"], [[11, 12], [11, 12]], begin())
+
+    assert (broken.tokens, broken.origins) == ([[], []], [None, None])
+    # In the step, and where the request was to be ended.
+    assert hybrid.counters.fallbacks == {"UnknownRequestError": 2}
+    assert mended.tokens == [[13, 14, 15, 16, 17, 18, 19, 20]] * 2
+    assert index.stats().requests == 2
+
+
+def test_a_request_in_another_row_is_the_same(source: Scripted) -> None:
+    """Rows are remembered by their places; those change, and names come as equal strings."""
+    hybrid = drafter(source)
+    hybrid.step(["a", "b", "c"], [[1], [2], [3]], begin())
+    hybrid.end(["b"], keep=False)
+
+    hybrid.step(["c", "".join(["", "a"]), "b"], [[4], [5], [6]], begin())
+
+    assert source.running == {
+        name: [*PROMPT, *new] for name, new in zip("abc", ([1, 5], [6], [3, 4]), strict=True)
+    }
+
+
+def test_a_step_whose_parts_do_not_fit_is_plain(source: Scripted) -> None:
+    hybrid = drafter(source)
+
+    assert hybrid.step(["a", "b"], [[1]], begin()).tokens == [[], []]
+    assert hybrid.step(["a"], [["one"]], begin()).tokens == [[]]  # type: ignore[list-item]
+    assert hybrid.step(["a"], [[2**40]], begin()).tokens == [[]]
+    assert hybrid.counters.fallbacks == {"ValueError": 2, "TypeError": 1}
+
+
+def test_a_name_that_is_no_unicode_makes_the_step_plain(source: Scripted) -> None:
+    hybrid = drafter(source)
+
+    assert hybrid.step(["\ud800"], [[1]], begin()).tokens == [[]]
+    assert hybrid.counters.fallbacks == {"UnicodeEncodeError": 2}

@@ -1,35 +1,43 @@
-"""Which source drafts for a row, seen from the drafter: the real policy over scripted sources."""
+"""Which source drafts for a row: the real policy over scripted sources, and against a twin."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
-from engine.drafting import Beginning, Control, Row
+from engine.drafting import Beginning, Control, Drafter, Source, SuffixSource
 from engine.drafting.origin import HEAD, NATIVE, SUFFIX, Origin
-from engine.policy import StepCost
+from engine.policy import Price, StepCost
+from engine.suffix import SuffixIndex
 from tests.unit.engine.drafting.scripted import PROMPT, Head, Scripted, begin, drafter
+from tests.unit.engine.drafting.twin import Twin
+from tests.unit.engine.drafting.world import Dice, OnPython, World
+
+CURVES = {
+    "cheap": StepCost([(1, 1.0), (101, 3.0)], longest=400),
+    "dear": StepCost([(1, 1.0), (9, 1.3), (17, 2.5), (65, 12.0)], longest=400),
+}
 
 
 class TestNativeDrafter:
     """What vLLM's own drafter proposes, judged by what was accepted of it before."""
 
     def test_it_drafts_alone(self) -> None:
-        drafts = drafter(None).step([Row("r", [1], 8)], begin(), native=[[7, 8]])
+        drafts = drafter(None).step(["r"], [[1]], begin(), native=[[7, 8]])
 
         assert (drafts.tokens, drafts.origins) == ([[7, 8]], [Origin(NATIVE)])
 
     def test_rows_and_limits(self) -> None:
-        rows = [Row("a", [], 8), Row("b", [1], 1), Row("c", [1], 8)]
-
-        drafts = drafter(None).step(rows, begin(), native=[[1, 2], [3, 4], []])
+        drafts = drafter(None).step(
+            ["a", "b", "c"], [[], [1], [1]], begin(left=3), native=[[1, 2], [3, 4], []]
+        )
 
         assert drafts.tokens == [[], [3], []]
 
     def test_a_mode_can_rule_it_out(self) -> None:
         control = Control(native=False)
 
-        assert drafter(None).step([Row("r", [1], 8)], begin(control), native=[[7]]).tokens == [[]]
+        assert drafter(None).step(["r"], [[1]], begin(control), native=[[7]]).tokens == [[]]
 
     @pytest.mark.parametrize(("survival", "winner"), [(0.99, SUFFIX), (0.05, NATIVE)])
     def test_the_draft_that_is_worth_more_is_taken(
@@ -37,7 +45,7 @@ class TestNativeDrafter:
     ) -> None:
         source.drafts["r"] = ([5, 6], [survival, survival])
 
-        drafts = drafter(source).step([Row("r", [1], 8)], begin(), native=[[7, 8]])
+        drafts = drafter(source).step(["r"], [[1]], begin(), native=[[7, 8]])
 
         assert drafts.origins == [Origin(winner)]
         assert drafts.tokens == [[5, 6] if winner == SUFFIX else [7, 8]]
@@ -46,8 +54,7 @@ class TestNativeDrafter:
         hybrid = drafter(None, StepCost([(1, 1.0), (11, 2.0)], longest=64))
 
         lengths = [
-            len(hybrid.step([Row("r", [1], 8)], begin(), native=[[7, 8, 9]]).tokens[0])
-            for _ in range(60)
+            len(hybrid.step(["r"], [[1]], begin(), native=[[7, 8, 9]]).tokens[0]) for _ in range(60)
         ]
 
         assert lengths[0] > 0
@@ -57,10 +64,10 @@ class TestNativeDrafter:
         """It would have been right all the time, so it is trusted again without a try."""
         hybrid = drafter(None, StepCost([(1, 1.0), (11, 2.0)], longest=64))
         for _ in range(60):
-            hybrid.step([Row("r", [1], 8)], begin(), native=[[7, 8, 9]])
+            hybrid.step(["r"], [[1]], begin(), native=[[7, 8, 9]])
 
         for _ in range(40):
-            drafts = hybrid.step([Row("r", [7], 8)], begin(), native=[[7, 8, 9]])
+            drafts = hybrid.step(["r"], [[7]], begin(), native=[[7, 8, 9]])
 
         assert drafts.tokens[0][:1] == [7]
 
@@ -68,7 +75,7 @@ class TestNativeDrafter:
         hybrid = drafter(None, StepCost([(1, 1.0), (11, 2.0)], longest=64))
         asked = [hybrid.native_tokens()]
         for _ in range(200):
-            hybrid.step([Row("r", [1], 8)], begin(), native=[[7, 8, 9] if asked[-1] else []])
+            hybrid.step(["r"], [[1]], begin(), native=[[7, 8, 9] if asked[-1] else []])
             asked.append(hybrid.native_tokens())
 
         assert asked[0] == 3
@@ -80,7 +87,7 @@ class TestNativeDrafter:
     def test_nobody_wants_it(self, control: Control) -> None:
         hybrid = drafter(None)
 
-        hybrid.step([Row("r", [1], 8)], begin(control), native=[[]])
+        hybrid.step(["r"], [[1]], begin(control), native=[[]])
 
         assert hybrid.native_tokens() == 0
 
@@ -89,18 +96,21 @@ class TestDraftHead:
     """A pass that costs time: run for the rows where it brings more than that."""
 
     def test_it_drafts_alone(self) -> None:
-        drafts = drafter(None).step([Row("r", [1], 8)], begin(), head=Head())
+        drafts = drafter(None).step(["r"], [[1]], begin(), head=Head())
 
         assert (drafts.tokens, drafts.origins) == ([[7, 8, 9]], [Origin(HEAD)])
 
     def test_only_rows_that_may_use_it_are_run(self) -> None:
-        rows = [Row("new", [], 8), Row("full", [1], 0), Row("a", [1], 8), Row("off", [1], 8)]
-        controls = {"off": Control(head=False)}
         head = Head()
 
         drafts = drafter(None).step(
-            rows,
-            lambda name: Beginning(np.array(PROMPT, np.int32), controls.get(name, Control())),
+            ["new", "full", "a", "off"],
+            [[], [1], [1], [1]],
+            lambda name: Beginning(
+                np.array(PROMPT, np.int32),
+                Control(head=name != "off"),
+                left=2 if name == "full" else 100,
+            ),
             head=head,
         )
 
@@ -110,7 +120,7 @@ class TestDraftHead:
     def test_room_cuts_its_draft(self, source: Scripted) -> None:
         source.more["r"] = ([5], [0.9])
 
-        drafts = drafter(source).step([Row("r", [1], 2)], begin(), head=Head())
+        drafts = drafter(source).step(["r"], [[1]], begin(left=4), head=Head())
 
         assert (drafts.tokens, drafts.origins) == ([[7, 8]], [Origin(HEAD)])
         assert source.gone_on == []
@@ -119,9 +129,7 @@ class TestDraftHead:
         source.drafts["copy"] = (list(range(8)), [0.99] * 8)
         head = Head()
 
-        drafts = drafter(source).step(
-            [Row("copy", [1], 8), Row("prose", [1], 8)], begin(), head=head
-        )
+        drafts = drafter(source).step(["copy", "prose"], [[1], [1]], begin(), head=head)
 
         assert head.ran == [[1]]
         assert drafts.origins == [Origin(SUFFIX), Origin(HEAD)]
@@ -129,18 +137,17 @@ class TestDraftHead:
     def test_a_pass_that_costs_more_than_it_brings_is_left_out(self, source: Scripted) -> None:
         head = Head()
 
-        dear = drafter(source, head_time=2.0).step([Row("r", [1], 8)], begin(), head=head)
+        dear = drafter(source, head_time=2.0).step(["r"], [[1]], begin(), head=head)
         assert (dear.tokens, head.ran) == ([[]], [])
 
         # Four rows share the pass, and the time is worth the same tokens to each.
-        rows = [Row(name, [1], 8) for name in "abcd"]
-        shared = drafter(source, head_time=0.8).step(rows, begin(), head=head)
+        shared = drafter(source, head_time=0.8).step(list("abcd"), [[1]] * 4, begin(), head=head)
         assert shared.tokens == [[7, 8, 9]] * 4
 
     def test_the_suffix_index_goes_on_where_it_ends(self, source: Scripted) -> None:
         source.more["r"] = ([5, 6], [0.9, 0.8])
 
-        drafts = drafter(source).step([Row("r", [1], 8)], begin(), head=Head())
+        drafts = drafter(source).step(["r"], [[1]], begin(), head=Head())
 
         assert drafts.tokens == [[7, 8, 9, 5, 6]]
         assert drafts.origins == [Origin(HEAD, SUFFIX, 3)]
@@ -151,14 +158,14 @@ class TestDraftHead:
     def test_what_is_grafted_is_cut_at_the_price_too(self, source: Scripted) -> None:
         source.more["r"] = ([5, 6], [0.0001, 0.0001])
 
-        drafts = drafter(source).step([Row("r", [1], 8)], begin(), head=Head())
+        drafts = drafter(source).step(["r"], [[1]], begin(), head=Head())
 
         assert (drafts.tokens, drafts.origins) == ([[7, 8, 9]], [Origin(HEAD)])
 
     def test_a_request_that_wants_no_suffix_drafts_gets_no_graft(self, source: Scripted) -> None:
         source.more["r"] = ([5, 6], [0.9, 0.8])
 
-        drafts = drafter(source).step([Row("r", [1], 8)], begin(Control(suffix=False)), head=Head())
+        drafts = drafter(source).step(["r"], [[1]], begin(Control(suffix=False)), head=Head())
 
         assert drafts.tokens == [[7, 8, 9]]
 
@@ -168,7 +175,7 @@ class TestDraftHead:
         ran = []
         for _ in range(300):
             before = len(head.ran)
-            hybrid.step([Row("r", [1], 8)], begin(), head=head)
+            hybrid.step(["r"], [[1]], begin(), head=head)
             ran.append(len(head.ran) > before)
 
         assert ran[0]
@@ -178,12 +185,11 @@ class TestDraftHead:
         hybrid = drafter(None, head_time=0.1)
         wrong = Head()
         for _ in range(100):
-            hybrid.step([Row("r", [1], 8)], begin(), head=wrong)
+            hybrid.step(["r"], [[1]], begin(), head=wrong)
 
         right = Head()
         tokens = [
-            hybrid.step([Row("r", [7, 8, 9], 8)], begin(), head=right).tokens[0]
-            for _ in range(1000)
+            hybrid.step(["r"], [[7, 8, 9]], begin(), head=right).tokens[0] for _ in range(1000)
         ]
 
         assert tokens[-1] == [7, 8, 9]
@@ -195,9 +201,9 @@ class TestDraftHead:
         for _ in range(200):
             for sure in (0.9, 0.3):
                 head = Head(confidence=sure)
-                lengths[sure] = len(hybrid.step([Row("r", [1], 8)], begin(), head=head).tokens[0])
+                lengths[sure] = len(hybrid.step(["r"], [[1]], begin(), head=head).tokens[0])
                 # What is sampled next scores this draft.
-                hybrid.step([Row("r", [7, 8, 9] if sure > 0.5 else [1], 8)], begin())
+                hybrid.step(["r"], [[7, 8, 9] if sure > 0.5 else [1]], begin())
 
         assert lengths[0.9] > 1
         assert lengths[0.3] <= 1
@@ -208,6 +214,30 @@ class TestDraftHead:
 
         hybrid = drafter(source)
 
-        assert hybrid.step([Row("r", [1], 8)], begin(), head=broken).tokens == [[]]
+        assert hybrid.step(["r"], [[1]], begin(), head=broken).tokens == [[]]
         assert hybrid.counters.fallbacks == {"RuntimeError": 1}
-        assert hybrid.step([Row("r", [1], 8)], begin(), head=Head()).tokens == [[7, 8, 9]]
+        assert hybrid.step(["r"], [[1]], begin(), head=Head()).tokens == [[7, 8, 9]]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("curve", CURVES)
+@pytest.mark.parametrize("kind", ["index", "index through Python", "dice"])
+def test_the_core_drafts_what_plain_python_drafts(kind: str, curve: str, seed: int) -> None:
+    def source() -> Source:
+        return Dice(seed) if kind == "dice" else OnPython()
+
+    limits = {"most": 6, "native_most": 3, "head_most": 3}
+    twin = Twin(source(), CURVES[curve], **limits, head_time=lambda rows: 0.1 + 0.01 * rows)
+    native = SuffixSource(SuffixIndex(1 << 24, salt=1)) if kind == "index" else source()
+    drafter = Drafter(
+        native, Price(CURVES[curve]), **limits, head_time=lambda rows: 0.1 + 0.01 * rows
+    )
+
+    expected = World(seed).steps(twin)
+    found = World(seed).steps(drafter)
+
+    assert found == expected
+    assert drafter.counters.price == twin.price
+    assert not drafter.counters.fallbacks
+    origins = {origin[:2] for drafts, _ in found for origin in drafts.origins if origin is not None}
+    assert len(origins) >= 4, "too little was drafted to tell"

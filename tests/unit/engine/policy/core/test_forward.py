@@ -1,6 +1,4 @@
-import pytest
-
-from engine.drafting.passes import ForwardDrafter
+from engine.policy import ForwardDrafter
 
 
 def test_it_runs_while_it_pays() -> None:
@@ -30,16 +28,8 @@ def test_a_step_that_pays_begins_the_count_again() -> None:
 def test_a_new_request_sees_what_others_were_given() -> None:
     drafter = ForwardDrafter(2, calibrated=True)
     for _ in range(100):
-        other = drafter.guesser(wanted=True)
-        assert other is not None
+        other = drafter.guesser()
         other.propose([1, 2], [0.9, 0.9])
         other.learn([9])
 
-    newest = drafter.guesser(wanted=True)
-    assert newest is not None
-    assert newest.expected()[0] < 0.1
-
-
-@pytest.mark.parametrize(("most", "wanted"), [(0, True), (3, False)], ids=["none", "unwanted"])
-def test_what_is_not_there_or_not_wanted_is_not_scored(most: int, wanted: bool) -> None:
-    assert ForwardDrafter(most, calibrated=True).guesser(wanted=wanted) is None
+    assert drafter.guesser().expected()[0] < 0.1

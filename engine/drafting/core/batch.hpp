@@ -1,0 +1,96 @@
+// The running requests, and what each row of a step drafts: all of a step but its order, which is
+// Python's (drafter.py).
+//
+// After a model step all caches are cold, so what a row costs is what it touches. What is
+// remembered of a request is one piece of memory, and no Python object is looked at but the lists
+// that come in and go out (docs/adr/0014).
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "drafts.hpp"
+#include "forward.hpp"
+#include "price.hpp"
+#include "request.hpp"
+#include "source.hpp"
+
+namespace specgate::drafting {
+
+class Batch {
+ public:
+  // `native` and `head` propose 0 tokens where there is none. `head_time`: what a pass of the head
+  // over so many rows takes, in steps of one token; asked once for each number.
+  Batch(policy::Price& price, policy::ForwardDrafter native, policy::ForwardDrafter head,
+        std::function<double(std::size_t)> head_time);
+
+  // Requests that something is remembered of.
+  std::size_t size() const { return running_.size(); }
+  Request* find(std::string_view name);
+  Request& begin(std::string_view name, const Wishes& wishes);
+  void end(Request& request) { running_.erase(running_.find(request.name)); }
+  template <class Each>
+  void for_each(Each each) const {
+    for (const auto& [name, request] : running_) each(*request);
+  }
+
+  // Who is asked from now on; null for nobody.
+  void ask_through(RowSource* source) { source_ = source; }
+
+  // Begin a step without rows.
+  void clear();
+  // A row of it: `request` got tokens, at least one; they are copied.
+  void add(Request& request, std::size_t at, std::span<const Token> sampled);
+  // Tell all but the source what was generated, and the price what the last drafts brought.
+  void learn();
+  // Tell the source, and ask it for the rows that may have a draft.
+  void ask();
+  // The price at which the drafts that there are now are to be cut.
+  double settle();
+  // Take what vLLM's own drafter proposes for a row where it is worth more at that price.
+  void offer_native(Row& row, std::span<const Token> tokens, double price);
+  // The rows that the head is to run for: those where it is likely to bring more than it costs, if
+  // together that is more than its pass does; now and then others.
+  std::vector<Row*> head_rows(double price);
+  // Take what the head proposes for a row where it is worth more.
+  void offer_head(Row& row, std::span<const Token> tokens, std::span<const double> confidence,
+                  double price);
+  // How much of its draft a row gets at a price; it is remembered as being verified.
+  std::size_t cut(Row& row, double price);
+
+  std::span<Row> rows() { return rows_; }
+  const Drafts& drafts() const { return drafts_; }
+
+  // How many tokens vLLM's own drafter is to propose in the next step; asked once a step.
+  std::size_t native_tokens();
+
+ private:
+  void prefer(Row& row, const Draft& draft, double price);
+  // The head's tokens; where they end, or are no longer sure, the source goes on.
+  Draft head_draft(const Row& row, std::span<const Token> tokens,
+                   std::span<const double> survival);
+  double time_of_head(std::size_t rows);
+
+  policy::Price& price_;
+  policy::ForwardDrafter native_;
+  policy::ForwardDrafter head_;
+  std::function<double(std::size_t)> head_time_;
+  std::vector<double> head_times_;  // by rows; below 0: not asked for yet
+  RowSource* source_ = nullptr;
+  std::unordered_map<std::string, std::unique_ptr<Request>> running_;
+
+  // Of the step; kept, so that the next one finds its memory.
+  std::vector<Row> rows_;
+  std::vector<Token> sampled_;
+  std::vector<double> pool_;
+  Drafts drafts_;
+  double floor_ = 0.0;
+};
+
+}  // namespace specgate::drafting

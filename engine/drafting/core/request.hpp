@@ -1,0 +1,49 @@
+// What drafting remembers of a running request, and its row in the present step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "drafts.hpp"
+#include "guesser.hpp"
+#include "index.hpp"
+
+namespace specgate::drafting {
+
+// What a request asks for, and how far it may go.
+struct Wishes {
+  std::size_t most;   // tokens of a draft
+  std::int64_t left;  // tokens that it may still get, those of its first step included
+  bool suffix;        // whether that source may draft for it
+  bool head;
+  bool native;
+};
+
+struct Request {
+  std::size_t most;
+  std::int64_t left;
+  std::size_t drafted = 0;  // tokens that are being verified
+  bool wants_suffix;
+  bool in_source = false;   // whether the suffix source knows it
+  suffix::Ticket ticket;    // its place in the suffix index, once that was asked for it
+  std::optional<policy::Guesser> head;    // the draft head in its eyes
+  std::optional<policy::Guesser> native;  // likewise vLLM's own drafter
+  std::string name;
+};
+
+// A request in the step that is being drafted for.
+struct Row {
+  Request* request;
+  std::size_t at;                  // its place among the rows of the step
+  std::span<const Token> sampled;  // its new tokens, at least one
+  std::size_t room;                // most tokens of its draft; 0: it gets none
+  Draft best;                      // the one that is worth most, of those proposed in this step
+
+  // Most tokens that the suffix source may draft for it.
+  std::size_t suffix_room() const { return request->wants_suffix ? room : 0; }
+};
+
+}  // namespace specgate::drafting
