@@ -30,8 +30,7 @@ class Batch {
   Batch(policy::Price& price, policy::ForwardDrafter native, policy::ForwardDrafter head,
         std::function<double(std::size_t)> head_time);
 
-  // Requests that something is remembered of.
-  std::size_t size() const { return running_.size(); }
+  // Requests that something is remembered of; null where nothing is.
   Request* find(std::string_view name);
   Request& begin(std::string_view name, const Wishes& wishes);
   void end(Request& request) { running_.erase(running_.find(request.name)); }
@@ -45,7 +44,8 @@ class Batch {
 
   // Begin a step without rows.
   void clear();
-  // A row of it: `request` got tokens, at least one; they are copied.
+  // A row of it: `request` got tokens, at least one; they are copied, and with the row from
+  // `learn` on.
   void add(Request& request, std::size_t at, std::span<const Token> sampled);
   // Tell all but the source what was generated, and the price what the last drafts brought.
   void learn();
