@@ -1,7 +1,7 @@
 """`make bench-pacing`: what pacing does to streams, what it costs, and what it hides.
 
     python -m loadtest.pacing_bench [--quick] [--data DIR] [--url URL] [--patterns FILE]
-        [--plot FILE]
+        [--rounds N] [--plot FILE]
 
 Arrival patterns are recorded from the real worker (or read from FILE), and played again by a fake
 one through a gateway with the default profile, with and without pacing in turn. Progress goes to
@@ -16,7 +16,7 @@ import signal
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +26,7 @@ import aiohttp
 
 from loadtest.gateway_report import Json
 from loadtest.machine import describe_machine
+from loadtest.pacing_client import Capture
 from loadtest.pacing_crowd import (
     CrowdFigures,
     crowd_figures,
@@ -33,7 +34,7 @@ from loadtest.pacing_crowd import (
     measure_crowd,
     measure_idle,
 )
-from loadtest.pacing_figures import MismatchError
+from loadtest.pacing_figures import MismatchError, Played
 from loadtest.pacing_patterns import (
     ANSWER,
     Pattern,
@@ -99,10 +100,10 @@ async def run(choices: Choices) -> Json:
         async with running_stage(folder, folder / "patterns.jsonl") as stage:
             rounds = await _rounds(stage, patterns, plan)
             attacked, failure = await _attack(stage, recorded, plan)
+        if choices.plot is not None:
+            _plot(choices.plot, rounds[-1])
         crowds, crowd_flaws = await _crowds(folder, crowd, plan)
     measured = Measured(rounds, crowds, crowd_flaws, tokens_per_chunk, attacked, failure)
-    if choices.plot is not None:
-        _plot(choices.plot, rounds[-1])
     return report(measured) | {
         "patterns": {"recorded": len(recorded), "made_up": len(made_up)},
         "recorded_by_this_run": choices.patterns is None,
@@ -123,7 +124,7 @@ async def _recorded(choices: Choices, folder: Path) -> list[Pattern]:
         say("starting the real service, which takes a minute")
         async with running_service(folder) as service:
             found = await record_patterns(service, prompts, plan)
-    kept = _KEPT / f"patterns-{'quick' if plan is QUICK else 'full'}.jsonl"
+    kept = _KEPT / f"patterns-{plan.prompts}x{plan.runs}.jsonl"
     save_patterns(kept, found)
     say(f"{len(found)} recorded patterns are in {kept}")
     return found
@@ -193,19 +194,26 @@ async def _attack(
         return None, str(error)
 
 
-def _plot(path: Path, last_round: dict[Mode, Playback]) -> None:
+def shown_streams(last_round: Mapping[Mode, Playback]) -> dict[str, tuple[Played, Capture]]:
+    """One recorded stream in each mode that the eavesdropper is given; none if all failed."""
     recorded = [one for one in last_round["off"].good if is_recorded(one.pattern.kind)]
     if not recorded:
-        say("no recorded stream was good: there is no picture")
-        return
-    chosen = most_uneven(recorded)
-    number = list(last_round["off"].played).index(chosen)
-    shown = {}
+        return {}
+    number = list(last_round["off"].played).index(most_uneven(recorded))
+    found = {}
     for name, mode in ATTACKED.items():
         playback = last_round[mode]
         one = playback.played[number]
         if one is not None:
-            shown[name] = one, playback.captures[number]
+            found[name] = one, playback.captures[number]
+    return found
+
+
+def _plot(path: Path, last_round: dict[Mode, Playback]) -> None:
+    shown = shown_streams(last_round)
+    if not shown:
+        say("no recorded stream was good: there is no picture")
+        return
     draw(path, shown)
     say(f"the picture is in {path}")
 
@@ -226,10 +234,15 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=_DATA)
     parser.add_argument("--url", type=_local_port, help="a service here to record from")
     parser.add_argument("--patterns", type=Path, help="what an earlier run recorded")
+    parser.add_argument("--rounds", type=int, help="how often every mode plays everything")
     parser.add_argument("--plot", type=Path, help="draw one stream in this file (.svg or .png)")
     arguments = parser.parse_args()
+    plan = QUICK if arguments.quick else FULL
+    if arguments.rounds is not None:
+        rounds = max(1, arguments.rounds)
+        plan = replace(plan, rounds=rounds, crowd_rounds=min(rounds, plan.crowd_rounds))
     choices = Choices(
-        plan=QUICK if arguments.quick else FULL,
+        plan=plan,
         data=arguments.data,
         port=arguments.url,
         patterns=arguments.patterns,

@@ -22,7 +22,7 @@ class MismatchError(Exception):
     """A client assembled another text than the worker sent."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # arrays have no one answer to ==
 class Played:
     """One answer that went through.
 
@@ -118,7 +118,7 @@ def played(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Gaps:
     """The gaps of one stream: from each piece of text to the next.
 
