@@ -65,11 +65,11 @@ class CompiledDrafting(Drafting):
         keys: Tensor,
         values: Tensor,
     ) -> None:
-        """See `Drafting`."""
-        if len(entries) > MOST_ROWS or not all(map(_is_plain, states)):
-            super().write(states, entries, moves, keys, values)
-        else:
+        """See `Drafting`; a whole prompt's too, since torch's threads are slow to wake beside others."""
+        if all(map(_is_plain, states)):
             self._head.write(states, entries, moves, keys, values)
+        else:
+            super().write(states, entries, moves, keys, values)
 
 
 def compile_head(
