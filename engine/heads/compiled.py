@@ -65,7 +65,7 @@ class CompiledDrafting(Drafting):
         keys: Tensor,
         values: Tensor,
     ) -> None:
-        """See `Drafting`; a whole prompt's too, since torch's threads are slow to wake beside others."""
+        """See `Drafting`; also many rows, of a prompt: torch wakes its threads for them."""
         if all(map(_is_plain, states)):
             self._head.write(states, entries, moves, keys, values)
         else:
