@@ -8,6 +8,8 @@ namespace specgate::heads {
 namespace {
 
 using Integer = std::int16_t;
+constexpr std::size_t kBlock = 16;  // inputs that the first cache holds beside a row of the weight
+
 using Multiply = void (*)(const std::int8_t* weight, std::size_t out, std::size_t in,
                           const Integer* inputs, std::size_t rows, std::int32_t* sums);
 
@@ -107,11 +109,16 @@ Matrix::Matrix(const std::int8_t* values, const float* scales, std::size_t out, 
                                 std::numeric_limits<std::int32_t>::max() / (128 * in)))) {}
 
 void Matrix::multiply(const float* inputs, std::size_t rows, float* outputs) const {
+  for (std::size_t row = 0; row < rows; row += kBlock) {
+    multiply_block(inputs + row * in_, std::min(kBlock, rows - row), outputs + row * out_);
+  }
+}
+
+void Matrix::multiply_block(const float* inputs, std::size_t rows, float* outputs) const {
   thread_local std::vector<Integer> integers;
-  thread_local std::vector<float> units;
   thread_local std::vector<std::int32_t> sums;
+  float units[kBlock];
   integers.resize(rows * in_);
-  units.resize(rows);
   sums.resize(rows * out_);
   for (std::size_t row = 0; row < rows; ++row) {
     units[row] = quantise(inputs + row * in_, in_, largest_, integers.data() + row * in_);

@@ -22,6 +22,8 @@ class Matrix {
   void multiply(const float* inputs, std::size_t rows, float* outputs) const;
 
  private:
+  void multiply_block(const float* inputs, std::size_t rows, float* outputs) const;
+
   const std::int8_t* values_;
   const float* scales_;
   std::size_t out_;
