@@ -27,7 +27,10 @@ def test_preempted_requests_go_on_as_if_nothing_had_happened(
     plain: Worker, strained: Worker
 ) -> None:
     """Eight requests of about 170 tokens each, where there is room for three of them."""
-    bodies = [{"prompt": prompt, "max_tokens": 96} for prompt in make_prompts(12, seed=50)]
+    bodies = [
+        {"prompt": prompt, "max_tokens": 96, "ignore_eos": True}
+        for prompt in make_prompts(12, seed=50)
+    ]
     before = strained.metric("vllm:num_preemptions_total")
 
     answers = strained.ask_all(bodies)
