@@ -93,12 +93,11 @@ class SmoothOutlet:
         if self._ready or not self._out.delivered:
             return False
         now = self._clock()
-        chunk = None
-        if tokens is None or self._playout or not self._rhythm.is_even:
-            chunk = self._chunks.read(frame)
+        is_read = tokens is None or bool(self._playout) or not self._rhythm.is_even
+        chunk = self._chunks.read(frame) if is_read else None
         count = _guess_tokens(chunk) if tokens is None else tokens
         rhythm = self._rhythm.after(count, now)
-        if not rhythm.is_even and chunk is None:
+        if not is_read and not rhythm.is_even:
             chunk = self._chunks.read(frame)
         if not self._playout and (rhythm.is_even or chunk is None):
             if not self._out.write_now(self._chunks.renumbered(frame)):

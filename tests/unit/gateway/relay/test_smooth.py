@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from gateway.errors import GatewayError, UpstreamError, WorkerLostError
 from gateway.pacing import Wheel
-from gateway.protocol import Endpoint, FrameSplitter, StreamReader, TextChunks, error_event
+from gateway.protocol import (
+    Endpoint,
+    FrameSplitter,
+    StreamReader,
+    TextChunk,
+    TextChunks,
+    error_event,
+)
 from gateway.protocol.sse import data_of
 from gateway.relay.event_stream import EventStream, StreamPolicy
 from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
@@ -447,3 +454,24 @@ def test_messages_are_played_out_too() -> None:
     texts = [told["delta"]["text"] for told in smoothed.events if "delta" in told]
     assert "".join(texts) == "Once" + " there upon a time" * 5
     assert len(texts) > 11
+
+
+def test_a_frame_is_taken_apart_once_though_it_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, seen = TextChunks.read, []
+
+    def counted(self: TextChunks, frame: bytes) -> TextChunk | None:
+        seen.append(frame)
+        return read(self, frame)
+
+    monkeypatch.setattr(TextChunks, "read", counted)
+    probabilities = {"logprobs": {"content": [{"token": "x", "logprob": -1.0}]}}
+    whole: list[Step] = []
+    for running in range(14, 20):
+        whole += [0.02, chunk(" x", running, **probabilities)]
+
+    smoothed = Smoothed().run(*bursts(6, 6), *whole, DONE)
+
+    assert smoothed.text.endswith(" x" * 6)
+    tried = [frame for frame in seen if b'logprob"' in frame]
+    # The first one finds text that is held, is refused, and comes again by the longer way.
+    assert len(tried) == 6 + 1
