@@ -17,10 +17,7 @@ from collections import defaultdict
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.ensemble import (  # type: ignore[import-not-found]  # only in its own environment
-    ExtraTreesClassifier,
-    RandomForestClassifier,
-)
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 _TREES = 300
 _SEED = 7

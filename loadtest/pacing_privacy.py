@@ -1,11 +1,11 @@
 """Plays the answers to many prompts, and lets an eavesdropper tell the prompts apart."""
 
-import asyncio
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from loadtest.pacing_plan import Mode, Plan
 from loadtest.pacing_round import play
 from loadtest.pacing_targets import Stage
 from loadtest.peers import install
+from loadtest.processes import RunError, run_to_end
 from loadtest.progress import say
 
 ATTACKED: Mapping[str, Mode] = {"raw": "off", "smooth": "smooth", "private": "private"}
@@ -114,21 +115,15 @@ async def _classify(
     folder = await install("eavesdropper", _REQUIREMENTS)
     with tempfile.TemporaryDirectory(prefix="specgate-attack-") as name:
         path = Path(name) / "tables.npz"
-        arrays = {**tables, "labels": labels, "folds": folds}
-        np.savez(path, **arrays)  # type: ignore[arg-type]  # numpy's stub takes a name for a flag
-        process = await asyncio.create_subprocess_exec(
-            *(str(folder / "bin" / "python"), "-m", "loadtest.pacing_classifier", str(path)),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        # numpy's stub takes any name for its flag.
+        arrays: dict[str, Any] = {**tables, "labels": labels, "folds": folds}
+        np.savez(path, **arrays)
+        python = str(folder / "bin" / "python")
         try:
-            output, errors = await asyncio.wait_for(process.communicate(), _TRAIN_SECONDS)
-        except TimeoutError as error:
-            process.kill()
-            await process.wait()
-            raise AttackError(f"the classifier took over {_TRAIN_SECONDS:.0f} s") from error
-    if process.returncode:
-        raise AttackError(errors.decode(errors="replace").strip()[-400:])
+            output = await run_to_end(
+                *(python, "-m", "loadtest.pacing_classifier", str(path)), seconds=_TRAIN_SECONDS
+            )
+        except RunError as error:
+            raise AttackError(f"the classifier failed: {error}") from error
     found: Accuracy = json.loads(output.splitlines()[-1])
     return found

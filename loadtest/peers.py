@@ -3,14 +3,13 @@
 They live below `.bench/peers`, in virtual environments of their own, and are never a dependency.
 """
 
-import asyncio
 import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loadtest.processes import Command
+from loadtest.processes import Command, RunError, run_to_end
 from loadtest.stream_call import MODEL
 
 PEERS_DIR = Path(".bench/peers")
@@ -102,17 +101,7 @@ async def install(name: str, requirements: Sequence[str]) -> Path:
 
 
 async def _run(*arguments: str) -> None:
-    process = await asyncio.create_subprocess_exec(
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), _INSTALL_SECONDS)
-    except TimeoutError as error:
-        process.kill()
-        await process.wait()
-        raise InstallError(f"{arguments[-1]}: not done in {_INSTALL_SECONDS:.0f} s") from error
-    if process.returncode:
-        raise InstallError(output.decode(errors="replace").strip()[-400:])
+        await run_to_end(*arguments, seconds=_INSTALL_SECONDS)
+    except RunError as error:
+        raise InstallError(str(error)) from error

@@ -24,6 +24,33 @@ class StartError(Exception):
     """A process did not become ready; the message says what it printed last."""
 
 
+class RunError(Exception):
+    """A command failed, or took too long; the message says what it printed last."""
+
+
+async def run_to_end(*arguments: str, seconds: float) -> bytes:
+    """Run a command and return what it wrote to stdout.
+
+    Raises:
+        RunError: Its exit status was not 0, or it was killed after so many seconds.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *arguments,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        output, errors = await asyncio.wait_for(process.communicate(), seconds)
+    except TimeoutError as error:
+        process.kill()
+        await process.wait()
+        raise RunError(f"{arguments[-1]}: not done in {seconds:.0f} s") from error
+    if process.returncode:
+        raise RunError((errors or output).decode(errors="replace").strip()[-_LOG_TAIL_BYTES:])
+    return output
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """How to start a process.
