@@ -4,26 +4,14 @@ Knows numbers, and nothing of torch, vLLM, clocks or randomness, so that every r
 What runs for each row of a step is in C++ (core/).
 """
 
-from engine.policy._core import (
-    ConfidenceCalibration,
-    ForwardDrafter,
-    Guesser,
-    PositionAcceptance,
-    paying,
-    worth,
-)
+from engine.policy._core import ForwardDrafter
 from engine.policy.breaker import Breaker
 from engine.policy.price import Price
 from engine.policy.step_cost import StepCost
 
 __all__ = [
     "Breaker",
-    "ConfidenceCalibration",
     "ForwardDrafter",
-    "Guesser",
-    "PositionAcceptance",
     "Price",
     "StepCost",
-    "paying",
-    "worth",
 ]

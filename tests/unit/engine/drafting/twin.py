@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from engine.drafting import Beginning, HeadPass, Source, StepDrafts
 from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
-from engine.policy import ForwardDrafter, Guesser, StepCost, paying, worth
+from engine.policy import ForwardDrafter, StepCost
+from engine.policy._core import Guesser, paying, worth
 
 
 class TwinPrice:

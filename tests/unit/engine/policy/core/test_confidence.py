@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from engine.policy import ConfidenceCalibration
+from engine.policy._core import ConfidenceCalibration
 
 
 def test_survival_is_the_running_product_and_never_rises() -> None:

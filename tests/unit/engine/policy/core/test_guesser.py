@@ -1,6 +1,6 @@
 import pytest
 
-from engine.policy import ConfidenceCalibration, Guesser, PositionAcceptance, worth
+from engine.policy._core import ConfidenceCalibration, Guesser, PositionAcceptance, worth
 
 
 def test_a_proposal_is_scored_by_what_came() -> None:

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.policy import paying, worth
-from engine.policy._core import Marginals
+from engine.policy._core import Marginals, paying, worth
 
 
 @pytest.mark.parametrize(
