@@ -20,7 +20,7 @@ from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 
 MOST_ROWS = 32
-"""With more rows torch's matrix products are quicker (docs/adr/0019)."""
+"""At 16 rows both take as long in a worker (docs/adr/0019); torch has its threads beyond."""
 
 
 class CompiledDrafting(Drafting):
