@@ -5,8 +5,10 @@
 #     -e SPECGATE_GATEWAY__HOST=0.0.0.0 -e SPECGATE_GATEWAY__KEYS__FILE=/etc/specgate/keys.jsonl \
 #     specgate:cpu
 #
-# The build stages have compilers and make, the final ones only what runs. Each RUN is a target of
-# the Makefile, so that what is installed here is what is tested there.
+# The build stages have compilers and make, the final ones only what runs; for CUDA that includes a
+# C compiler, since Triton makes its launchers at run time. Each RUN is a target of the Makefile, so
+# that what is installed here is what is tested there. The root file system may be read-only: only
+# /var/lib/specgate, /tmp and /dev/shm are written to. `helm/specgate` runs these images.
 
 FROM python:3.11-bookworm AS source
 WORKDIR /srv/specgate
@@ -49,8 +51,12 @@ FROM final AS final-engine
 COPY scripts scripts
 RUN scripts/apt.sh runtime
 
+FROM final AS final-cuda
+COPY scripts scripts
+RUN scripts/apt.sh cuda
+
 # CUDA comes with torch's own packages; the host gives the driver (NVIDIA container toolkit).
-FROM final-engine AS cuda
+FROM final-cuda AS cuda
 COPY --from=build-cuda /srv/specgate /srv/specgate
 USER 10001:10001
 CMD ["serve", "--config", "configs/gpu-llama-3.1-8b.yaml"]

@@ -18,7 +18,7 @@ serve: install-engine ## set up, then serve CONFIG (configs/cpu-smollm2.yaml) wi
 	@exec $(VENV)/bin/specgate serve --config $(CONFIG)
 
 .PHONY: test
-test: install-dev install-node ## run every test, the real worker and the SDKs included
+test: install-dev install-node install-helm ## run every test, the real worker and the SDKs included
 	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
 	$(VENV)/bin/pytest
 
@@ -28,15 +28,15 @@ test-sanitize: install-dev ## run the suffix core under ASan, UBSan and TSan, SA
 	$(VENV)/bin/pytest tests/sanitize -rP
 
 .PHONY: check
-check: install-dev ## format, lint, types, architecture and unit tests; under two minutes
+check: install-dev install-helm ## format, lint, types, architecture and unit tests; under two minutes
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
-	$(VENV)/bin/mypy
-	$(VENV)/bin/pytest tests/unit
+	@$(VENV)/bin/mypy & types=$$!; failed=0; \
+		$(VENV)/bin/pytest tests/unit || failed=1; wait $$types || failed=1; exit $$failed
 
 .PHONY: bench-gateway
 bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m loadtest.gateway_bench $(BENCH_FLAGS)
+	@$(VENV)/bin/python -m loadtest.gateway $(BENCH_FLAGS)
 
 .PHONY: bench-suffix
 bench-suffix: install-dev ## measure the suffix index against arctic-inference (TRACES=dir, QUICK=1 for three minutes)
@@ -52,18 +52,60 @@ bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MOD
 	@$(VENV)/bin/python -m tests.bench.head $(BENCH_FLAGS) \
 		$(addprefix --head ,$(HEAD)) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
 
+.PHONY: bench-gate-sim
+bench-gate-sim: install-dev ## simulate the gate against fixed drafts, other engines and an oracle (DATA=dir, QUICK=1 for a minute)
+	@$(VENV)/bin/python -m loadtest.gate_sim $(BENCH_FLAGS) $(addprefix --data ,$(DATA))
+
+.PHONY: bench-gate
+bench-gate: install-dev ## measure the gate on a real model (BATCH=1,4,16 DATA=dir PLOT=file, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m tests.bench.gate $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
+		$(addprefix --data ,$(DATA)) $(addprefix --plot ,$(PLOT))
+
 .PHONY: bench-pacing
 bench-pacing: install-dev ## measure pacing (DATA=dir URL= PATTERNS=file PLOT=file, QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m loadtest.pacing_bench $(BENCH_FLAGS) $(addprefix --data ,$(DATA)) \
 		$(addprefix --url ,$(URL)) $(addprefix --patterns ,$(PATTERNS)) $(addprefix --plot ,$(PLOT))
 
+.PHONY: load
+load: install-dev ## load-test a server (URL=, SCENARIO=mixed DATA=dir PAGE=file.html RATE= SECONDS= SEED= KEY_FILE=)
+	@$(VENV)/bin/python -m loadtest.load --url $(or $(URL),$(error URL is not set)) \
+		$(addprefix --scenario ,$(SCENARIO)) $(addprefix --data ,$(DATA)) $(addprefix --page ,$(PAGE)) \
+		$(addprefix --rate ,$(RATE)) $(addprefix --seconds ,$(SECONDS)) $(addprefix --seed ,$(SEED)) \
+		$(addprefix --key-file ,$(KEY_FILE))
+
+.PHONY: chaos
+chaos: install-dev ## random faults under load on a real worker (FAULTS=200 SEED= KEEP=dir, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml >&2
+	@$(VENV)/bin/python -m loadtest.chaos $(BENCH_FLAGS) $(addprefix --faults ,$(FAULTS)) \
+		$(addprefix --seed ,$(SEED)) $(addprefix --keep ,$(KEEP))
+
+.PHONY: soak
+soak: install-dev ## steady load on a real worker for MINUTES (60); does its memory grow?
+	@$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml >&2
+	@$(VENV)/bin/python -m loadtest.soak $(addprefix --minutes ,$(MINUTES)) \
+		$(addprefix --rate ,$(RATE)) $(addprefix --scenario ,$(SCENARIO)) $(addprefix --seed ,$(SEED))
+
 .PHONY: train-head
 train-head: install-train ## train the draft head of RECIPE (smollm2-135m: hours on two cores); goes on after a stop
 	@exec $(VENV)/bin/specgate train $(RECIPE)
 
+.PHONY: chart
+chart: install-dev install-helm ## lint and render the Helm chart for every ci file, validate every manifest, run its tests
+	$(VENV)/bin/python -m helm.generate --check
+	$(VENV)/bin/pytest tests/unit/helm
+
+.PHONY: dashboards
+dashboards: install-dev ## write the chart's dashboards and rules again from monitoring/
+	$(VENV)/bin/python -m monitoring
+
+.PHONY: dashboards-pictures
+dashboards-pictures: install-dev ## draw docs/dashboard-*.png from a live run with a real worker and Prometheus (LIVE_SECONDS=180)
+	$(VENV)/bin/python -m tests.e2e.monitoring $(addprefix --seconds ,$(LIVE_SECONDS))
+
 .PHONY: docs
-docs: install-dev ## write docs/metrics.md and docs/settings.md again
+docs: install-dev ## write docs/metrics.md, docs/settings.md and the chart's values again
 	$(VENV)/bin/python scripts/write_docs.py
+	$(VENV)/bin/python -m helm.generate
 
 .PHONY: install-gateway
 install-gateway: ## install the gateway alone
@@ -89,9 +131,17 @@ install-dev: ## install everything that the tests need, for CPUs
 install-node: ## install the Node SDKs that the end-to-end tests use
 	@scripts/install.sh node
 
+.PHONY: install-helm
+install-helm: ## install helm, for the tests of the chart
+	@scripts/install.sh helm
+
 .PHONY: install-libraries
 install-libraries: ## install the libraries of the system that vLLM loads (root)
 	@scripts/apt.sh runtime
+
+.PHONY: install-cuda-libraries
+install-cuda-libraries: ## install these and the C compiler that Triton calls on GPUs (root)
+	@scripts/apt.sh cuda
 
 .PHONY: lock
 lock: ## resolve the dependencies again and write requirements/*.lock

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from engine.errors import ConfigError
-from engine.policy import StepCost
+from engine.policy import check_profile
 
 ENVIRONMENT_PREFIX = "SPECGATE_ENGINE__"
 _SECTIONS = frozenset({"gateway", "engine"})
@@ -76,7 +76,7 @@ Curve = tuple[tuple[int, float], ...]
 
 
 def _check_curve(points: Curve) -> Curve:
-    StepCost(points, longest=1)
+    check_profile(points)
     return points
 
 
@@ -145,7 +145,8 @@ class HeadSettings(BaseModel):
     )
     pass_cost: Curve = Field(
         default=((1, 0.1), (16, 0.2)),
-        description="Time of a pass by its rows, in the unit of `step_cost`.",
+        description="What the gate believes of a pass's time, by its rows, before it has measured "
+        "some: in the unit of `step_cost`, or without that in steps of one token.",
     )
 
     @field_validator("pass_cost")
@@ -169,16 +170,42 @@ class Speculation(BaseModel):
     max_draft_tokens: int = Field(
         default=32, ge=1, le=128, description="Most tokens drafted for a request in one step."
     )
-    step_cost: Curve = Field(
-        default=((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5)),
-        description="Time of a step by the tokens that it verifies: points of a rising curve, from "
-        "1 token on; the unit does not matter.",
+    max_batch_size: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most requests in a step that still drafts; no limit if unset.",
+    )
+    min_acceptance_ratio: float = Field(
+        default=0.4,
+        ge=0,
+        le=1,
+        description="Accepted of drafted tokens, of each source: its least sure tokens are left "
+        "out as far as that takes; tokens that cost next to nothing do not count.",
+    )
+    fixed_price: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Survival at which drafts are cut, and for which the head always runs, "
+        "whatever the gate says: for tests and measurements.",
+    )
+    step_cost: Curve | None = Field(
+        default=None,
+        description="What the gate believes of a step's time, by its tokens, before it has "
+        "measured some: points of a rising curve, from 1 token on, in any unit. By default it "
+        "looks at the model when it is loaded, once for each machine.",
     )
     suffix: SuffixSettings = Field(default_factory=SuffixSettings, description="The index.")
     head: HeadSettings = Field(default_factory=HeadSettings, description="The draft head.")
     native: NativeSettings | None = Field(
         default=None, description="The drafter of vLLM, for the source native."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_off(cls, value: object) -> object:
+        # YAML 1.1 reads a bare `off` as false.
+        return {"sources": ()} if value is False or value == "off" else value
 
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
@@ -190,8 +217,8 @@ class Speculation(BaseModel):
 
     @field_validator("step_cost")
     @classmethod
-    def _check_step_cost(cls, points: Curve) -> Curve:
-        return _check_curve(points)
+    def _check_step_cost(cls, points: Curve | None) -> Curve | None:
+        return None if points is None else _check_curve(points)
 
 
 class EngineSettings(BaseModel):
@@ -210,7 +237,8 @@ class EngineSettings(BaseModel):
     cache_dir: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
         default=Path("~/.cache/specgate"),
         validate_default=True,
-        description="Holds models/, converted models, and suffix/, what suffix indexes keep.",
+        description="Holds models/, converted models; suffix/, what suffix indexes keep; and "
+        "profiles/, what steps take.",
     )
     host: str = Field(
         default="127.0.0.1", min_length=1, description="Address to listen on, unless `uds` is set."

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import uvloop
 
-from gateway.app import Lifecycle, Place, create_app
+from gateway.app import create_app
+from gateway.assembly import Lifecycle, Place
 from gateway.errors import ConfigError
 from gateway.server import ParentWatch, bind, serve
 from gateway.settings import load_settings, process_place

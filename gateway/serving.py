@@ -196,6 +196,7 @@ class Serving:
             call.caller, estimated_tokens=request.estimated_tokens
         ) as entry:
             record.queued_seconds = entry.queued_seconds
+            record.trace.queued(entry.queued_seconds)
             record.response_headers.extend(entry.headers)
             try:
                 if request.stream:
@@ -296,7 +297,8 @@ class Serving:
                         ) as worker:
                             record.worker = worker.id
                             record.attempts += 1
-                            return await self._try(worker, exchange, relay)
+                            with record.trace.attempt(worker.id) as carried:
+                                return await self._try(worker, exchange, relay, carried)
                     except WorkerLostError as error:
                         if not (may_retry() and failover.allows(error, worker=worker.id)):
                             raise
@@ -327,8 +329,15 @@ class Serving:
         worker: Worker,
         exchange: _Exchange,
         relay: Callable[[WorkerAnswer], Awaitable[None]],
+        carried: Mapping[str, str],
     ) -> None:
         """One try on one worker.
+
+        Args:
+            worker: Who is tried.
+            exchange: What is sent.
+            relay: Takes the answer on.
+            carried: More headers, of this try alone.
 
         Raises:
             WorkerLostError: Also when the worker answered with an error of its own and turns out
@@ -338,7 +347,7 @@ class Serving:
             await self._tokenize_prediction(worker, exchange)
         try:
             async with worker.connection.post(
-                exchange.path, exchange.body, exchange.headers
+                exchange.path, exchange.body, {**exchange.headers, **carried}
             ) as answer:
                 if answer.status >= 400:
                     body = await answer.read(most_bytes=_ERROR_BODY_BYTES)

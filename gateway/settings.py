@@ -27,6 +27,8 @@ from gateway.types import PacingMode
 PREFIX = "SPECGATE_GATEWAY__"
 _ENGINE_PREFIX = "SPECGATE_ENGINE__"
 _SECTIONS = {"gateway", "engine"}
+DISCOVERED_SCHEME = "dns+http"
+"""Of a worker's URL: every address of its host name is a worker."""
 PROCESS_VARIABLE = "SPECGATE_PROCESS"
 """Set by the parent of several gateway processes for its children: `index:ledger descriptor`."""
 
@@ -146,6 +148,9 @@ class UpstreamSettings(_Section):
     slow_start_seconds: Annotated[float, Field(ge=0)] = Field(
         10.0, description="A recovered worker is spared for so long."
     )
+    resolve_seconds: Seconds = Field(
+        5.0, description="How often the addresses of a `dns+http://` worker are looked up."
+    )
     api_key_file: Path | None = Field(
         None, description="File with the key that the workers ask for."
     )
@@ -179,6 +184,20 @@ class DrainSettings(_Section):
     )
 
 
+class TracingSettings(_Section):
+    """Spans of requests."""
+
+    endpoint: str | None = Field(
+        None,
+        pattern=r"^https?://[^/]+/",
+        description="URL of a collector that takes OTLP over HTTP (`http://host:4318/v1/traces`); "
+        "none: no spans.",
+    )
+    sample_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
+        1.0, description="Part of the requests that is traced; a caller's own choice goes first."
+    )
+
+
 class LogSettings(_Section):
     """The log."""
 
@@ -201,7 +220,11 @@ class GatewaySettings(BaseSettings):
     allow_without_keys: bool = Field(
         False, description="Listen beyond this machine although there are no keys."
     )
-    workers: tuple[str, ...] = Field((), description="URLs of remote workers; none: start one.")
+    workers: tuple[str, ...] = Field(
+        (),
+        description="URLs of remote workers; none: start one. `dns+http://name:port` stands for "
+        "every address of the name.",
+    )
     forward_paths: tuple[str, ...] = Field(
         ("/v1/score", "/v1/rerank", "/pooling", "/classify", "/v1/messages/count_tokens"),
         description="More POST paths of the worker, forwarded as they are.",
@@ -215,6 +238,7 @@ class GatewaySettings(BaseSettings):
     supervisor: SupervisorSettings = SupervisorSettings()
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings = TracingSettings()
 
     @model_validator(mode="after")
     def _refuse_open_door(self) -> "GatewaySettings":
@@ -368,8 +392,9 @@ def _check_worker_url(url: str) -> None:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ValueError("workers: a URL holds a password; put it into upstream.api_key_file")
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
-        raise ValueError(f"workers: {url} is no http:// or https:// URL")
+    known = ("http", "https", DISCOVERED_SCHEME)
+    if parts.scheme not in known or not parts.hostname or parts.port == 0:
+        raise ValueError(f"workers: {url} is no http://, https:// or {DISCOVERED_SCHEME}:// URL")
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ValueError(f"workers: {url} must end after host and port")
 

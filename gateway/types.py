@@ -1,6 +1,7 @@
 """Small frozen values shared by rooms; imports nothing of ours."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, NewType, Protocol
 
@@ -69,6 +70,41 @@ class Acceptance:
         return sum(count.accepted for count in self.sources.values())
 
 
+class Trace(Protocol):
+    """The spans of one request."""
+
+    @property
+    def trace_id(self) -> str | None:
+        """What all of them share; None when there are none."""
+
+    def queued(self, seconds: float) -> None:
+        """It has just come out of the queue, after so long."""
+
+    def attempt(self, worker: WorkerId) -> AbstractContextManager[Mapping[str, str]]:
+        """A try on a worker, as long as the block; yields headers for the worker."""
+
+    def end(self, record: "RequestRecord") -> None:
+        """It has truly ended."""
+
+
+class _Untraced:
+    trace_id = None
+    _nothing = nullcontext[Mapping[str, str]]({})
+
+    def queued(self, seconds: float) -> None:
+        pass
+
+    def attempt(self, worker: WorkerId) -> AbstractContextManager[Mapping[str, str]]:
+        return self._nothing
+
+    def end(self, record: "RequestRecord") -> None:
+        pass
+
+
+UNTRACED: Trace = _Untraced()
+"""Of requests that are not traced: does nothing."""
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """What became of one request; filled in on the way, read once at its true end.
@@ -100,6 +136,7 @@ class RequestRecord:
     acceptance: Acceptance | None = None
     response_headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     """Headers that every answer to this request carries, errors included."""
+    trace: Trace = UNTRACED
 
     def note_failure(
         self, status: int, outcome: Outcome, error_code: str | None, reason: str

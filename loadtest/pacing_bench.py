@@ -24,7 +24,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from loadtest.gateway_report import Json
 from loadtest.machine import describe_machine
 from loadtest.pacing_client import Capture
 from loadtest.pacing_crowd import (
@@ -54,6 +53,7 @@ from loadtest.pacing_targets import Stage, find_service, running_service, runnin
 from loadtest.peers import InstallError
 from loadtest.processes import StartError
 from loadtest.progress import say
+from loadtest.summary import Json
 
 _DATA = Path("../shared/data")
 _KEPT = Path(".bench/pacing")

@@ -75,7 +75,7 @@ async def measure_crowd(
     """
     crowd = Crowd(
         at_once=streams,
-        spacing_seconds=1 / plan.starts_per_second,
+        spacing_seconds=1 / plan.crowd_starts_per_second,
         limit_seconds=3 * plan.crowd_seconds + 10,
     )
     repeated = [patterns[number % len(patterns)] for number in range(streams)]

@@ -49,6 +49,8 @@ class Plan:
         repeats: Times that a pattern is played in a round and mode.
         at_once: Streams at once, so few that the machine is idle most of the time.
         gatherings: By name; the streams of each last `crowd_seconds`.
+        crowd_starts_per_second: How many of them begin; a hundred are what a thousand streams of
+            ten seconds each bring for good.
         crowd_rounds: Times that all of them are measured.
         prompts: Prompts that the attacker tells apart.
         runs: Answers to each.
@@ -73,6 +75,7 @@ class Plan:
     at_once: int = 60
     starts_per_second: int = 200
     crowd_copies: int = 20
+    crowd_starts_per_second: int = 100
     crowd_rate: int = 50
     answer_clients: int = 8
     answers_at_once: int = 100
@@ -92,7 +95,7 @@ FULL = Plan(
         THOUSAND: Gathering(1_000, 2, ("off", "smooth", "private")),
     },
     crowd_rounds=2,
-    crowd_seconds=10.0,
+    crowd_seconds=20.0,
     prompts=50,
     runs=20,
     answer_tokens=64,
@@ -110,6 +113,7 @@ QUICK = Plan(
     },
     crowd_rounds=1,
     crowd_seconds=8.0,
+    crowd_starts_per_second=200,
     prompts=10,
     runs=8,
     answer_tokens=32,

@@ -9,9 +9,8 @@ from pathlib import Path
 import aiohttp
 import yaml
 
-from loadtest.gateway_targets import free_port
 from loadtest.pacing_record import Service
-from loadtest.processes import ChildProcess, Command, start_child
+from loadtest.processes import ChildProcess, Command, free_port, start_child
 
 PROFILE = Path(__file__).parents[1] / "configs" / "cpu-smollm2.yaml"
 _SPECGATE = str(Path(sys.executable).with_name("specgate"))

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -15,7 +16,6 @@ import psutil
 
 from loadtest.progress import say
 
-_STOP_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 _LOG_TAIL_BYTES = 600
 
@@ -59,6 +59,7 @@ class Command:
         ready_url: Answers 200 once the process can be measured.
         start_seconds: Longest wait for that.
         environment: Added to this process's own.
+        stop_seconds: From SIGTERM to SIGKILL.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Command:
     ready_url: str
     start_seconds: float
     environment: Mapping[str, str]
+    stop_seconds: float = 10.0
 
 
 class ChildProcess:
@@ -82,14 +84,20 @@ class ChildProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._tree: list[psutil.Process] = []
 
+    @property
+    def pid(self) -> int:
+        """Its process id; it must have been started."""
+        assert self._process is not None
+        return self._process.pid
+
     async def start(self) -> None:
-        """Start it and wait until it is ready.
+        """Start it, for the first time or again, and wait until it is ready.
 
         Raises:
             StartError: It ended, or took too long; it has been stopped.
         """
         environment = {**os.environ, **self._command.environment}
-        with self._log.open("wb") as log:
+        with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command.arguments,
                 stdin=asyncio.subprocess.DEVNULL,
@@ -106,21 +114,26 @@ class ChildProcess:
         parent = psutil.Process(self._process.pid)
         self._tree = [parent, *parent.children(recursive=True)]
 
-    async def stop(self) -> None:
-        """End it and everything it started; SIGKILL for what does not follow SIGTERM."""
+    async def stop(self) -> int | None:
+        """End it and everything it started; SIGKILL for what does not follow SIGTERM.
+
+        Returns:
+            Its exit status, negative for a signal; None if it was not running.
+        """
         process = self._process
         if process is None:
-            return
+            return None
         if process.returncode is None:
             process.terminate()
             try:
-                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+                await asyncio.wait_for(process.wait(), self._command.stop_seconds)
             except TimeoutError:
                 process.kill()
                 await process.wait()
         with contextlib.suppress(ProcessLookupError):  # nobody is left, as it should be
             os.killpg(process.pid, signal.SIGKILL)  # its own session: children that it left
         self._process = None
+        return process.returncode
 
     def cpu_ns(self) -> int:
         """CPU time of the tree so far, to the nanosecond (10 ms ticks would hide a chunk)."""
@@ -183,3 +196,14 @@ def _thread_cpu_ns(pid: int) -> int:
         except (FileNotFoundError, ProcessLookupError):
             continue  # the thread ended while we looked
     return total
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, and whose successor (for metrics) is free as well."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port = int(first.getsockname()[1])
+            with contextlib.suppress(OSError):
+                second.bind(("127.0.0.1", port + 1))
+                return port

@@ -2,8 +2,9 @@
 # Install the Debian packages that this machine lacks; does nothing where all are there.
 #
 #   scripts/apt.sh runtime   libraries that vLLM loads
+#   scripts/apt.sh cuda      these, and the C compiler that Triton makes its launchers with
 #   scripts/apt.sh build     what the C++ core is built with; pip brings CMake where it is missing
-#   scripts/apt.sh           both, and what `make test` runs: make, CMake, Node
+#   scripts/apt.sh           both, and what `make test` runs: make, CMake, Node, Prometheus
 set -euo pipefail
 
 missing=()
@@ -26,7 +27,13 @@ if [[ $what != build ]]; then
   ldconfig -p | grep -q 'libnuma\.so\.1' || missing+=(libnuma1)
 fi
 
-if [[ $what != runtime ]]; then
+if [[ $what == cuda ]]; then
+  need cc gcc
+  [[ -e /usr/include/stdlib.h ]] || missing+=(libc6-dev)
+  has_headers || missing+=(python3-dev)
+fi
+
+if [[ $what != runtime && $what != cuda ]]; then
   need c++ g++
   has_headers || missing+=(python3-dev)
 fi
@@ -36,6 +43,7 @@ if [[ $what == all ]]; then
   need cmake cmake
   need node nodejs
   need npm npm
+  need prometheus prometheus
   need python3 python3
   python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 fi

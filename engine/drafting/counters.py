@@ -3,6 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+VERDICTS = ("drafted", "probed", "priced_out", "unknown", "limited", "paused", "failed")
+"""All there are; `Counters.verdicts` says what they mean."""
+
 
 @dataclass(slots=True)
 class Counters:
@@ -10,7 +13,9 @@ class Counters:
 
     Attributes:
         verdicts: Steps by what was decided: `drafted`; `unknown`, no source had a guess;
-            `priced_out`, all guesses were below the price; `paused`, by the breaker.
+            `priced_out`, all guesses were below the price; `probed`, some tokens were verified
+            below it, or none, to see what steps then take; `limited`, more rows than
+            `max_batch_size`; `paused`, after repeated errors; `failed`, an error.
         fallbacks: Steps or requests that decoded plainly because of an error, by its cause.
         price: Of the latest step that had guesses.
         paused: Whether the breaker is open.

@@ -5,6 +5,7 @@ Whatever goes wrong in here makes the step plain (docs/ARCHITECTURE.md, "One ste
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from engine.drafting._core import Batch
 from engine.drafting.counters import Counters
@@ -12,12 +13,15 @@ from engine.drafting.origin import Origin
 from engine.drafting.rows import Beginning, HeadPass, StepDrafts
 from engine.drafting.source import Source
 from engine.errors import SuffixCapacityError
-from engine.policy import Breaker, ForwardDrafter, Price
+from engine.policy import Breaker, ForwardDrafter, Gate, Load, Regime
 
 _log = logging.getLogger(__name__)
 
 _HEAD_PROBE_STEPS = 16
 """A pass of the head is cheap: it is tried again sooner than others (docs/adr/0014)."""
+
+_ALONE = Load(0)
+"""A next step of which nothing is known but its rows."""
 
 
 class Drafter:
@@ -25,37 +29,43 @@ class Drafter:
 
     Not safe from several threads: a model worker has one step at a time.
 
+    Attributes:
+        counters: What was decided.
+        gate: As given.
+        regime: Whether it is by and large open.
+
     Args:
         suffix: The source that is asked for every row; None where there is none.
-        price: What a draft token has to be worth.
+        gate: Says what a draft token has to be worth, and when a pass of the head pays.
         most: Most tokens of a draft, at least 1.
         native_most: Most tokens that vLLM's own drafter proposes; 0 where there is none.
         head_most: Most tokens that the draft head proposes; 0 where there is none.
-        head_time: What a pass of the head over so many rows takes, in steps of one token; asked
-            once for each number of rows.
+        fixed_price: Of requests that name none of their own (`Control.price`).
     """
 
     def __init__(
         self,
         suffix: Source | None,
-        price: Price,
+        gate: Gate,
         *,
         most: int,
         native_most: int = 0,
         head_most: int = 0,
-        head_time: Callable[[int], float] = lambda _: 0.0,
+        fixed_price: float | None = None,
     ) -> None:
         self.counters = Counters()
         self._suffix = suffix
         self._most = most
+        self._fixed_price = fixed_price
+        self.gate = gate
         self._batch = Batch(
-            price,
+            gate,
             None if suffix is None else suffix.core or suffix,
             native=ForwardDrafter(native_most, calibrated=False),
             head=ForwardDrafter(head_most, calibrated=True, probe_steps=_HEAD_PROBE_STEPS),
-            head_time=head_time,
             origin=Origin,
         )
+        self.regime = Regime()
         self._breaker = Breaker()
         self._logged: set[str] = set()
 
@@ -72,6 +82,7 @@ class Drafter:
         *,
         native: Sequence[Sequence[int]] | None = None,
         head: HeadPass | None = None,
+        load: Load = _ALONE,
     ) -> StepDrafts:
         """Draft for the next step.
 
@@ -81,14 +92,15 @@ class Drafter:
             begin: Says with what a request begins that is seen for the first time.
             native: What vLLM's own drafter proposes, by row; None where it did not run.
             head: Runs the draft head, if it is worth it; None where there is nothing to run it on.
+            load: What else is known of the next step; its rows are those that got tokens now.
 
         Never raises: an error makes the step plain, is counted, and is logged once for each cause.
         """
-        if not self._breaker.allows():
+        if self.counters.paused and not self._breaker.allows():
             self.counters.verdicts["paused"] += 1
             return StepDrafts.nothing(len(requests))
         try:
-            drafts = self._step(requests, sampled, begin, native, head)
+            drafts = self._step(requests, sampled, begin, native, head, load)
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
             return self.fail(exc, requests)
         self._breaker.succeeded()
@@ -141,13 +153,14 @@ class Drafter:
         begin: Callable[[str], Beginning],
         native: Sequence[Sequence[int]] | None,
         head: HeadPass | None,
+        load: Load,
     ) -> StepDrafts:
         batch = self._batch
-        unknown = batch.enter(requests, sampled)
+        unknown = batch.enter(requests, sampled, load)
         if unknown is not None:
             for name in unknown:
                 self._begin(name, begin(name))
-            batch.enter(requests, sampled)
+            batch.enter(requests, sampled, load)
         batch.ask()
         price = batch.settle()
         if native is not None:
@@ -161,12 +174,38 @@ class Drafter:
         tokens, origins, proposed, drafted = batch.cut(price)
         if proposed:
             self.counters.price = price
-        verdict = "drafted" if drafted else "priced_out" if proposed else "unknown"
+        verdict = self._verdict(proposed, drafted)
         self.counters.verdicts[verdict] += 1
+        if verdict not in ("unknown", "probed") and self.regime.learn(drafted=verdict == "drafted"):
+            self._tell_regime(verdict, len(requests))
         return StepDrafts(tokens, origins)
+
+    def _verdict(self, proposed: int, drafted: int) -> str:
+        if not drafted and self.gate.is_limited:
+            return "limited"
+        if self.gate.is_probing and proposed:
+            return "probed"
+        if drafted:
+            return "drafted"
+        return "priced_out" if proposed else "unknown"
+
+    def _tell_regime(self, verdict: str, rows: int) -> None:
+        gate = self.gate
+        _log.info(
+            "the gate is %s: %s; price %.2f at %d requests, %.1f tokens a second expected, "
+            "promises kept %.2f",
+            "open" if self.regime.is_open else "shut",
+            verdict,
+            gate.price,
+            rows,
+            gate.goodput,
+            1.0 / gate.promise,
+        )
 
     def _begin(self, name: str, beginning: Beginning) -> None:
         control = beginning.control
+        if control.price is None and self._fixed_price is not None:
+            control = replace(control, price=self._fixed_price)
         most = self._most if control.most is None else min(control.most, self._most)
         self._batch.begin(name, control, most=most, left=beginning.left)
         if self._suffix is None:

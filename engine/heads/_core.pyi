@@ -84,8 +84,9 @@ class GatedHead:
         tokens: Sequence[int],
         length: int,
         ids: Tensor | None,
+        view: tuple[Tensor, Tensor, list[int], list[int]] | None,
     ) -> list[tuple[list[int], list[float]]]:
-        """Draft greedily, without a look at earlier rows.
+        """Draft greedily.
 
         Args:
             hidden: The target's states, bfloat16, (any, hidden_size), contiguous.
@@ -93,24 +94,12 @@ class GatedHead:
             tokens: What was drawn from each of these.
             length: Tokens to draft.
             ids: The target's id of each token of the head's vocabulary, int64; None for the same.
+            view: What the rows may look at, an `engine.heads.view.View` in float32; None for
+                nothing.
 
         Returns:
             For each row, target's ids and the head's probability of each.
         """
-
-    def draft_seeing(
-        self,
-        hidden: Tensor,
-        rows: Sequence[int],
-        tokens: Sequence[int],
-        length: int,
-        ids: Tensor | None,
-        keys: Tensor,
-        values: Tensor,
-        places: Sequence[int],
-        filled: Sequence[int],
-    ) -> list[tuple[list[int], list[float]]]:
-        """Draft greedily with a look at earlier rows: an `engine.heads.view.View`, in float32."""
 
     def write(
         self,

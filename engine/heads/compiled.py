@@ -53,9 +53,7 @@ class CompiledDrafting(Drafting):
         """See `Drafting`."""
         if len(rows) > MOST_ROWS or not _is_plain(states):
             return super().guess(states, rows, tokens, n, view)
-        if view is None:
-            return self._head.draft(states, rows, tokens, n, self._ids)
-        return self._head.draft_seeing(states, rows, tokens, n, self._ids, *view)
+        return self._head.draft(states, rows, tokens, n, self._ids, view)
 
     def write(
         self,

@@ -1,6 +1,7 @@
 """What a head with a window remembers of running requests: the entries of their last rows."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import count, repeat
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -13,11 +14,14 @@ from engine.heads.head import DraftHead
 from engine.heads.view import View
 
 _MOST_STEPS = 16
-"""Steps whose states are kept before entries are made of them."""
+"""Steps that are kept as they came before they are handed to their requests."""
+
+_MOST_BYTES = 32 << 20
+"""Of states that are kept before entries are made of all of them."""
 
 
 class _Noted(NamedTuple):
-    """A step of which no entries have been made; see `HeadMemory.note`."""
+    """A step as it came; see `HeadMemory.note`."""
 
     requests: Sequence[str]
     sampled: Sequence[Sequence[int]]
@@ -25,11 +29,20 @@ class _Noted(NamedTuple):
     first: Sequence[int] | None
 
 
+class _Piece(NamedTuple):
+    """Rows of a request, from one step, of which no entries have been made."""
+
+    hidden: Tensor
+    begin: int
+    tokens: Sequence[int]
+
+
 class HeadMemory:
     """A ring of entries for each request.
 
-    Rows are only noted when a step brings them; keys and values are computed when somebody asks, or
-    when many have come together. So steps that do not draft cost next to nothing.
+    Rows are only noted when a step brings them; keys and values are computed when somebody asks for
+    their request. So steps that do not draft cost next to nothing, nor does a request that ends
+    before anybody asks.
 
     A request has `window` + 2 places in a table of keys and one of values: the first holds nothing,
     as `Context` wants it; entry e of it is at place 1 + e % window, so that what is filled is one
@@ -59,6 +72,9 @@ class HeadMemory:
         self._taken = [0] * requests
         self._ignored: set[str] = set()
         self._noted: list[_Noted] = []
+        self._waiting: list[list[_Piece]] = [[] for _ in range(requests)]
+        self._kept = 0  # states that came since entries were made of all
+        self._most_kept = _MOST_BYTES // (config.hidden_size * head.weights.dtype.itemsize)
 
     @property
     def requests(self) -> Collection[str]:
@@ -82,7 +98,7 @@ class HeadMemory:
                 first one, the others follow; None where each row has one, in their order.
         """
         if len(self._noted) == _MOST_STEPS:
-            self._write()
+            self._hand_out()
         self._noted.append(_Noted(requests, sampled, hidden, first))
 
     def ignore(self, request: str) -> None:
@@ -97,9 +113,10 @@ class HeadMemory:
         Raises:
             HeadInputError: There are more requests than there is room for.
         """
-        self._write()
+        self._hand_out()
         # Whoever has no place is shown another's, and sees nothing of it.
         places = [self._places.get(name, 0) for name in requests]
+        self._write(places)
         filled = [
             min(max(self._taken[place] - 1, 0), self._window) if name in self._places else 0
             for name, place in zip(requests, places, strict=True)
@@ -108,77 +125,94 @@ class HeadMemory:
 
     def forget(self, requests: Collection[str]) -> None:
         """Free what requests hold that finished or lost their place; unknown ones are ignored."""
-        if requests and self._noted:
-            self._write()
-        self._free += [self._places.pop(name) for name in requests if name in self._places]
+        if not requests:
+            return
+        self._hand_out()
+        for name in requests:
+            if name in self._places:
+                place = self._places.pop(name)
+                self._waiting[place] = []
+                self._free.append(place)
         self._ignored.difference_update(requests)
 
     def clear(self) -> None:
         """Forget everything but whom to ignore."""
         self._noted.clear()
+        self._waiting = [[] for _ in self._waiting]
+        self._kept = 0
         self._free += self._places.values()
         self._places.clear()
 
-    def _write(self) -> None:
-        """Make entries of the rows that were noted; of more than anybody sees, the last ones.
+    def _hand_out(self) -> None:
+        """Give what steps brought to the requests that it belongs to.
 
         Raises:
             HeadInputError: There are more requests than there is room for.
         """
         noted, self._noted = self._noted, []
-        waiting: list[tuple[int, int]] = []
-        rows: list[Entry] = []
-        for place, pieces in self._by_place(noted).items():
-            taken = self._taken[place]
-            if taken:
-                waiting.append(self._move(place, taken))
-            rows += self._number(place, taken, pieces)
-            self._taken[place] = taken + sum(len(piece[2]) for piece in pieces)
-        if rows:
-            rows.sort(key=itemgetter(0))
-            states = [step.hidden for step in noted]
-            self._head.write(states, rows, waiting, self._keys, self._values)
-
-    def _by_place(self, noted: Sequence[_Noted]) -> dict[int, list[tuple[int, int, Sequence[int]]]]:
-        """Return for each place what was noted of its request: step, first state, tokens."""
-        pieces: dict[int, list[tuple[int, int, Sequence[int]]]] = {}
-        for step, (requests, sampled, _, first) in enumerate(noted):
+        for requests, sampled, hidden, first in noted:
+            self._kept += hidden.shape[0]
             for row, tokens in enumerate(sampled):
-                if not tokens or requests[row] in self._ignored:
-                    continue
-                begin = row if first is None else first[row]
-                pieces.setdefault(self._place(requests[row]), []).append((step, begin, tokens))
-        return pieces
+                if tokens and requests[row] not in self._ignored:
+                    piece = _Piece(hidden, row if first is None else first[row], tokens)
+                    self._waiting[self._place(requests[row])].append(piece)
+        if self._kept > self._most_kept:
+            self._write(range(len(self._waiting)))
+            self._kept = 0
+
+    def _write(self, places: Iterable[int]) -> None:
+        """Make entries of the rows that wait at some places; of more than anybody sees the last."""
+        states: dict[int, Tensor] = {}
+        moves: list[tuple[int, int]] = []
+        entries: list[Entry] = []
+        for place in places:
+            pieces, self._waiting[place] = self._waiting[place], []
+            if not pieces:
+                continue
+            for piece in pieces:
+                states.setdefault(id(piece.hidden), piece.hidden)
+            if self._taken[place]:
+                moves.append(self._move(place))
+            entries += self._number(place, pieces, {step: at for at, step in enumerate(states)})
+        if entries:
+            entries.sort(key=itemgetter(0))
+            self._head.write(list(states.values()), entries, moves, self._keys, self._values)
+
+    def _move(self, place: int) -> tuple[int, int]:
+        """Return where the key goes that has waited for the next row, and where it is."""
+        base = place * (self._window + 2)
+        return base + 1 + (self._taken[place] - 1) % self._window, base + self._window + 1
 
     def _number(
-        self, place: int, taken: int, pieces: Sequence[tuple[int, int, Sequence[int]]]
+        self, place: int, pieces: Sequence[_Piece], steps: Mapping[int, int]
     ) -> list[Entry]:
         """Return the new rows of a request that anybody sees, and where they go.
 
         The value of the first of them goes where no one looks if there is no key before it, or if
         as many entries follow as are ever seen.
+
+        Args:
+            place: Of the request; from now on it has taken these rows.
+            pieces: Oldest first.
+            steps: The number of each step, by its states' identity.
         """
         window, base = self._window, place * (self._window + 2)
         aside = base + window + 1
-        singles = [
-            (step, begin + ahead, token)
-            for step, begin, tokens in pieces
-            for ahead, token in enumerate(tokens)
-        ]
-        left_out = max(0, len(singles) - self.rows)
+        taken = self._taken[place]
+        sources: list[tuple[int, int, int]] = []
+        for hidden, begin, tokens in pieces:
+            sources += zip(repeat(steps[id(hidden)]), count(begin), tokens, strict=False)
+        end = self._taken[place] = taken + len(sources)
+        first = max(taken, end - self.rows)
+        ring = [base + 1 + number % window for number in range(first - 1, end)]
         rows = [
-            Entry(*single, base + 1 + number % window, base + 1 + (number - 1) % window)
-            for number, single in enumerate(singles[left_out:], taken + left_out)
+            Entry(*source, key, value)
+            for source, key, value in zip(sources[first - taken :], ring[1:], ring, strict=False)
         ]
         if not taken or len(rows) == self.rows:
             rows[0] = rows[0]._replace(value=aside)
         rows[-1] = rows[-1]._replace(key=aside)
         return rows
-
-    def _move(self, place: int, taken: int) -> tuple[int, int]:
-        """Return where the key goes that has waited for the next row, and where it is."""
-        base = place * (self._window + 2)
-        return base + 1 + (taken - 1) % self._window, base + self._window + 1
 
     def _place(self, request: str) -> int:
         place = self._places.get(request)

@@ -1,17 +1,39 @@
-"""What is worth drafting: prices, worth and breakers; arithmetic only.
+"""What is worth drafting: the gate, worth and breakers; arithmetic only.
 
-Knows numbers, and nothing of torch, vLLM, clocks or randomness, so that every rank decides alike.
+Knows numbers, and nothing of torch, vLLM, clocks or randomness: told the same, it decides the same.
 What runs for each row of a step is in C++ (core/).
 """
 
-from engine.policy._core import ForwardDrafter
+from engine.policy._core import (
+    HEAD,
+    NATIVE,
+    SUFFIX,
+    ForwardDrafter,
+    Guesser,
+    Load,
+    Pace,
+    paying,
+    worth,
+)
 from engine.policy.breaker import Breaker
-from engine.policy.price import Price
-from engine.policy.step_cost import StepCost
+from engine.policy.gate import Gate, Limits
+from engine.policy.profile import Profile, check_profile
+from engine.policy.regime import Regime
 
 __all__ = [
+    "HEAD",
+    "NATIVE",
+    "SUFFIX",
     "Breaker",
     "ForwardDrafter",
-    "Price",
-    "StepCost",
+    "Gate",
+    "Guesser",
+    "Limits",
+    "Load",
+    "Pace",
+    "Profile",
+    "Regime",
+    "check_profile",
+    "paying",
+    "worth",
 ]

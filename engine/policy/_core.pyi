@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 class PositionAcceptance:
     """How often a source's draft tokens are accepted, given that all before them were.
 
@@ -67,21 +70,18 @@ class ConfidenceCalibration:
 class Guesser:
     """One drafter in the eyes of one request: a head, or a drafter of vLLM itself.
 
-    Its proposals are scored in hindsight, whether they were drafted or not.
-
-    Args:
-        overall: What was accepted of it in all requests.
-        calibration: For a drafter that says how sure it is of its tokens.
+    Its proposals are scored in hindsight, whether they were drafted or not. Made by
+    `ForwardDrafter.guesser`.
     """
 
-    def __init__(
-        self, overall: PositionAcceptance, calibration: ConfidenceCalibration | None = None
-    ) -> None: ...
     def expected(self) -> list[float]:
         """Return the survival of a draft that it has yet to make."""
 
     def expected_gain(self, most: int, price: float) -> float:
-        """Return what such a draft of up to `most` tokens is `worth` at a price."""
+        """Return what such a draft of up to `most` tokens is `worth` at a price.
+
+        Of a drafter that says how sure it is: the mean of what its latest proposals were worth.
+        """
 
     def propose(
         self, tokens: Sequence[int], confidence: Sequence[float] | None = None
@@ -103,7 +103,8 @@ class ForwardDrafter:
     Args:
         most: Most tokens that it proposes; 0 where there is none.
         calibrated: Whether it says how sure it is of its tokens.
-        probe_steps: How often it is asked although it is not worth it: it may have become so.
+        probe_steps: How often it is tried although it is not worth it: it may have become so. After
+            four tries in vain it is every second time, after four more every third.
     """
 
     def __init__(self, most: int, *, calibrated: bool, probe_steps: int = 64) -> None: ...
@@ -117,79 +118,309 @@ class ForwardDrafter:
     def runs(self, *, pays: bool) -> bool:
         """Whether to run it, once a step: where it pays, and now and then to see if it would."""
 
-class Marginals:
-    """What each further token adds to a step.
+    def trial(self, rows: int) -> list[int]:
+        """Return which of so many rows to run it for where it is only tried: a few, in turn."""
+
+SUFFIX: int
+HEAD: int
+NATIVE: int
+
+class Curve:
+    """What a step takes by its tokens: straight between points, never falling.
 
     Args:
-        added: What the next token adds to a step of so many; at least one number, never falling.
-            Beyond the end the last one holds.
+        points: (tokens, time), at least one, rising in tokens. Behind the last one the last slope
+            goes on; a time below the one before it counts as that.
 
     Raises:
         ValueError: There is none.
     """
 
-    def __init__(self, added: Sequence[float]) -> None: ...
-    def at(self, tokens: int) -> float:
-        """Return what one token more adds to a step of so many."""
+    def __init__(self, points: Sequence[tuple[float, float]]) -> None: ...
+    def time(self, tokens: float) -> float:
+        """Return what a step of so many tokens takes."""
 
-    def time(self, tokens: int) -> float:
-        """Return the time of a step that verifies so many; that of one token is 1."""
+    def beside(self, more: Sequence[float]) -> Curve:
+        """Return what a step takes in the mean, with one of so many tokens more.
 
-    def settle(self, drafts: Sequence[Sequence[float]], tokens: int, worth: float) -> float | None:
-        """Buy tokens of all drafts, surest first, while they pay.
+        Args:
+            more: Numbers of tokens, each as likely.
+
+        Raises:
+            ValueError: There is none.
+        """
+
+    def cheapest(self, tokens: float, most: float) -> float:
+        """Return what one of up to `most` further tokens adds at the least.
+
+        It is the lowest mean of any number of them; 0 where `most` is.
+        """
+
+    def settle(
+        self,
+        drafts: Sequence[Sequence[float]],
+        tokens: int,
+        *,
+        worth: float,
+        least: float,
+        reach: float,
+        most: int | None = None,
+    ) -> tuple[float | None, float]:
+        """Buy as many tokens of all drafts, surest first, as bring most beyond what they take.
 
         Args:
             drafts: The survival of the tokens of each.
-            tokens: What the step verifies anyway.
+            tokens: What the step computes anyway.
             worth: What a unit of time has to bring.
+            least: Survival below which none is bought.
+            reach: Over how many further tokens the price is taken.
+            most: Most tokens to buy.
 
         Returns:
-            A price that those that are bought reach and the others do not; None where all pay.
+            A price that those that are bought reach and the others do not, None where all are;
+            and the tokens that they bring beyond what they take.
         """
 
-class Price:
-    """See `engine.policy.Price`, which is made of a step's cost.
+class CostModel:
+    """How long a step takes, learnt from steps; see core/cost_model.hpp and docs/adr/0020.
 
     Args:
-        cost: What each further token adds to a step, in steps of one token.
-        margin: How much more a token must bring than it costs.
-        least: Lowest price.
+        profile: What is believed before anything is measured: (tokens, time) in any unit.
+        longest: Most tokens that matter.
     """
 
-    def __init__(self, cost: Marginals, margin: float, least: float) -> None: ...
-    def learn(self, rows: int, drafted: int, emitted: int) -> None:
-        """Take a finished step into the averages.
+    def __init__(self, profile: Sequence[tuple[float, float]], *, longest: int) -> None: ...
+    def time(self, tokens: float, context_tokens: float = 0.0) -> float:
+        """Return the time of a step that verifies nothing.
+
+        In the profile's unit until one was observed, then in seconds.
+        """
+
+    def verification(self, rows: float) -> float:
+        """Return what a step of so many rows takes longer if it verifies drafts; 0 or more."""
+
+    def verification_doubt(self, rows: float) -> float:
+        """Return the standard deviation of what is believed of that, in the same unit."""
+
+    def observe(
+        self, tokens: float, context_tokens: float, seconds: float, verifying: float = 0.0
+    ) -> float:
+        """Take a measured step in, and return what was expected of it.
+
+        What is no measurement (a time of 0 or less, no number) is left out.
+
+        Args:
+            tokens: All that it computed.
+            context_tokens: In the caches of its rows.
+            seconds: What it took.
+            verifying: Its rows, if it verified drafts.
+        """
+
+    @property
+    def curve(self) -> Curve:
+        """What is believed of steps without a context."""
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """The time of steps without context, at the profile's points and at powers of two."""
+
+class SourceFloor:
+    """Keeps the tokens of a source from being accepted less often than allowed.
+
+    Args:
+        ratio: Accepted of drafted tokens, 0 to 1.
+    """
+
+    def __init__(self, ratio: float) -> None: ...
+    def learn(self, drafted: int, accepted: int) -> None:
+        """Take in what came of a step's draft tokens."""
+
+    def wait(self) -> None:
+        """A step goes by in which nothing of it is verified."""
+
+    @property
+    def least(self) -> float:
+        """Survival below which nothing of it is drafted: 0 for no limit, above 1 for nothing."""
+
+class Load:
+    """A step to come, as far as it is known before it is scheduled.
+
+    Args:
+        rows: Requests that get a token.
+        prefill_tokens: Of prompts that it reads.
+        context_tokens: In the caches of its rows.
+        waiting: Requests that it delays and gives no token: whose prompts are being read, or would
+            be. Not those that wait for a seat: what is saved brings them theirs sooner.
+        room_tokens: For drafts in the KV cache; None for no limit.
+        read_tokens: Of prompts that the step before it read, foreseen or not.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        prefill_tokens: int = 0,
+        context_tokens: int = 0,
+        waiting: int = 0,
+        room_tokens: int | None = None,
+        read_tokens: int = 0,
+    ) -> None: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def prefill_tokens(self) -> int: ...
+    @property
+    def context_tokens(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def room_tokens(self) -> int | None: ...
+    @property
+    def read_tokens(self) -> int: ...
+
+class Pace:
+    """How many tokens a step a request gets of late."""
+
+    def __init__(self) -> None: ...
+    def learn(self, tokens: int) -> None:
+        """Take in what a step brought it."""
+
+    def count(self, mean: float) -> float:
+        """Return what one of its tokens counts, where requests get `mean` tokens a step.
+
+        The time in which it would have got that token otherwise: 1 for the mean request, less for
+        one that gets on fast by itself.
+        """
+
+class Gate:
+    """See `engine.policy.Gate`, which checks what it is made of."""
+
+    def __init__(
+        self,
+        steps: Sequence[tuple[float, float]],
+        passes: Sequence[tuple[float, float]],
+        *,
+        longest: int,
+        most_rows: int,
+        longest_draft: int,
+        max_batch_size: int | None,
+        min_acceptance_ratio: float,
+        margin: float,
+        least: float,
+    ) -> None: ...
+    def learn(self, rows: int, drafted: int, emitted: int, promised: float | None = None) -> None:
+        """Take in what a finished step brought.
 
         Args:
             rows: Requests that got tokens.
             drafted: Draft tokens that were verified for them.
             emitted: Tokens that they got, at least one each.
+            promised: How many of the draft tokens were to be accepted: the sum of their survival.
+                None where nobody knows; as many as were.
         """
 
-    def goodput(self, rows: int) -> float:
-        """Return the tokens that so many rows bring in the time of a step of one token."""
+    def learn_source(self, source: int, drafted: int, accepted: int) -> None:
+        """Take in what came of a source's tokens in that step.
 
-    def floor(self, rows: int) -> float:
-        """Return the price of a step's first draft token; no other is cheaper."""
+        Raises:
+            ValueError: `source` is not SUFFIX, HEAD or NATIVE.
+        """
 
-    def of_time(self, time: float, rows: int) -> float:
-        """Return the tokens that so much time must bring to be well spent.
-
-        Without the margin: whoever expects the mean of a pass expects too little, as its draft will
-        be cut where it turns out to be unsure (docs/adr/0014).
+    def observe_step(
+        self, tokens: int, context_tokens: int, seconds: float, verifying: int = 0
+    ) -> float:
+        """Take in how long a step took, and return what was expected, in seconds.
 
         Args:
-            time: In steps of one token.
-            rows: Requests that get a token anyway.
+            tokens: All that it computed: of rows, drafts and prompts.
+            context_tokens: In the caches of its rows.
+            seconds: Without the head's pass.
+            verifying: Its rows that got tokens, if a draft was verified for any of them; else 0.
         """
 
-    def settle(self, drafts: Sequence[Sequence[float]], rows: int) -> float:
+    def observe_head(self, rows: int, seconds: float) -> None:
+        """Take in how long a pass of the head took."""
+
+    def begin(self, load: Load) -> None:
+        """Say for what step drafts are chosen next: once a step, after what the last brought."""
+
+    def settle(self, drafts: Sequence[Sequence[float]] | NDArray[np.float64]) -> float:
         """Return the price at which the tokens that are bought are those that pay.
 
         Args:
-            drafts: The survival of each token of each row's draft.
-            rows: Requests that get a token anyway.
+            drafts: The survival of each token of each row's draft; or of all of them, in any order.
         """
+
+    def count(self, pace: Pace) -> float:
+        """Return what a token counts of a request that gets on so fast.
+
+        Survivals that are settled are to be multiplied by it, and cut where that is below the
+        price.
+        """
+
+    @property
+    def buys(self) -> bool:
+        """Whether anything is verified at the price that was settled last.
+
+        Where not, all drafts together bring less than it takes to verify any of them.
+        """
+
+    def cost_of_pass(self, rows: int) -> float:
+        """Return the tokens that a pass of the head over so many rows has to bring.
+
+        Beside the pass itself that is what drafts lack now until it pays to verify any.
+
+        Without the margin: whoever expects the mean of a pass expects too little, as its draft will
+        be cut where it turns out to be unsure (docs/adr/0014).
+        """
+
+    def least(self, source: int) -> float:
+        """Return the survival that a token of a source must have whatever the price.
+
+        0 for no limit, above 1 for none of it.
+
+        Raises:
+            ValueError: `source` is not SUFFIX, HEAD or NATIVE.
+        """
+
+    def predict_step(self, tokens: float, context_tokens: float = 0.0) -> float:
+        """Return how long a step takes; in the profile's unit until one was observed."""
+
+    def predict_verification(self, rows: float) -> float:
+        """Return what a step of so many rows takes longer if it verifies any draft."""
+
+    def step_curve(self) -> list[tuple[float, float]]:
+        """Return (tokens, time) of steps without context."""
+
+    def pass_curve(self) -> list[tuple[float, float]]:
+        """Return (rows, time) of passes of the head."""
+
+    @property
+    def floor(self) -> float:
+        """The price of the step's first draft token; no other is cheaper."""
+
+    @property
+    def price(self) -> float:
+        """The one that was settled last; above 1 where a limit lets nothing through."""
+
+    @property
+    def goodput(self) -> float:
+        """Tokens that such a step brings in a unit of time, by what steps of late brought."""
+
+    @property
+    def promise(self) -> float:
+        """What tokens of late promised over what they kept; the price is so much higher."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether a step was observed: times are in seconds."""
+
+    @property
+    def is_probing(self) -> bool:
+        """Whether some tokens, or none, are drafted in this step to see what steps then take."""
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the step has more rows than may draft."""
 
 def paying(survival: Sequence[float], price: float) -> int:
     """Return how many tokens of a draft are worth the price; `survival` never rises."""

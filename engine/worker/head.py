@@ -57,32 +57,31 @@ def load_for_target(
 class StepStates:
     """The target's last hidden states of one step, of which each row has those that were sampled.
 
+    Attributes:
+        hidden: As given.
+        first: Where in `hidden` a row's states begin; None where each row has one.
+
     Args:
-        states: Shape (positions, hidden); of a row with k draft tokens k + 1 in a row. Nobody
+        hidden: Shape (positions, hidden); of a row with k draft tokens k + 1 in a row. Nobody
             changes them afterwards.
         drafted: Draft tokens that were verified, by row; None where there were none.
     """
 
-    def __init__(self, states: torch.Tensor, drafted: Sequence[int] | None) -> None:
-        self._states = states
-        self._first = None if drafted is None else [0, *accumulate(n + 1 for n in drafted)]
+    def __init__(self, hidden: torch.Tensor, drafted: Sequence[int] | None) -> None:
+        self.hidden = hidden
+        self.first = None if drafted is None else [0, *accumulate(n + 1 for n in drafted)]
 
     def __len__(self) -> int:
-        return len(self._states)
+        # `len` of a tensor is Python of torch's: 20 us when a forward pass has emptied the caches.
+        return int(self.hidden.shape[0])
 
     def last(
         self, rows: Sequence[int], sampled: Sequence[Sequence[int]]
     ) -> tuple[torch.Tensor, Sequence[int]]:
         """Return all states, and the places of those that some rows' last tokens come from."""
-        if self._first is None:
-            return self._states, rows
-        return self._states, [self._first[row] + len(sampled[row]) - 1 for row in rows]
-
-    def note(
-        self, memory: HeadMemory, requests: Sequence[str], sampled: Sequence[Sequence[int]]
-    ) -> None:
-        """Tell a head's memory of all sampled tokens, and of the states that they come from."""
-        memory.note(requests, sampled, self._states, self._first)
+        if self.first is None:
+            return self.hidden, rows
+        return self.hidden, [self.first[row] + len(sampled[row]) - 1 for row in rows]
 
 
 class HeadRun:
@@ -97,6 +96,7 @@ class HeadRun:
         memory: Of a head with a window; told of the new rows whether the head runs or not.
 
     Attributes:
+        rows: For how many it ran.
         seconds: What it took, 0 if it did not run.
         cpu_seconds: Of that, this thread's time on the CPU.
     """
@@ -117,9 +117,10 @@ class HeadRun:
         self._requests = requests
         self._sampled = sampled
         self._memory = memory
+        self.rows = 0
         self.seconds = self.cpu_seconds = 0.0
         if memory is not None:
-            states.note(memory, requests, sampled)
+            memory.note(requests, sampled, states.hidden, states.first)
 
     def __call__(self, rows: Sequence[int]) -> list[Guess]:
         """Return for each row the head's tokens and its probability of each."""
@@ -130,6 +131,7 @@ class HeadRun:
             view = self._memory.view([self._requests[row] for row in rows])
         states, places = self._states.last(rows, self._sampled)
         guesses: list[Guess] = self._head.guess(states, places, newest, self._most, view)
+        self.rows = len(rows)
         self.seconds = time.perf_counter() - began
         self.cpu_seconds = time.thread_time() - began_cpu
         return guesses

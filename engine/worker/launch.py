@@ -40,6 +40,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     from vllm.logger import configure_logging_from_args
 
     from engine.worker.parser import parse_arguments
+    from engine.worker.route import MIDDLEWARE
     from engine.worker.sampling import accept_all_requests
     from engine.worker.server import run_server
 
@@ -49,6 +50,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     configure_logging_from_args(parsed)
     if settings.speculation.sources:
         accept_all_requests()
+        parsed.middleware = [*parsed.middleware, MIDDLEWARE]
     # Until vLLM serves and takes the signals over, they end this process at once, and the kernel
     # then ends the children (see plugin.py).
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -81,6 +81,7 @@ def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict
     ours: dict[str, JsonValue] = {
         "speculation": speculation.model_dump(mode="json"),
         "snapshot": snapshot,
+        "profiles": str(settings.cache_dir / "profiles"),
         "head": _head_folder(settings),
     }
     return {

@@ -22,22 +22,24 @@ def note_prefill(
     sampled: Sequence[Sequence[int]],
     wants: Callable[[str], bool],
     vocabulary: int,
+    reused: bool,
 ) -> None:
     """Tell a head's memory of the rows of prompts in a step, as far as anybody will look at them.
 
     Args:
         memory: Must not know of the step's sampled tokens yet.
-        hidden: States of all places of the step, request by request, (places or more, hidden_size);
-            what is kept of them is copied.
+        hidden: States of all places of the step, request by request, (places or more, hidden_size).
         batch: vLLM's `InputBatch` behind the step.
         scheduled: Places of each request.
         sampled: New tokens of each, in the batch's order.
         wants: Whether a request may ever draft with the head; asked of those that are unknown.
         vocabulary: Token ids are below it; those that stand for images or sounds may not be.
+        reused: Whether a later step writes to `hidden`, as CUDA graphs do; what is kept of it is
+            copied then.
     """
     requests: list[str] = []
     tokens: list[list[int]] = []
-    states: list[torch.Tensor] = []
+    first: list[int] = []
     begin = 0
     rows = len(batch.req_ids)
     # As lists: numbers of numpy's, one by one, cost more than all else here.
@@ -61,7 +63,11 @@ def note_prefill(
             continue
         requests.append(request)
         tokens.append(following)
-        states.append(hidden[behind + since - computed : behind + until - computed])
-    if requests:
-        first = list(accumulate(map(len, tokens), initial=0))
-        memory.note(requests, tokens, torch.cat(states), first)
+        first.append(behind + since - computed)
+    if not requests:
+        return
+    if reused:
+        lengths = list(map(len, tokens))
+        hidden = torch.cat([hidden[at : at + n] for at, n in zip(first, lengths, strict=True)])
+        first = list(accumulate(lengths, initial=0))
+    memory.note(requests, tokens, hidden, first)

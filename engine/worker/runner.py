@@ -5,12 +5,17 @@ drafts. Asked there, tokens are on the CPU whatever drafter vLLM itself runs.
 """
 
 import dataclasses
+import logging
+import math
+import platform
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from vllm import __version__ as vllm_version
 from vllm.distributed.parallel_state import get_pp_group, get_tp_group
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
@@ -18,17 +23,29 @@ from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
 from engine.drafting import NATIVE, Beginning, Control, read_control
 from engine.heads import DraftHead, HeadMemory
+from engine.policy import Load
 from engine.worker.head import HeadRun, StepStates, gather_tables, load_for_target
 from engine.worker.prefill import note_prefill
 from engine.worker.sampling import all_processors, decodes_plainly
 from engine.worker.sourced import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
+from engine.worker.step_profile import ProfileFile, measure, sizes_up_to
+from engine.worker.steps import Backlog, Step, StepTimer, next_load
+from engine.worker.verification import verify, wants_only_tokens
+
+_log = logging.getLogger(__name__)
 
 _Runner: Any = object
+_NO_BACKLOG = Backlog()
+
+_PROFILE_SECONDS = 10.0
+"""How long a start may take longer for a profile of steps; 3 s for SmolLM2 on two cores."""
 
 
 class _HybridDrafting(_Runner):
     """What both runners add to vLLM's; stands before it in the order of classes."""
+
+    _draft_probs: Any
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         super().__init__(vllm_config, device)
@@ -37,11 +54,14 @@ class _HybridDrafting(_Runner):
         self._sampled: Sequence[list[int]] = ()
         self._native_tokens = 0
         self._step_began = 0.0
+        self._timer = StepTimer()
+        self._scheduled: Any = None
         self._head: DraftHead | None = None
         self._head_memory: HeadMemory | None = None
         self._states: StepStates | None = None
         # Of the step: what was scheduled, and the states of all of its places.
         self._step: tuple[Any, Any] | None = None
+        self._reuses_states = self.device.type != "cpu"
         self._vocabulary = self.model_config.get_vocab_size()
         self._controls: dict[str, Control] = {}
         if not self.is_pooling_model:
@@ -65,6 +85,58 @@ class _HybridDrafting(_Runner):
                     self._head, requests=self.max_num_reqs, device=self.device
                 )
 
+    def profile_steps(self) -> None:
+        """Measure what steps take, unless the settings say it or it is known of this machine.
+
+        All ranks compute the same steps, and the one that drafts says whether: ranks that disagree
+        would wait for each other for ever. So where there are several none looks at its clock, and
+        engines that compute together (data parallel) leave it. So does a model in pipeline stages,
+        of which no rank sees a whole step.
+        """
+        ours = self.vllm_config.additional_config["specgate"]
+        alone = self.vllm_config.parallel_config.data_parallel_size == 1
+        whole = get_pp_group().world_size == 1
+        if ours["speculation"]["step_cost"] is not None or not alone or not whole:
+            return
+        file = ProfileFile(Path(ours["profiles"]), self._profile_facts())
+        known = file.load() if self._speculation is not None else None
+        points = get_tp_group().broadcast_object(known, src=0)
+        if points is None:
+            most = self.max_num_reqs * (1 + self.num_spec_tokens)
+            measured = measure(
+                self._run_empty_step,
+                sizes_up_to(min(most, self.max_num_tokens)),
+                budget_seconds=_PROFILE_SECONDS if get_tp_group().world_size == 1 else math.inf,
+            )
+            points = measured.points
+            if self._speculation is not None and measured.is_steady:
+                file.save(points)
+        if self._speculation is not None:
+            self._speculation.believe(points)
+
+    def _profile_facts(self) -> dict[str, str | int]:
+        model, vllm = self.model_config, self.vllm_config
+        kind = self.device.type
+        return {
+            "model": str(model.model),
+            "dtype": str(model.dtype),
+            "quantization": str(model.quantization),
+            "ranks": vllm.parallel_config.world_size,
+            "eager": int(model.enforce_eager),
+            "most_tokens": min(self.max_num_reqs * (1 + self.num_spec_tokens), self.max_num_tokens),
+            "vllm": str(vllm_version),
+            "machine": platform.processor() or platform.machine(),
+            "device": torch.cuda.get_device_name(self.device) if kind == "cuda" else kind,
+            "threads": torch.get_num_threads(),
+        }
+
+    @torch.inference_mode()
+    def _run_empty_step(self, tokens: int) -> None:
+        """Compute a step of so many tokens without a context, up to the logits of all of them."""
+        hidden, _ = self._dummy_run(tokens, skip_eplb=True)
+        self.model.compute_logits(hidden[:tokens])
+        self._sync_device()
+
     def shutdown(self) -> None:
         if self._speculation is not None:
             self._speculation.stop()
@@ -72,18 +144,23 @@ class _HybridDrafting(_Runner):
 
     def _update_states(self, scheduler_output: Any) -> Any:
         self._step_began = time.perf_counter()
+        self._scheduled = scheduler_output
         self._sampled = ()
         self._states = self._step = None
         self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
         if self._speculation is not None:
             drafter = self._speculation.drafter
-            for request in scheduler_output.finished_req_ids:
+            finished = scheduler_output.finished_req_ids
+            # Their place in the batch is gone; should they come back, they begin again.
+            preempted = scheduler_output.preempted_req_ids or set()
+            measured = self._timer.begin(self._step_began, finished | preempted)
+            if measured is not None:
+                self._speculation.observe_whole_step(*measured)
+            for request in finished:
                 self._controls.pop(request, None)
-            drafter.end(scheduler_output.finished_req_ids, keep=True)
-            # Its place in the batch is gone; should it come back, it begins again.
-            drafter.end(scheduler_output.preempted_req_ids or (), keep=True)
-            self._leave_head_memory(scheduler_output.finished_req_ids)
-            self._leave_head_memory(scheduler_output.preempted_req_ids or ())
+            for gone in (finished, preempted):
+                drafter.end(gone, keep=True)
+                self._leave_head_memory(gone)
         return super()._update_states(scheduler_output)
 
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
@@ -142,7 +219,31 @@ class _HybridDrafting(_Runner):
         """
         if spec_decode_metadata is not None and not any(spec_decode_metadata.num_draft_tokens):
             spec_decode_metadata = None
+        if spec_decode_metadata is not None:
+            verified = self._verify(logits, spec_decode_metadata)
+            if verified is not None:
+                return verified
         return super()._sample(logits, spec_decode_metadata)
+
+    def _verify(self, logits: Any, drafted: Any) -> Any:
+        """Return what our own verification lets through, or None where vLLM's is needed."""
+        sampling = self.input_batch.sampling_metadata
+        if (
+            logits.device.type != "cpu"
+            or self._draft_probs is not None
+            or self.rejection_sampler.synthetic_mode
+            or not wants_only_tokens(sampling)
+        ):
+            return None
+        try:
+            return verify(drafted, logits, sampling, self.sampler)
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`; the logits are unchanged
+            if self._speculation is None:
+                # Until the rank that drafts has failed as often, and pauses drafting.
+                _log.error("verification failed on a rank that does not draft", exc_info=exc)
+            else:
+                self._speculation.drafter.fail(exc, list(self.input_batch.req_ids))
+            return None
 
     def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
         output = super()._bookkeeping_sync(*args, **kwargs)
@@ -157,31 +258,19 @@ class _HybridDrafting(_Runner):
         began, began_cpu = time.perf_counter(), time.thread_time()
         requests = list(self.input_batch.req_ids)
         drafter = self._speculation.drafter
-        head = None
+        load = head = None
         try:
+            load = self._next_load()
             native = None
             if self._speculation.has_native and self._native_tokens and proposed is not None:
                 native = proposed.draft_token_ids
-            if drafter.counters.paused:
-                self._clear_head_memory()
-            elif self._head is not None and self._states is not None:
-                if self._head_memory is not None:
-                    self._note_prefill(self._head_memory, self._states)
-                most = self._speculation.head_most
-                head = HeadRun(
-                    self._head,
-                    most,
-                    self._states,
-                    requests,
-                    self._sampled,
-                    memory=self._head_memory,
-                )
+            head = self._head_run(requests)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             drafts = drafter.fail(exc, requests)
             self._clear_head_memory()
         else:
             drafts = drafter.step(
-                requests, self._sampled, self._beginning, native=native, head=head
+                requests, self._sampled, self._beginning, native=native, head=head, load=load
             )
         native_tokens = None
         if self._speculation.has_native:
@@ -191,6 +280,12 @@ class _HybridDrafting(_Runner):
                 # token without any counts as certain, which is exact whoever drew it.
                 self._draft_probs = self._draft_prob_req_ids = None
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
+        if head is not None and head.rows:
+            drafter.gate.observe_head(head.rows, head_seconds)
+        if load is not None:
+            tokens = self._scheduled.total_num_scheduled_tokens
+            verifying = load.rows if self._verified_tokens() else 0
+            self._timer.end(Step(requests, tokens, load.context_tokens, head_seconds, verifying))
         self._speculation.observe_step(
             target=began - self._step_began,
             draft=time.perf_counter() - began - head_seconds,
@@ -198,6 +293,50 @@ class _HybridDrafting(_Runner):
             head=head_seconds,
         )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
+
+    def _head_run(self, requests: Sequence[str]) -> HeadRun | None:
+        """Return a pass of the head, should the drafter want it; its memory takes the step in."""
+        assert self._speculation is not None
+        if self._speculation.drafter.counters.paused:
+            self._clear_head_memory()
+            return None
+        if self._head is None or self._states is None:
+            return None
+        if self._head_memory is not None:
+            self._note_prefill(self._head_memory, self._states)
+        return HeadRun(
+            self._head,
+            self._speculation.head_most,
+            self._states,
+            requests,
+            self._sampled,
+            memory=self._head_memory,
+        )
+
+    def _next_load(self) -> Load:
+        """Return what is known of the next step, for which drafts are to be chosen."""
+        batch, scheduled = self.input_batch, self._scheduled.num_scheduled_tokens
+        reading = [at for at, tokens in enumerate(self._sampled) if not tokens]
+        unread = [
+            int(batch.num_prompt_tokens[at] - batch.num_computed_tokens_cpu[at])
+            - scheduled.get(batch.req_ids[at], 0)
+            for at in reading
+        ]
+        return next_load(
+            [left for left in unread if left > 0],
+            # As a list: after a forward pass numpy's sum takes 25 us.
+            sum(batch.num_tokens_no_spec[: batch.num_reqs].tolist()),
+            getattr(self._scheduled, "specgate_backlog", _NO_BACKLOG),
+            budget_tokens=self.scheduler_config.max_num_batched_tokens,
+            rows=len(self._sampled) - len(reading),
+            read_tokens=self._scheduled.total_num_scheduled_tokens
+            - len(scheduled)
+            - self._verified_tokens(),
+        )
+
+    def _verified_tokens(self) -> int:
+        """Return how many draft tokens the step just computed verified."""
+        return sum(map(len, self._scheduled.scheduled_spec_decode_tokens.values()))
 
     def _note_prefill(self, memory: HeadMemory, states: StepStates) -> None:
         """Have the head's memory take in what the step read of prompts, if it read any."""
@@ -217,6 +356,7 @@ class _HybridDrafting(_Runner):
             sampled=self._sampled,
             wants=self._wants_head,
             vocabulary=self._vocabulary,
+            reused=self._reuses_states,
         )
 
     def _leave_head_memory(self, requests: Collection[str]) -> None:

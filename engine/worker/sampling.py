@@ -35,12 +35,15 @@ def all_processors(vllm_config: Any, device: Any, *, pin_memory: bool) -> Logits
 
 
 def mend_verification_on_cpus() -> None:
-    """Give each draft token its request's temperature, top-k and top-p.
+    """Give each draft token its request's temperature, top-k and top-p; draw what replaces it.
 
     vLLM 0.32's CPU kernel writes them to a copy (`cpu_triton_utils._expand_kernel_impl`), so that
-    drafts are verified with whatever was in memory, and sampled text is noise.
+    drafts are verified with whatever was in memory, and sampled text is noise. And for the token
+    that takes the place of a refused one it draws a random number for each token of the vocabulary,
+    also for requests without a draft: 11 ms for 16 of them and a vocabulary of 49,152.
     """
     rejection_sampler.expand_batch_to_tokens = expand_batch_to_tokens
+    rejection_sampler.sample_recovered_tokens = sample_recovered_tokens
 
 
 def expand_batch_to_tokens(
@@ -65,3 +68,51 @@ def expand_batch_to_tokens(
     counts = torch.diff(cumulative, prepend=cumulative.new_zeros(1))
     replaced = values.masked_fill(values == replace_from, replace_to)
     return replaced.repeat_interleave(counts, output_size=tokens)
+
+
+def sample_recovered_tokens(
+    max_spec_len: int,
+    num_draft_tokens: list[int],
+    cu_num_draft_tokens: torch.Tensor,
+    draft_token_ids: torch.Tensor,
+    draft_probs: torch.Tensor | None,
+    target_probs: torch.Tensor,
+    sampling_metadata: Any,
+    device: torch.device,
+    use_fp64_gumbel: bool = False,
+) -> torch.Tensor:
+    """Draw, for each draft token, what takes its place if it is refused.
+
+    From the target's probabilities less the drafter's, which is what rejection sampling needs
+    (Leviathan et al., arXiv 2211.17192, section 2.3), by one random number each. The parameters are
+    those with which vLLM 0.32 calls it.
+
+    Args:
+        max_spec_len: Not needed.
+        num_draft_tokens: Of each request.
+        cu_num_draft_tokens: Not needed.
+        draft_token_ids: Shape (tokens,).
+        draft_probs: The drafter's, shape (tokens, vocabulary); None where it was certain.
+        target_probs: Same shape.
+        sampling_metadata: Its `generators` are those of seeded requests, by their number.
+        device: Of all tensors.
+        use_fp64_gumbel: Not needed: sums are of 64 bits.
+
+    Returns:
+        Shape (tokens,), of the dtype of `draft_token_ids`.
+    """
+    if draft_probs is None:
+        left = target_probs.scatter(1, draft_token_ids.long().unsqueeze(1), 0.0)
+    else:
+        left = (target_probs - draft_probs).clamp_(min=0.0)
+    uniform = torch.rand(len(left), dtype=torch.float64, device=device)
+    begin = 0
+    for number, count in enumerate(num_draft_tokens):
+        generator = sampling_metadata.generators.get(number)
+        if count and generator is not None:
+            uniform[begin : begin + count].uniform_(generator=generator)
+        begin += count
+    sums = left.cumsum(-1, dtype=torch.float64)
+    found = torch.searchsorted(sums, uniform.unsqueeze(1) * sums[:, -1:], right=True)
+    # Where nothing is left the draft cannot be refused, and what is drawn is not looked at.
+    return found.squeeze(1).clamp_(max=left.shape[1] - 1).to(draft_token_ids.dtype)

@@ -1,5 +1,6 @@
 """vLLM's scheduler with our accounts: what each source drafted, and what of it was accepted."""
 
+from itertools import islice
 from typing import Any
 
 from vllm.v1.core.sched.scheduler import Scheduler
@@ -8,7 +9,9 @@ from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
 from engine.drafting import NATIVE, Origin
 from engine.worker.metrics import AcceptanceMetrics
 from engine.worker.periodic import Periodic
+from engine.worker.report import Report, report_folder
 from engine.worker.speculation import read_settings
+from engine.worker.steps import Backlog, room_for_drafts
 
 _UNNAMED = Origin(NATIVE)
 
@@ -37,9 +40,9 @@ class HybridScheduler(Scheduler):
         super().__init__(*args, **kwargs)
         self._origins: dict[str, Origin] = {}
         self._acceptance = AcceptanceMetrics()
-        self._publishing = Periodic(
-            self._acceptance.publish, seconds=1.0, name="acceptance metrics"
-        )
+        rank = self.vllm_config.parallel_config.data_parallel_rank
+        self._report = Report(report_folder(), "acceptance", rank)
+        self._publishing = Periodic(self._publish, seconds=1.0, name="acceptance metrics")
         # Without a table vLLM 0.32 gives a request that has one token to compute (its prompt is
         # cached) a draft of placeholders, all of which are verified and refused.
         every = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
@@ -50,11 +53,27 @@ class HybridScheduler(Scheduler):
             self._native_tokens = native.most
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """Schedule a step, and tell all ranks how far vLLM's own drafter shall go in it."""
+        """Schedule a step; tell all ranks how far vLLM's own drafter shall go, and who waits."""
         output = super().schedule(*args, **kwargs)
         if self._native_tokens is not None:
             output.num_spec_tokens_to_schedule = self._native_tokens
+        output.specgate_backlog = self._backlog()
         return output
+
+    def _backlog(self) -> Backlog:
+        rows = len(self.running)
+        seats = self.scheduler_config.max_num_seqs - rows
+        waiting = list(islice(self.waiting, max(0, seats))) if self.waiting else []
+        return Backlog(
+            waiting=len(waiting),
+            prompt_tokens=sum(one.num_tokens - one.num_computed_tokens for one in waiting),
+            room_tokens=room_for_drafts(
+                self.kv_cache_manager.block_pool.get_num_free_blocks(),
+                self.block_size,
+                rows=rows,
+                most=self.num_spec_tokens,
+            ),
+        )
 
     def add_request(self, request: Any) -> None:
         """Take a request in; its counts are ours."""
@@ -98,6 +117,11 @@ class HybridScheduler(Scheduler):
     def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self._origins.pop(request.request_id, None)
         return super()._free_request(request, *args, **kwargs)
+
+    def _publish(self) -> None:
+        self._acceptance.publish()
+        counts = self._acceptance.by_source()
+        self._report.write({name: {**count} for name, count in counts.items()})
 
     def shutdown(self) -> None:
         """Stop our thread, then vLLM's parts."""

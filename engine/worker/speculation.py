@@ -1,17 +1,31 @@
 """Everything of ours that lives in the model worker: built from the settings, ended with it."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from engine.config import Speculation
-from engine.drafting import Drafter, SuffixSource
-from engine.policy import Price, StepCost
+from engine.drafting import VERDICTS, Drafter, SuffixSource
+from engine.policy import Gate, Limits
 from engine.suffix import SuffixIndex
-from engine.worker.metrics import DraftingMetrics
+from engine.worker.metrics import VERIFYING_ROWS, DraftingMetrics, source_state
 from engine.worker.periodic import Periodic
+from engine.worker.report import Report, report_folder
 from engine.worker.snapshots import Snapshots
+from engine.worker.step_profile import Points
+from engine.worker.steps import Step
+
+_ANY_MACHINE = ((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5))
+"""What a step takes on a machine of which nothing is known; in steps of one token."""
+
+_LOOKS = 3
+"""How often a profile is told to the gate: as if each of its steps had been seen so often."""
+
+_PREDICTION_RATE = 1.0 / 64.0
+"""How fast the mean of measured over expected times forgets, in steps."""
 
 
 def read_settings(vllm_config: Any) -> Speculation:
@@ -19,20 +33,29 @@ def read_settings(vllm_config: Any) -> Speculation:
     return Speculation.model_validate(vllm_config.additional_config["specgate"]["speculation"])
 
 
-def head_time(settings: Speculation, *, most_rows: int) -> Callable[[int], float]:
-    """Return what a pass of the head over so many rows takes, in steps of one token."""
-    points = settings.head.pass_cost
-    unit = points[0][1] / settings.step_cost[0][1]
-    curve = StepCost(points, longest=most_rows)
-    return lambda rows: unit * curve.time(rows)
+def build_gate(settings: Speculation, *, most_rows: int) -> Gate:
+    """Return the gate that the settings describe, for steps of so many requests."""
+    return Gate(
+        settings.step_cost or _ANY_MACHINE,
+        settings.head.pass_cost,
+        most_rows=most_rows,
+        longest_draft=settings.max_draft_tokens,
+        limits=Limits(settings.max_batch_size, settings.min_acceptance_ratio),
+    )
+
+
+def curve_in_ms(points: Sequence[tuple[float, float]]) -> JsonValue:
+    """Return `[[tokens or rows, milliseconds], ...]`."""
+    return [[int(at), round(1000 * seconds, 3)] for at, seconds in points]
 
 
 class RankSpeculation:
     """The drafter of the rank whose drafts count, with its metrics and snapshots."""
 
-    def __init__(self, settings: Speculation, *, most_rows: int, snapshot: Path | None) -> None:
+    def __init__(
+        self, settings: Speculation, report: Report, *, most_rows: int, snapshot: Path | None
+    ) -> None:
         most = settings.max_draft_tokens
-        cost = StepCost(settings.step_cost, longest=most_rows * (1 + most))
         self._index = None
         if "suffix" in settings.sources:
             self._index = SuffixIndex(settings.suffix.capacity_mb << 20)
@@ -40,14 +63,16 @@ class RankSpeculation:
         self.head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
         self.drafter = Drafter(
             None if self._index is None else SuffixSource(self._index),
-            Price(cost),
+            build_gate(settings, most_rows=most_rows),
             most=most,
             native_most=0 if settings.native is None else settings.native.most,
             head_most=self.head_most,
-            head_time=head_time(settings, most_rows=most_rows),
+            fixed_price=settings.fixed_price,
         )
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
+        self._report = report
+        self._prediction = 1.0
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
             snapshots = Snapshots(self._index, snapshot)
@@ -64,6 +89,7 @@ class RankSpeculation:
         snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(
             read_settings(vllm_config),
+            Report(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
             # Each data-parallel rank has an index of its own.
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
@@ -73,6 +99,21 @@ class RankSpeculation:
         """Record a step's times, in seconds; `head` is 0 where the head did not run."""
         self._metrics.observe_step(target=target, draft=draft, draft_cpu=draft_cpu, head=head)
 
+    def believe(self, profile: Points) -> None:
+        """Have the gate begin with what steps of this model took on this machine."""
+        for _ in range(_LOOKS):
+            for tokens, seconds in profile:
+                self.drafter.gate.observe_step(tokens, 0, seconds)
+
+    def observe_whole_step(self, step: Step, seconds: float) -> None:
+        """Have the gate learn from a step, of which `seconds` were not the head's pass."""
+        expected = self.drafter.gate.observe_step(
+            step.tokens, step.context_tokens, seconds, step.verifying
+        )
+        if expected > 0.0:
+            self._metrics.observe_prediction(seconds / expected)
+            self._prediction += _PREDICTION_RATE * (seconds / expected - self._prediction)
+
     def stop(self) -> None:
         """Keep what running requests wrote, save, and publish the last figures."""
         self.drafter.end(list(self.drafter.running), keep=True)
@@ -81,4 +122,29 @@ class RankSpeculation:
 
     def _publish(self) -> None:
         index = None if self._index is None else self._index.stats()
-        self._metrics.publish(self.drafter.counters, index, self._sources)
+        self._metrics.publish(self.drafter.counters, self.drafter.gate, index, self._sources)
+        self._report.write(self._facts())
+
+    def _facts(self) -> dict[str, JsonValue]:
+        """What people are shown of the gate (docs/gate.md)."""
+        drafter, gate = self.drafter, self.drafter.gate
+        counters = drafter.counters
+        return {
+            "open": drafter.regime.is_open and not counters.paused,
+            "price": round(gate.price, 4),
+            "goodput_tokens_per_second": round(gate.goodput, 1),
+            "promised_over_kept": round(gate.promise, 3),
+            "measured_over_expected": round(self._prediction, 3),
+            "verdicts": {verdict: counters.verdicts[verdict] for verdict in VERDICTS},
+            "fallbacks": dict(counters.fallbacks),
+            "sources": {name: {**source_state(gate, name)} for name in self._sources},
+            "verification_cost_ms": (
+                curve_in_ms([(rows, gate.predict_verification(rows)) for rows in VERIFYING_ROWS])
+                if gate.is_measured
+                else None
+            ),
+            "step_cost_ms": curve_in_ms(gate.step_curve()) if gate.is_measured else None,
+            "pass_cost_ms": (
+                curve_in_ms(gate.pass_curve()) if gate.is_measured and self.head_most else None
+            ),
+        }

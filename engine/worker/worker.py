@@ -4,10 +4,23 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.platforms import current_platform
 
+_Worker: Any = object
+
+
+class _Profiled(_Worker):
+    """What both workers add to vLLM's; stands before it in the order of classes."""
+
+    def compile_or_warm_up_model(self) -> Any:
+        """Prepare the model, then see what its steps take."""
+        spent = super().compile_or_warm_up_model()
+        self.model_runner.profile_steps()
+        return spent
+
+
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
 
-    class HybridWorker(Worker):
+    class HybridWorker(_Profiled, Worker):
         """The worker for GPUs."""
 
         def _make_model_runner(self) -> Any:
@@ -19,7 +32,7 @@ else:
     # vLLM's CPU worker wants to be imported before torch's shared memory is used.
     from vllm.v1.worker.cpu_worker import CPUWorker
 
-    class HybridWorker(CPUWorker):
+    class HybridWorker(_Profiled, CPUWorker):
         """The worker for CPUs."""
 
         def init_device(self) -> None:

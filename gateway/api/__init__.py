@@ -6,6 +6,7 @@ from gateway.api.health import health_routes
 from gateway.api.inference import InferenceRoute
 from gateway.api.metrics import metrics_routes
 from gateway.api.models import models_routes
+from gateway.api.speculation import speculation_routes
 from gateway.api.state import Services
 
 __all__ = [
@@ -16,4 +17,5 @@ __all__ = [
     "install_error_handlers",
     "metrics_routes",
     "models_routes",
+    "speculation_routes",
 ]

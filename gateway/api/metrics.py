@@ -1,17 +1,38 @@
-"""`/metrics` for Prometheus; no key needed, as scrapers expect."""
+"""`/metrics` for Prometheus; no key needed, as scrapers expect.
+
+A worker that we started listens on a Unix socket, where no scraper reaches it: `/metrics/worker`
+hands its page on. Remote workers are scraped themselves.
+"""
 
 from fastapi import APIRouter, Request, Response
 
+from gateway.api.state import Services
+from gateway.errors import NotFoundError
 from gateway.telemetry import GatewayMetrics
 
 
-def metrics_routes(metrics: GatewayMetrics) -> APIRouter:
-    """The route."""
+def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRouter:
+    """The routes.
+
+    Args:
+        metrics: Of this gateway.
+        timeout_seconds: Longest wait for the worker's page.
+    """
     router = APIRouter()
 
     @router.get("/metrics")
     async def show_metrics(request: Request) -> Response:
         text, content_type = metrics.exposition(request.headers.get("accept", ""))
         return Response(text, headers={"content-type": content_type})
+
+    @router.get("/metrics/worker")
+    async def show_worker_metrics(request: Request) -> Response:
+        services: Services = request.state.services
+        connections = (worker.connection for worker in services.pool.workers)
+        own = next((c for c in connections if c.address.socket_path is not None), None)
+        if own is None:
+            raise NotFoundError("The workers are remote: scrape each of them itself.")
+        status, text = await own.get("/metrics", timeout_seconds=timeout_seconds)
+        return Response(text, status, media_type="text/plain; version=0.0.4")
 
     return router

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import uvloop
 
-from gateway.app import Lifecycle, Place, create_app
+from gateway.app import create_app
+from gateway.assembly import Lifecycle, Place
 from gateway.cli.announce import announcer
 from gateway.cli.model import fetch_model
 from gateway.cli.processes import run_processes

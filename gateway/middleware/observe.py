@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import InternalError
 from gateway.protocol import error_body
-from gateway.types import RequestId, RequestRecord
+from gateway.types import Headers, RequestId, RequestRecord, Trace
 
 log = structlog.get_logger("gateway.access")
 
@@ -33,6 +33,8 @@ class Observe:
         endpoints: Paths that may become a metric label; all others are `other`.
         quiet: Paths whose access line is written at debug level and that are not counted.
         count: Takes the record of a request that ended, and the time.
+        begin_trace: Takes method, endpoint and headers of a request that is not quiet; None: no
+            request is traced.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class Observe:
         endpoints: Collection[str],
         quiet: Collection[str],
         count: Callable[[RequestRecord, float], None],
+        begin_trace: Callable[[str, str, Headers], Trace] | None = None,
     ) -> None:
         self._app = app
         self._endpoints = frozenset(endpoints)
         self._quiet = frozenset(quiet)
         self._count = count
+        self._begin_trace = begin_trace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the app with a record in its scope."""
@@ -91,6 +95,9 @@ class Observe:
             started_seconds=time.monotonic(),
         )
         structlog.contextvars.bind_contextvars(request_id=request_id)
+        if self._begin_trace is not None and record.endpoint not in self._quiet:
+            record.trace = self._begin_trace(record.method, record.endpoint, scope["headers"])
+            structlog.contextvars.bind_contextvars(trace_id=record.trace.trace_id)
         return record
 
     def _end(self, record: RequestRecord) -> None:
@@ -102,6 +109,7 @@ class Observe:
             return
         self._count(record, now)
         log.info("request", **_facts(record, now))
+        record.trace.end(record)
 
 
 def _facts(record: RequestRecord, now: float) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """When each piece of a stream goes out; pure, the clock is passed in."""
 
-from gateway.pacing.cuts import cut, goes_on, may_go_on
+from gateway.pacing.cuts import cut, goes_on, last_character, may_go_on
 from gateway.pacing.mode import choose_mode
 from gateway.pacing.packets import LONGEST_STEP, Packet, PacketShape
 from gateway.pacing.playout import Held, Playout
@@ -20,5 +20,6 @@ __all__ = [
     "choose_mode",
     "cut",
     "goes_on",
+    "last_character",
     "may_go_on",
 ]

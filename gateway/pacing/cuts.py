@@ -3,8 +3,6 @@
 Pure. Characters are extended grapheme clusters. Source: Unicode UAX 29, as `regex` implements it.
 """
 
-from bisect import bisect_left
-
 import regex
 
 _CLUSTER = regex.compile(r"\X")
@@ -18,27 +16,27 @@ _TAIL_CHARACTERS = 64
 """Longer clusters than this do not occur in text that people read."""
 
 
-def cut(text: str, parts: int) -> list[str]:
-    """Cut `text` into at most `parts` (>= 1) of about one length; joined they are the text."""
-    if parts < 2 or len(text) < 2:
-        return [text]
-    plain = text.isascii() and "\r" not in text
-    borders = None if plain else [match.end() for match in _CLUSTER.finditer(text)]
-    width = len(text) / parts
-    pieces: list[str] = []
-    begin = 0
-    for number in range(1, parts):
-        wanted = round(number * width)
-        # A word that begins no further than half a piece away takes its blank along.
-        word = text.rfind(" ", begin + 1, round(wanted + width / 2) + 1)
-        at = word if word > wanted - width else wanted
-        if borders is not None:
-            at = borders[bisect_left(borders, at)] if at > 0 else 0
-        if begin < at < len(text):
-            pieces.append(text[begin:at])
-            begin = at
-    pieces.append(text[begin:])
-    return pieces
+def cut(text: str, tokens: int, of: int) -> int:
+    """Find where the first `tokens` (1 to `of` - 1) of a text of `of` tokens end, more or less.
+
+    Returns:
+        How many characters come before, at least 1 and not all; 0 where it cannot be cut.
+    """
+    width = len(text) / of
+    wanted = max(1, round(tokens * width))
+    # A word that begins no further than half a token away takes its blank along.
+    word = text.rfind(" ", 1, round(wanted + width / 2) + 1)
+    at = word if word > wanted - width else wanted
+    if not text.isascii() or "\r" in text:
+        at = next((end for end in map(_end, _CLUSTER.finditer(text)) if end >= at), at)
+    return at if at < len(text) else 0
+
+
+def last_character(text: str) -> int:
+    """Find where the last character of `text` (not empty) begins."""
+    tail = text[-_TAIL_CHARACTERS:]
+    *_, last = _CLUSTER.finditer(tail)
+    return len(text) - len(tail) + int(last.start())
 
 
 def may_go_on(text: str) -> bool:
@@ -54,8 +52,10 @@ def goes_on(text: str, following: str) -> bool:
         return False
     if text[-1].isascii() and following[0].isascii():
         return text[-1] == "\r" and following[0] == "\n"
-    tail = text[-_TAIL_CHARACTERS:]
-    *_, last = _CLUSTER.finditer(tail)
-    begin = last.start()
-    cluster = _CLUSTER.match(tail + following[:_TAIL_CHARACTERS], begin)
-    return bool(cluster.end() > len(tail))
+    last = text[last_character(text) :]
+    cluster = _CLUSTER.match(last + following[:_TAIL_CHARACTERS])
+    return bool(cluster.end() > len(last))
+
+
+def _end(match: "regex.Match[str]") -> int:
+    return int(match.end())

@@ -16,6 +16,9 @@ _EYE_SECONDS = 1 / 30
 """Text that appears at once, and would have taken less to read out, appears smoothly to an eye."""
 _UNEVEN_SHARE = 0.5
 """Text that comes early or late by more than this part of a usual gap comes unevenly."""
+_RECENT = 0.75
+"""Early and late are told by the last few arrivals, each counting so much of the next one: a stream
+that only becomes faster or slower comes evenly."""
 _JITTER_SECONDS = 0.003
 """Early or late by less is the network's doing, whatever the gap."""
 
@@ -29,6 +32,8 @@ class Rhythm(NamedTuple):
         tokens: All that came after the first arrival, the recent ones counting more.
         seconds: The time that they took, weighted the same.
         arrivals: How many arrivals they were, weighted the same.
+        recent_tokens: Those of the last few arrivals.
+        recent_seconds: The time that they took.
         is_even: Pacing would change nothing that a reader sees.
         uneven_seconds: When that was last otherwise; None if never.
     """
@@ -38,6 +43,8 @@ class Rhythm(NamedTuple):
     tokens: float = 0.0
     seconds: float = 0.0
     arrivals: float = 0.0
+    recent_tokens: float = 0.0
+    recent_seconds: float = 0.0
     is_even: bool = True
     uneven_seconds: float | None = None
 
@@ -50,21 +57,26 @@ class Rhythm(NamedTuple):
         """The rhythm once `tokens` (>= 0) more came at `now` (seconds); the clock may jump."""
         if tokens == 0:
             return self
-        if self.last_seconds is None:
+        last, last_tokens, sum_tokens, seconds, arrivals, recent, recent_seconds, _, uneven = self
+        if last is None:
             return self._replace(last_seconds=now, last_tokens=tokens)
-        gap = max(0.0, now - self.last_seconds)
-        usual = self.seconds / self.arrivals if self.arrivals else gap
-        counted = min(gap, _STALL_GAPS * usual + _EYE_SECONDS)
+        gap = now - last if now > last else 0.0
+        longest = _STALL_GAPS * (seconds / arrivals if arrivals else gap) + _EYE_SECONDS
+        counted = gap if gap < longest else longest
         fade = exp(-counted / _MEMORY_SECONDS)
-        sum_tokens = self.tokens * fade + tokens
-        seconds = self.seconds * fade + counted
-        arrivals = self.arrivals * fade + 1.0
-        uneven = self.uneven_seconds
-        per_token, usual = seconds / sum_tokens, seconds / arrivals
-        off = abs(self.last_tokens * per_token - gap) if counted == gap else 0.0
-        if off > max(_JITTER_SECONDS, _UNEVEN_SHARE * usual) or (
-            tokens > 1 and tokens * per_token > _EYE_SECONDS
+        sum_tokens = sum_tokens * fade + tokens
+        seconds = seconds * fade + counted
+        arrivals = arrivals * fade + 1.0
+        off = 0.0
+        if counted == gap:  # no stall
+            recent = recent * _RECENT + tokens
+            recent_seconds = recent_seconds * _RECENT + gap
+            off = abs(last_tokens * recent_seconds / recent - gap)
+        if (off > _JITTER_SECONDS and off > _UNEVEN_SHARE * seconds / arrivals) or (
+            tokens > 1 and tokens * seconds / sum_tokens > _EYE_SECONDS
         ):
             uneven = now
         even = uneven is None or not uneven - _UNEVEN_SECONDS < now < uneven + _UNEVEN_SECONDS
-        return Rhythm(now, tokens, sum_tokens, seconds, arrivals, even, uneven)
+        return Rhythm._make(
+            (now, tokens, sum_tokens, seconds, arrivals, recent, recent_seconds, even, uneven)
+        )

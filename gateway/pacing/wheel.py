@@ -11,6 +11,10 @@ from typing import Protocol
 
 _SLOT_SECONDS = 0.004
 """What a reader cannot see, and a loop that is busy cannot keep."""
+_WORK_SECONDS = 60e-6
+"""What an entry takes at worst, a write to a socket included."""
+_LATE_FADES = 0.99
+"""How much of the worst lateness is remembered at the next turn, 4 ms later as a rule."""
 
 Work = Callable[[], None]
 
@@ -62,6 +66,12 @@ class Wheel:
         self._timer: Timer | None = None
         self._turned = -1
         self.waiting = 0
+        self._late_seconds = 0.0
+
+    @property
+    def late_seconds(self) -> float:
+        """So late work may be: as late as it was lately, or if all that waits comes due at once."""
+        return max(self._late_seconds, self.waiting * _WORK_SECONDS)
 
     def call_later(self, seconds: float, work: Work) -> Entry:
         """Do `work` in `seconds`, or up to two slots later."""
@@ -93,8 +103,12 @@ class Wheel:
             self._timer = self._clock.call_at(self._order[0] * _SLOT_SECONDS, self._turn)
 
     def _turn(self) -> None:
+        now = self._clock.time()
+        self._late_seconds *= _LATE_FADES
+        if self._order and (late := now - self._order[0] * _SLOT_SECONDS) > self._late_seconds:
+            self._late_seconds = late
         # A loop may call a little early.
-        self._turned = floor(self._clock.time() / _SLOT_SECONDS + 0.5)
+        self._turned = floor(now / _SLOT_SECONDS + 0.5)
         try:
             while self._order and self._order[0] <= self._turned:
                 entries = self._slots[self._order[0]]

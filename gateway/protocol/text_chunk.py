@@ -7,7 +7,7 @@ token ids, a finish, a second choice, a member that we do not know) is not read:
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,16 +54,17 @@ class Envelope:
     after_part: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class TextChunk:
+class TextChunk(NamedTuple):
     """A frame taken apart.
 
     Attributes:
+        frame: As it came.
         text: What it adds to the answer, without lone surrogates.
         number: Its place among the events of a `/v1/responses` stream; None elsewhere.
     """
 
     envelope: Envelope
+    frame: bytes
     text: str
     number: int | None = None
 
@@ -91,21 +92,23 @@ class TextChunks:
 
     def read(self, frame: bytes) -> TextChunk | None:
         """Take a frame apart; None if it has to stay whole."""
-        number = None
+        number, whole = None, frame
         if self._dialect is Dialect.RESPONSES:
             if (found := _NUMBER.search(frame)) is None:
                 return None
             number = int(found.group(2))
             frame = frame[: found.start(2)] + b"0" + frame[found.end() :]
         if self._known is not None and (text := _text_in(self._known, frame)) is not None:
-            return TextChunk(self._known, text, number)
+            return TextChunk(self._known, whole, text, number)
         self._known = self._learn(frame)
         if self._known is None or (text := _text_in(self._known, frame)) is None:
             return None
-        return TextChunk(self._known, text, number)
+        return TextChunk(self._known, whole, text, number)
 
-    def frames(self, parts: Iterable[Part]) -> bytes:
+    def frames(self, parts: Sequence[Part]) -> bytes:
         """Word parts as frames, in order: neighbours of one chunk as one, never two chunks."""
+        if len(parts) == 1:
+            return self._frame(parts[0], [parts[0].text])
         frames: list[bytes] = []
         texts: list[str] = []
         part: Part | None = None
@@ -137,6 +140,8 @@ class TextChunks:
     def _frame(self, last: Part, texts: list[str]) -> bytes:
         """The frame of parts that end with `last`."""
         envelope, number = last.chunk.envelope, last.chunk.number
+        if last.text is last.chunk.text and not self.more_events:
+            return last.chunk.frame  # nobody cut it
         text = _encode("".join(texts))[1:-1].encode()
         frame = envelope.before + text + (envelope.after if last.is_last else envelope.after_part)
         if number is not None:
@@ -157,8 +162,9 @@ class TextChunks:
 
 
 def _text_in(envelope: Envelope, frame: bytes) -> str | None:
-    begin, end = len(envelope.before), len(frame) - len(envelope.after)
-    if end < begin or not (frame.startswith(envelope.before) and frame.endswith(envelope.after)):
+    before, after = envelope.before, envelope.after
+    begin, end = len(before), len(frame) - len(after)
+    if end < begin or not (frame.startswith(before) and frame.endswith(after)):
         return None
     literal = frame[begin:end]
     try:

@@ -8,7 +8,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.pacing import Entry, Held, Playout, Rhythm, Wheel, cut, goes_on, may_go_on
+from gateway.pacing import (
+    Entry,
+    Held,
+    Playout,
+    Rhythm,
+    Wheel,
+    cut,
+    goes_on,
+    last_character,
+    may_go_on,
+)
 from gateway.protocol import FrameSplitter, Part, TextChunk, TextChunks
 from gateway.relay.event_stream import EventStream
 from gateway.relay.outlet import Mark
@@ -76,7 +86,9 @@ class SmoothOutlet:
         self._depth = depth
         self._clock = clock
         self._piece_seconds = policy.piece_seconds
-        self._playout: Playout[Part] = Playout(max_delay_seconds=policy.max_delay_seconds)
+        self._playout: Playout[Part] = Playout(
+            max_delay_seconds=policy.max_delay_seconds, split=_split, timers=wheel
+        )
         self._rhythm = Rhythm()
         self._entry: Entry | None = None
         self._leaving: list[Held[Part]] = []
@@ -92,20 +104,20 @@ class SmoothOutlet:
         """
         if self._ready or not self._out.delivered:
             return False
-        now = self._clock()
-        is_read = tokens is None or bool(self._playout) or not self._rhythm.is_even
+        now, playout = self._clock(), self._playout
+        is_read = tokens is None or not self._rhythm.is_even or bool(playout)
         chunk = self._chunks.read(frame) if is_read else None
         count = _guess_tokens(chunk) if tokens is None else tokens
         rhythm = self._rhythm.after(count, now)
         if not is_read and not rhythm.is_even:
             chunk = self._chunks.read(frame)
-        if not self._playout and (rhythm.is_even or chunk is None):
+        if (chunk is None or rhythm.is_even) and not playout:
             if not self._out.write_now(self._chunks.renumbered(frame)):
                 return False
             self._rhythm = rhythm
             self._mark(tokens)
             self._undelayed_tokens += count
-        elif chunk is None or self._is_too_much(chunk) or self._is_other_text(chunk):
+        elif chunk is None or not self._can_hold(chunk):
             return False
         else:
             self._rhythm, self._counts = rhythm, tokens is not None
@@ -146,7 +158,8 @@ class SmoothOutlet:
             tokens = 0
             for held in leaving:
                 if held.tokens:
-                    self._added(max(0.0, now - held.arrived_seconds), held.tokens)
+                    waited = now - held.arrived_seconds
+                    self._added(waited if waited > 0.0 else 0.0, held.tokens)
                     tokens += held.tokens
             self._depth(self._playout.tokens, 1)
             self._mark(tokens if self._counts else None)
@@ -158,28 +171,33 @@ class SmoothOutlet:
             self._added(0.0, self._undelayed_tokens)
             self._undelayed_tokens = 0
 
-    def _is_too_much(self, chunk: TextChunk) -> bool:
-        """Whether it is part of a flood."""
-        return self._playout.tokens > _MOST_TOKENS or len(chunk.text) > _MOST_CHARACTERS
-
-    def _is_other_text(self, chunk: TextChunk) -> bool:
-        """Whether it is not more of what is held: reasoning after content, or another item."""
-        last = self._playout.last
-        return last is not None and last.item.chunk.envelope.before != chunk.envelope.before
+    def _can_hold(self, chunk: TextChunk) -> bool:
+        """Whether it is no flood, and more of what is held: not reasoning after content."""
+        playout = self._playout
+        if playout.tokens > _MOST_TOKENS or len(chunk.text) > _MOST_CHARACTERS:
+            return False
+        if (last := playout.last) is None:
+            return True
+        held, new = last.item.chunk.envelope, chunk.envelope
+        return held is new or held.before == new.before
 
     def _hold(self, chunk: TextChunk, tokens: int, now: float) -> None:
-        if (last := self._playout.last) is not None:
-            last.is_open = goes_on(last.item.text, chunk.text)
-        texts = cut(chunk.text, tokens)
-        for number, text in enumerate(texts, start=1):
-            is_last = number == len(texts)
-            self._playout.hold(
-                Part(chunk, text, is_last),
-                tokens * number // len(texts) - tokens * (number - 1) // len(texts),
-                now=now,
-                is_open=is_last and may_go_on(text),
-            )
-        if self._playout.wait_seconds(now) == 0.0:
+        text, playout = chunk.text, self._playout
+        last = playout.last
+        was_stuck = last is not None and last.is_open
+        if last is not None and (was_stuck or not text.isascii()):  # only then it can go on
+            last.is_open = goes_on(last.item.text, text)
+        if may_go_on(text):
+            # Its last character waits for what follows; the rest need not.
+            if tokens > 1 and (begin := last_character(text)):
+                playout.hold(Part(chunk, text[:begin], False), tokens - 1, now=now)
+                text, tokens = text[begin:], 1
+            playout.hold(Part(chunk, text, True), tokens, now=now, is_open=True)
+        else:
+            playout.hold(Part(chunk, text, True), tokens, now=now)
+        if self._entry is not None and not was_stuck:
+            return  # what was held before this leaves no later than this can
+        if playout.wait_seconds(now) == 0.0:
             self._unset_timer()
             self._turn()
         elif self._entry is None:
@@ -190,8 +208,9 @@ class SmoothOutlet:
         self._entry = None
         now = self._clock()
         if not self._ready:
-            crowd = min(2.0, max(1.0, self._wheel.waiting / _CROWD))
-            piece_seconds = self._piece_seconds * crowd
+            piece_seconds = self._piece_seconds
+            if (waiting := self._wheel.waiting) > _CROWD:
+                piece_seconds *= min(2.0, waiting / _CROWD)
             self._make_ready(self._playout.release(self._rhythm, now, piece_seconds=piece_seconds))
         if self._ready:
             if not self._out.write_now(self._ready):
@@ -203,7 +222,7 @@ class SmoothOutlet:
 
     def _make_ready(self, pieces: list[Held[Part]]) -> None:
         self._leaving += pieces
-        self._ready += self._chunks.frames(held.item for held in pieces)
+        self._ready += self._chunks.frames([held.item for held in pieces])
 
     def _set_timer(self, now: float) -> None:
         if (wait_seconds := self._playout.wait_seconds(now)) is not None:
@@ -213,6 +232,13 @@ class SmoothOutlet:
         if self._entry is not None:
             self._entry.cancel()
             self._entry = None
+
+
+def _split(part: Part, tokens: int, of: int) -> tuple[Part, Part] | None:
+    chunk, text, is_last = part
+    if not (at := cut(text, tokens, of)):
+        return None
+    return Part(chunk, text[:at], False), Part(chunk, text[at:], is_last)
 
 
 def _guess_tokens(chunk: TextChunk | None) -> int:

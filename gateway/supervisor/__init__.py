@@ -4,6 +4,7 @@ from gateway.supervisor.backoff import Backoff
 from gateway.supervisor.process import WorkerCommand, WorkerProcess
 from gateway.supervisor.progress import Progress, ProgressWatch
 from gateway.supervisor.supervisor import (
+    RESTART_REASONS,
     Supervisor,
     SupervisorPolicy,
     SupervisorState,
@@ -11,6 +12,7 @@ from gateway.supervisor.supervisor import (
 )
 
 __all__ = [
+    "RESTART_REASONS",
     "Backoff",
     "Progress",
     "ProgressWatch",

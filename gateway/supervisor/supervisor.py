@@ -9,7 +9,7 @@ import json
 import re
 import time
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import structlog
 
@@ -23,6 +23,9 @@ log = structlog.get_logger(__name__)
 
 SupervisorState = Literal["starting", "ready", "waiting", "stopped"]
 RestartReason = Literal["exited", "unhealthy", "stalled", "start_timeout"]
+RESTART_REASONS: tuple[str, ...] = get_args(RestartReason)
+"""All that can be counted."""
+_HUNG: frozenset[RestartReason] = frozenset({"unhealthy", "stalled"})
 _CONFIG_EXIT_STATUS = 2
 _ITERATIONS = re.compile(rb"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
@@ -31,8 +34,14 @@ class WorkerRefusedError(Exception):
     """The worker says that its settings are wrong; starting it again cannot help."""
 
 
-class WorkerProbe(Protocol):
-    """The supervisor's own line to the worker."""
+class WorkerLine(Protocol):
+    """The gateway's one line to the worker: for the supervisor's looks, and for all requests."""
+
+    def shut(self) -> None:
+        """Let nothing more through, as if nobody listened."""
+
+    def reopen(self) -> None:
+        """Let everything through again."""
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
         """Status and body of a GET; raises `UpstreamError`."""
@@ -59,6 +68,8 @@ class SupervisorPolicy:
         unhealthy_seconds: Health checks failing for so long.
         stalled_seconds: Requests open and no engine iteration for so long.
         stop_seconds: From SIGTERM to SIGKILL.
+        hung_stop_seconds: The same for a worker that hangs: it hardly hears SIGTERM, and requests
+            wait for the next one.
     """
 
     check_seconds: float
@@ -67,6 +78,7 @@ class SupervisorPolicy:
     unhealthy_seconds: float
     stalled_seconds: float
     stop_seconds: float
+    hung_stop_seconds: float = 2.0
 
 
 class Supervisor:
@@ -82,7 +94,7 @@ class Supervisor:
         self,
         worker: WorkerId,
         command: WorkerCommand,
-        probe: WorkerProbe,
+        line: WorkerLine,
         observer: RestartObserver,
         *,
         policy: SupervisorPolicy,
@@ -93,7 +105,7 @@ class Supervisor:
         self.restarts = 0
         self.last_reason: RestartReason | None = None
         self._command = command
-        self._probe = probe
+        self._line = line
         self._observer = observer
         self._policy = policy
         self._backoff = backoff
@@ -122,13 +134,19 @@ class Supervisor:
         """One life of the worker; returns the pause before the next."""
         self.state = "starting"
         process = self._process = await WorkerProcess.start(self._command)
+        self._line.reopen()
         log.info("worker_starting", worker=self.worker, pid=process.pid)
         exited = asyncio.create_task(process.wait(), name="worker-exit")
+        grace_seconds = self._policy.stop_seconds
         try:
             reason = await self._live(process, exited)
+            if reason in _HUNG:
+                grace_seconds = min(grace_seconds, self._policy.hung_stop_seconds)
         finally:
             self._process = None
-            await process.stop(grace_seconds=self._policy.stop_seconds)
+            # While it ends it may still listen, and fail what it is sent.
+            self._line.shut()
+            await process.stop(grace_seconds=grace_seconds)
             exited.cancel()
         lived = time.monotonic() - process.started_seconds
         if process.exit_status == _CONFIG_EXIT_STATUS:
@@ -176,7 +194,7 @@ class Supervisor:
 
     async def _is_healthy(self) -> bool:
         try:
-            status, _ = await self._probe.get("/health", timeout_seconds=self._policy.probe_seconds)
+            status, _ = await self._line.get("/health", timeout_seconds=self._policy.probe_seconds)
         except UpstreamError:
             return False
         return status == 200
@@ -196,14 +214,14 @@ class Supervisor:
         return verdict is Progress.STALLED
 
     async def _open_requests(self) -> int:
-        _, body = await self._probe.get("/load", timeout_seconds=self._policy.probe_seconds)
+        _, body = await self._line.get("/load", timeout_seconds=self._policy.probe_seconds)
         try:
             return int(json.loads(body)["server_load"])
         except (ValueError, KeyError, TypeError) as error:
             raise UpstreamError("The engine does not tell its load.") from error
 
     async def _iterations(self) -> float:
-        _, body = await self._probe.get("/metrics", timeout_seconds=self._policy.probe_seconds)
+        _, body = await self._line.get("/metrics", timeout_seconds=self._policy.probe_seconds)
         try:
             counts = [float(count) for count in _ITERATIONS.findall(body)]
         except ValueError as error:
@@ -215,11 +233,9 @@ class Supervisor:
     async def _send_trial(self) -> None:
         """A request for one token: whether it is answered does not matter, only the counter."""
         try:
-            _, body = await self._probe.get(
-                "/v1/models", timeout_seconds=self._policy.probe_seconds
-            )
+            _, body = await self._line.get("/v1/models", timeout_seconds=self._policy.probe_seconds)
             model = json.loads(body)["data"][0]["id"]
-            await self._probe.call(
+            await self._line.call(
                 "/v1/completions",
                 json.dumps({"model": model, "prompt": "a", "max_tokens": 1}).encode(),
                 timeout_seconds=self._policy.probe_seconds,

@@ -1,6 +1,7 @@
-"""Metric definitions and log set-up; decides nothing."""
+"""Metric definitions, log set-up, spans; decides nothing."""
 
 from gateway.telemetry.logs import configure_logging
 from gateway.telemetry.metrics import GatewayMetrics
+from gateway.telemetry.tracing import Tracing, open_tracing
 
-__all__ = ["GatewayMetrics", "configure_logging"]
+__all__ = ["GatewayMetrics", "Tracing", "configure_logging", "open_tracing"]

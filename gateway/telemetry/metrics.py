@@ -4,13 +4,19 @@ With several processes prometheus-client keeps the values in files of PROMETHEUS
 and `exposition` adds them up; exemplars exist with one process only, a limit of that library.
 """
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from collections.abc import Iterable, Iterator
+from math import isnan, nan
+from typing import get_args
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
 
+from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError, RateLimitError
 from gateway.telemetry.tally import Histogram, Tally
-from gateway.types import PacingMode, RequestRecord, WorkerId
+from gateway.types import Outcome, PacingMode, RequestRecord, WorkerId
 
 # fmt: off
 _LATENCY_BUCKETS = (
@@ -30,7 +36,11 @@ _ADDED_BUCKETS = (
 )
 # fmt: on
 _RATIO_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
-_LENGTH_BUCKETS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0)
+_LENGTH_BUCKETS = (
+    *(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+    *(10.0, 12.0, 16.0, 24.0, 33.0, 65.0, 129.0),  # drafts of 32, 64 and 128, all accepted
+)
+_STREAM_ENDS = ("completed", "error_event", "cancelled")
 _HELD_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
@@ -122,6 +132,12 @@ class GatewayMetrics:
             ["reason"],
             registry=registry,
         )
+        self.workers = Gauge(
+            "gateway_workers",
+            "Workers that the gateway knows, up or not; 0 while a name that it looks up has none.",
+            multiprocess_mode="livemin",
+            registry=registry,
+        )
         self.worker_up_gauge = Gauge(
             "gateway_worker_up",
             "1 while a worker passes its health checks.",
@@ -147,6 +163,12 @@ class GatewayMetrics:
             ["outcome"],
             registry=registry,
         )
+        # Prometheus does not see the step to a series' first value: what must be seen begins at 0.
+        for end in _STREAM_ENDS:
+            self.stream_terminations.labels(end)
+        for error in (RateLimitError, QueueFullError, QueueTimeoutError, DrainingError):
+            self.rejections.labels(error.reason)
+        self._seen: set[tuple[str, str]] = set()
         self.acceptance_ratio = Histogram(
             "gateway_request_acceptance_ratio",
             "Accepted share of a request's draft tokens, once for each source that drafted.",
@@ -178,13 +200,29 @@ class GatewayMetrics:
         """A stream begins, paced like that."""
         self.pacing_streams.labels(mode).inc()
 
+    def workers_known(self, count: int) -> None:
+        """A worker joined or left, or none was there from the start."""
+        self.workers.set(count)
+
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
         self.worker_up_gauge.labels(worker).set(int(up))
 
+    def worker_left(self, worker: WorkerId) -> None:
+        """A worker is none of ours any more: down would be wrong, and would raise an alarm."""
+        if self._multiprocess:
+            self.worker_up_gauge.labels(worker).set(nan)  # files forget nothing; see `_Living`
+        else:
+            self.worker_up_gauge.remove(worker)
+
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
         self.upstream_failures.labels(worker, reason).inc()
+
+    def expect_restarts(self, worker: WorkerId, reasons: Iterable[str]) -> None:
+        """A worker is supervised: restarts count from 0, or Prometheus would miss the first."""
+        for reason in reasons:
+            self.worker_restarts.labels(worker, reason)
 
     def worker_restarted(self, worker: WorkerId, reason: str) -> None:
         """The supervisor starts a worker anew."""
@@ -193,6 +231,10 @@ class GatewayMetrics:
     def request_ended(self, record: RequestRecord, *, now: float) -> None:
         """Count a request at its true end."""
         model = record.model
+        if (record.endpoint, model) not in self._seen:
+            self._seen.add((record.endpoint, model))
+            for outcome in get_args(Outcome):
+                self.requests.labels(record.endpoint, model, outcome)
         self.requests.labels(record.endpoint, model, record.outcome).inc()
         self.duration.labels(record.endpoint, model).observe(now - record.started_seconds)
         if record.first_token_seconds is not None:
@@ -219,7 +261,7 @@ class GatewayMetrics:
         registry = self._registry
         if self._multiprocess:
             registry = CollectorRegistry()
-            MultiProcessCollector(registry)  # type: ignore[no-untyped-call]  # library has no types
+            registry.register(_Living())
         if "application/openmetrics-text" in accept:
             text = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # same
             return text, openmetrics.CONTENT_TYPE_LATEST
@@ -237,3 +279,13 @@ class GatewayMetrics:
             if count.ratio is not None:
                 self.draft_tokens.labels(record.model, source).observe(count.drafted)
                 self.acceptance_ratio.labels(record.model, source).observe(count.ratio, exemplar)
+
+
+class _Living(Collector):
+    """The metrics of all processes, without the gauges of what is gone (NaN)."""
+
+    def collect(self) -> Iterator[Metric]:
+        every = MultiProcessCollector(CollectorRegistry())  # type: ignore[no-untyped-call]  # library has no types
+        for family in every.collect():  # type: ignore[no-untyped-call]  # same
+            family.samples = [sample for sample in family.samples if not isnan(sample.value)]
+            yield family

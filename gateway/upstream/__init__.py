@@ -7,6 +7,7 @@ from gateway.upstream.connection import (
     WorkerAnswer,
     WorkerConnection,
 )
+from gateway.upstream.discovery import Discovery, DiscoveryPolicy
 from gateway.upstream.failover import Failover
 from gateway.upstream.pool import Pool, PoolObserver
 from gateway.upstream.prediction_tokenizer import PredictionTokenizer
@@ -18,6 +19,8 @@ __all__ = [
     "Breaker",
     "BreakerState",
     "ConnectionTimeouts",
+    "Discovery",
+    "DiscoveryPolicy",
     "Failover",
     "Pool",
     "PoolObserver",

@@ -93,6 +93,15 @@ class WorkerConnection:
         self._tls = ssl.create_default_context() if self._parts.scheme == "https" else None
         self._idle: dict[HttpWire, asyncio.TimerHandle] = {}  # the latest used comes last
         self._open: set[HttpWire] = set()
+        self._is_shut = False
+
+    def shut(self) -> None:
+        """Refuse every request that is not yet running, as if nobody listened."""
+        self._is_shut = True
+
+    def reopen(self) -> None:
+        """Take requests again."""
+        self._is_shut = False
 
     async def close(self) -> None:
         """Close every connection."""
@@ -171,6 +180,8 @@ class WorkerConnection:
 
     @asynccontextmanager
     async def _exchange(self, request: bytes) -> AsyncIterator[WorkerAnswer]:
+        if self._is_shut:
+            raise WorkerLostError("The engine is about to end.", sent=False)
         wire = self._take_idle() or await self._connect()
         try:
             await wire.exchange(request)

@@ -24,18 +24,24 @@ _BREAKER_POLL_SECONDS = 0.1
 class PoolObserver(Protocol):
     """Is told what happens to workers; counts it."""
 
+    def workers_known(self, count: int) -> None:
+        """So many workers are ours now."""
+
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
 
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
 
+    def worker_left(self, worker: WorkerId) -> None:
+        """A worker is none of ours any more."""
+
 
 class Pool:
     """Hands out workers and remembers how they did.
 
     Args:
-        workers: At least one.
+        workers: Those that are there from the start; others may join.
         observer: Told of every change.
         slow_start_seconds: How long a worker that recovered is spared.
         random: Source of the routing draws.
@@ -50,14 +56,15 @@ class Pool:
         random: Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.workers = tuple(workers)
+        self.workers: tuple[Worker, ...] = ()
         self._observer = observer
         self._slow_start_seconds = slow_start_seconds
         self._random = random
         self._clock = clock
         self._changed = asyncio.Event()
-        for worker in self.workers:
-            observer.worker_up(worker.id, False)
+        observer.workers_known(0)
+        for worker in workers:
+            self.join(worker)
 
     @property
     def is_ready(self) -> bool:
@@ -79,7 +86,8 @@ class Pool:
         if model is None:
             only = list(self.models)
             return only[0] if len(only) == 1 else None
-        if all(worker.models for worker in self.workers) and model not in self.models:
+        known = self.workers and all(worker.models for worker in self.workers)
+        if known and model not in self.models:
             raise ModelNotFoundError(f"The model '{model}' does not exist.", param="model")
         return model
 
@@ -115,10 +123,29 @@ class Pool:
         finally:
             worker.in_flight -= 1
 
+    def join(self, worker: Worker) -> None:
+        """A worker is ours from now on; probes will say whether it is up."""
+        self.workers = (*self.workers, worker)
+        self._observer.workers_known(len(self.workers))
+        self._observer.worker_up(worker.id, False)
+        self._announce()
+
+    def leave(self, worker: Worker) -> None:
+        """A worker takes no more requests; those that it runs go on."""
+        self.workers = tuple(other for other in self.workers if other is not worker)
+        worker.up = False
+        self._observer.workers_known(len(self.workers))
+        self._observer.worker_left(worker.id)
+        self._announce()
+
+    async def changed(self) -> None:
+        """Wait until a worker joins, leaves, comes up or goes down."""
+        await self._changed.wait()
+
     def mark_up(self, worker: Worker) -> None:
         """A probe succeeded."""
         worker.failed_probes = 0
-        if not worker.up:
+        if not worker.up and worker in self.workers:
             worker.up, worker.up_since = True, self._clock()
             worker.breaker.succeed()
             self._observer.worker_up(worker.id, True)

@@ -33,9 +33,14 @@ class Prober:
 
     async def run(self) -> None:
         """Watch until cancelled."""
+        watched: set[Worker] = set()
         async with asyncio.TaskGroup() as group:
-            for worker in self._pool.workers:
-                group.create_task(self._watch(worker), name=f"probe-{worker.id}")
+            while True:
+                workers = set(self._pool.workers)
+                for worker in workers - watched:
+                    group.create_task(self._watch(worker), name=f"probe-{worker.id}")
+                watched = workers
+                await self._pool.changed()
 
     async def check(self, worker: Worker) -> bool:
         """Look once: True if the worker is healthy. Changes its state in the pool."""
@@ -60,7 +65,7 @@ class Prober:
     async def _watch(self, worker: Worker) -> None:
         rounds = 0
         every = max(1, round(self._policy.models_seconds / self._policy.interval_seconds))
-        while True:
+        while worker in self._pool.workers:
             if await self.check(worker) and rounds % every == every - 1:
                 await self._refresh_models(worker)
             rounds += 1

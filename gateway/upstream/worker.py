@@ -9,7 +9,7 @@ from gateway.upstream.breaker import Breaker, BreakerState
 from gateway.upstream.connection import WorkerConnection
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Worker:
     """State of one worker; owned by the pool, changed by the pool and its probes alone.
 

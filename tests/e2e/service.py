@@ -7,9 +7,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -56,11 +57,20 @@ class Service:
 
     def worker_metric(self, name: str) -> float:
         """A sample of the worker's own `/metrics`, read over its socket."""
+        with self._own_line() as client:
+            text = client.get("/metrics").text
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    def ask_worker(self, path: str, body: Mapping[str, Any]) -> None:
+        """Send JSON to the worker itself, past the gateway; expects the status 200."""
+        with self._own_line() as client:
+            client.post(path, json=body).raise_for_status()
+
+    def _own_line(self) -> httpx.Client:
+        """A client on the worker's socket."""
         command = self.worker.cmdline()
         transport = httpx.HTTPTransport(uds=command[command.index("--uds") + 1])
-        with httpx.Client(transport=transport, timeout=10) as client:
-            text = client.get("http://worker/metrics").text
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+        return httpx.Client(transport=transport, base_url="http://worker", timeout=10)
 
     def wait_ready(self, seconds: float = _START_SECONDS) -> None:
         """Wait until a worker can take requests."""
@@ -79,11 +89,14 @@ class Service:
 
 
 @contextlib.contextmanager
-def running_service(folder: Path, **settings: str) -> Iterator[Service]:
+def running_service(
+    folder: Path, *, engine: Mapping[str, str] | None = None, **settings: str
+) -> Iterator[Service]:
     """Serve the default profile; at the end: Ctrl-C, exit status 0, no process left.
 
     Args:
         folder: For the log.
+        engine: Names below `SPECGATE_ENGINE__`, lower case allowed.
         settings: Names below `SPECGATE_GATEWAY__`, lower case allowed.
     """
     with socket.socket() as probe:
@@ -93,6 +106,7 @@ def running_service(folder: Path, **settings: str) -> Iterator[Service]:
         **os.environ,
         "SPECGATE_GATEWAY__PORT": str(port),
         **{f"SPECGATE_GATEWAY__{name.upper()}": value for name, value in settings.items()},
+        **{f"SPECGATE_ENGINE__{name.upper()}": value for name, value in (engine or {}).items()},
     }
     log = folder / "service.log"
     with log.open("wb") as output:

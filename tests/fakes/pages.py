@@ -63,10 +63,18 @@ def detokenize(_state: WorkerState, body: bytes) -> JsonDict:
     return {"prompt": bytes(json.loads(body)["tokens"]).decode(errors="replace")}
 
 
+def speculation(_state: WorkerState, _body: bytes) -> JsonDict:
+    """`GET /speculation`, which our engine adds."""
+    gate = {"open": True, "price": 0.25, "step_cost_ms": [[1, 15.6], [2, 16.0]]}
+    acceptance = {"suffix": {"drafted": 10, "accepted": 6}}
+    return {"engines": [{"engine": 0, "gate": gate, "acceptance": acceptance}]}
+
+
 JSON_PAGES: dict[tuple[str, str], Page] = {
     ("GET", "/v1/models"): models,
     ("GET", "/version"): version,
     ("GET", "/load"): load,
+    ("GET", "/speculation"): speculation,
     ("POST", "/tokenize"): tokenize,
     ("POST", "/detokenize"): detokenize,
 }

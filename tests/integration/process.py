@@ -79,11 +79,18 @@ class GatewayProcess:
 
     async def until_ready(self) -> None:
         """Wait until it has a worker that can take requests."""
+        await self._until_200("/health/ready")
+
+    async def until_live(self) -> None:
+        """Wait until it answers, worker or not."""
+        await self._until_200("/health/live")
+
+    async def _until_200(self, path: str) -> None:
         async with asyncio.timeout(_START_SECONDS):
             while True:
                 assert self.process.returncode is None, "\n".join(self.lines)
                 try:
-                    if (await self.client.get("/health/ready")).status_code == 200:
+                    if (await self.client.get(path)).status_code == 200:
                         return
                 except httpx.TransportError:
                     pass  # not listening yet

@@ -10,7 +10,8 @@ import httpx
 import uvicorn
 from prometheus_client import CollectorRegistry
 
-from gateway.app import Lifecycle, create_app
+from gateway.app import create_app
+from gateway.assembly import Lifecycle
 from gateway.server import bind, make_server
 from gateway.settings import GatewaySettings
 from tests.fakes.worker import FakeWorker

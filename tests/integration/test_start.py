@@ -18,7 +18,10 @@ _WAYS: dict[str, tuple[Sequence[str], int]] = {
 _WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown_name": ({"prot": 1}, "gateway.prot: "),
     "no_keys": ({"host": "0.0.0.0"}, "there are no keys"),
-    "no_url": ({"workers": ["worker:8000"]}, "workers: worker:8000 is no http:// or https:// URL"),
+    "no_url": (
+        {"workers": ["worker:8000"]},
+        "workers: worker:8000 is no http://, https:// or dns+http:// URL",
+    ),
     "no_such_secret": ({"upstream": {"api_key_file": "missing"}}, "missing: No such file"),
     "no_key_record": ({"keys": {"file": "profile.yaml"}}, "profile.yaml: line 1 is not a key"),
 }

@@ -59,6 +59,17 @@ async def test_requests_are_served_by_the_worker_it_starts(folder: Path) -> None
         }
 
 
+async def test_metrics_of_the_worker_are_handed_on(folder: Path) -> None:
+    async with gateway_process(folder, supervisor=_QUICK, upstream=_PROBING) as gateway:
+        page = await gateway.client.get("/metrics/worker")
+        own = await gateway.client.get("/metrics")
+
+        assert page.status_code == 200
+        assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert "vllm:iteration_tokens_total_count" in page.text
+        assert 'gateway_worker_restarts_total{reason="stalled",worker="local"} 0.0' in own.text
+
+
 async def test_killed_worker_comes_back(folder: Path) -> None:
     async with gateway_process(folder, supervisor=_QUICK, upstream=_PROBING) as gateway:
         pieces: list[str] = []
@@ -127,6 +138,23 @@ async def test_worker_that_makes_no_progress_is_restarted(folder: Path) -> None:
 
         assert gateway.logged("worker_suspect") != []
         assert (await _restarts(gateway))["last_reason"] == "stalled"
+
+
+async def test_worker_that_is_being_ended_gets_no_request(folder: Path) -> None:
+    """While it dies it may still listen; to try there would use up a request's replays."""
+    (folder / "plan").write_text("lingers serve", encoding="utf-8")
+    patient = {**_QUICK, "stop_seconds": 1.5}
+    async with gateway_process(folder, supervisor=patient, upstream=_PROBING) as gateway:
+        await _set_worker(gateway, stall=True)
+        asked = []
+        while len(gateway.lives) == 1:
+            sending = gateway.client.post(CHAT.path, json=CHAT.body(), timeout=30)
+            asked.append(asyncio.create_task(sending))
+            await asyncio.sleep(0.1)
+
+        statuses = [answer.status_code for answer in await asyncio.gather(*asked)]
+
+        assert set(statuses) == {200}
 
 
 async def test_busy_worker_is_left_alone(folder: Path) -> None:

@@ -42,7 +42,7 @@ def test_every_command_is_one_of_the_makefile() -> None:
     assert set(commands) <= {*recipes, *(f"make {target}" for target in targets)}
 
 
-def test_every_image_runs_as_a_plain_user_on_a_base_without_compilers() -> None:
+def test_every_image_runs_as_a_plain_user_on_a_slim_base() -> None:
     text = (ROOT / "Dockerfile").read_text("utf-8")
     stages = re.findall(r"^FROM (\S+) AS (\S+)$", text, re.MULTILINE)
     bases = {stage: base for base, stage in stages}
@@ -51,9 +51,22 @@ def test_every_image_runs_as_a_plain_user_on_a_base_without_compilers() -> None:
         body = re.split(r"^FROM ", text[text.index(f" AS {stage}\n") :], flags=re.MULTILINE)[0]
         assert re.findall(r"^USER (.+)$", body, re.MULTILINE) == ["10001:10001"]
         assert "\nRUN " not in body
-        assert bases[stage] in {"final", "final-engine"}
-    assert bases["final-engine"] == "final"
+    assert {stage: bases[stage] for stage in ("gateway", "cpu", "cuda")} == {
+        "gateway": "final",
+        "cpu": "final-engine",
+        "cuda": "final-cuda",
+    }
+    assert bases["final-engine"] == bases["final-cuda"] == "final"
     assert bases["final"].endswith("-slim-bookworm")
+
+
+def test_only_gpus_bring_a_compiler_along() -> None:
+    """Source: triton/runtime/build.py calls `cc` when a launcher is not in its cache."""
+    text = (ROOT / "Dockerfile").read_text("utf-8")
+
+    for stage, command in (("final-engine", "runtime"), ("final-cuda", "cuda")):
+        body = re.split(r"^FROM ", text[text.index(f" AS {stage}\n") :], flags=re.MULTILINE)[0]
+        assert re.findall(r"^RUN (.+)$", body, re.MULTILINE) == [f"scripts/apt.sh {command}"]
 
 
 def test_what_is_copied_is_there_and_reaches_the_builder() -> None:

@@ -1,7 +1,11 @@
 #include "batch.hpp"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <utility>
+
+#include "pricing.hpp"
 
 namespace specgate::drafting {
 namespace {
@@ -11,14 +15,21 @@ std::span<const T> upto(std::span<const T> all, std::size_t most) {
   return all.first(std::min(all.size(), most));
 }
 
+// In whose name the gate counts a source's tokens; a prediction is followed by the index.
+policy::Drafter counted(Source source) {
+  if (source == kHead) return policy::kByHead;
+  return source == kNative ? policy::kByNative : policy::kBySuffix;
+}
+
+// What a token of a row has to survive with.
+double price_of(const Row& row, double price) {
+  return row.request->price.value_or(price / row.request->count);
+}
+
 }  // namespace
 
-Batch::Batch(policy::Price& price, policy::ForwardDrafter native, policy::ForwardDrafter head,
-             std::function<double(std::size_t)> head_time)
-    : price_(price),
-      native_(std::move(native)),
-      head_(std::move(head)),
-      head_time_(std::move(head_time)) {}
+Batch::Batch(policy::Gate& gate, policy::ForwardDrafter native, policy::ForwardDrafter head)
+    : gate_(gate), native_(std::move(native)), head_(std::move(head)) {}
 
 Request* Batch::find(std::string_view name) {
   const auto found = running_.find(std::string(name));
@@ -30,6 +41,7 @@ Request& Batch::begin(std::string_view name, const Wishes& wishes) {
   request->most = wishes.most;
   request->left = wishes.left;
   request->wants_suffix = wishes.suffix;
+  request->price = wishes.price;
   request->name = name;
   if (wishes.most > 0 && wishes.head && head_.most() > 0) request->head = head_.guesser();
   if (wishes.most > 0 && wishes.native && native_.most() > 0) request->native = native_.guesser();
@@ -47,8 +59,7 @@ void Batch::add(Request& request, std::size_t at, std::span<const Token> sampled
   sampled_.insert(sampled_.end(), sampled.begin(), sampled.end());
 }
 
-void Batch::learn() {
-  std::size_t drafted = 0;
+void Batch::learn(policy::Load load) {
   const Token* sampled = sampled_.data();
   for (Row& row : rows_) {
     Request& request = *row.request;
@@ -56,53 +67,107 @@ void Batch::learn() {
     sampled += row.sampled.size();
     if (request.native) request.native->learn(row.sampled);
     if (request.head) request.head->learn(row.sampled);
-    drafted += std::exchange(request.drafted, 0);
+    request.pace.learn(row.sampled.size());
     request.left -= static_cast<std::int64_t>(row.sampled.size());
     // The next step brings one token more than it drafts.
     const std::int64_t room = std::max<std::int64_t>(request.left - 1, 0);
     row.room = std::min(static_cast<std::size_t>(room), request.most);
   }
-  price_.learn(rows_.size(), drafted, sampled_.size());
+  account();
+  for (const Row& row : rows_) row.request->count = gate_.count(row.request->pace);
+  load.rows = rows_.size();
+  gate_.begin(load);
+}
+
+void Batch::account() {
+  struct Count {
+    std::size_t drafted = 0;
+    std::size_t accepted = 0;
+  };
+  std::array<Count, policy::kDraftersEnd> counts{};
+  std::size_t drafted = 0;
+  double promised = 0.0;
+  for (const Row& row : rows_) {
+    Request& request = *row.request;
+    const std::size_t verified = std::exchange(request.drafted, 0);
+    if (verified == 0) continue;
+    drafted += verified;
+    const std::size_t accepted = std::min(verified, row.sampled.size() - 1);
+    promised += request.price ? static_cast<double>(accepted) : request.promised;
+    if (request.price) continue;  // what it drafts says nothing of what the gate lets through
+    const Origin& origin = request.origin;
+    const std::size_t mine =
+        origin.second == kNobody ? verified : std::min(verified, origin.first_length);
+    Count& first = counts[counted(origin.first)];
+    first.drafted += mine;
+    first.accepted += std::min(mine, accepted);
+    // Behind a first part that was refused the second one was not judged.
+    if (accepted < mine || mine == verified) continue;
+    Count& second = counts[counted(origin.second)];
+    second.drafted += verified - mine;
+    second.accepted += accepted - mine;
+  }
+  gate_.learn(rows_.size(), drafted, sampled_.size(), promised);
+  for (const auto source : {policy::kBySuffix, policy::kByHead, policy::kByNative}) {
+    gate_.learn_source(source, counts[source].drafted, counts[source].accepted);
+  }
 }
 
 void Batch::ask() {
-  floor_ = price_.floor(rows_.size());
-  if (source_ != nullptr) source_->advance(rows_, floor_, drafts_);
+  const double floor = gate_.floor();
+  floor_ = 1.0;
+  for (const Row& row : rows_) floor_ = std::min(floor_, price_of(row, floor));
+  suffix_floor_ = std::max(floor_, gate_.least(policy::kBySuffix));
+  head_floor_ = std::max(floor_, gate_.least(policy::kByHead));
+  if (source_ != nullptr) source_->advance(rows_, suffix_floor_, drafts_);
 }
 
 double Batch::settle() {
   pool_.clear();
   for (const Row& row : rows_) {
-    const auto survival = drafts_.survival(row.best);
-    pool_.insert(pool_.end(), survival.begin(), survival.end());
+    if (row.request->price) continue;
+    for (const double chance : drafts_.survival(row.best)) {
+      pool_.push_back(chance * row.request->count);
+    }
   }
-  return price_.settle(pool_, rows_.size());
+  return gate_.settle(pool_);
 }
 
 void Batch::offer_native(Row& row, std::span<const Token> tokens, double price) {
   tokens = upto(tokens, native_.most());
   if (!row.request->native || tokens.empty()) return;
   const std::vector<double> survival = row.request->native->propose(tokens, std::nullopt);
-  prefer(row, drafts_.add(upto(tokens, row.room), upto(std::span(survival), row.room), {kNative}),
-         price);
+  const std::size_t most =
+      std::min(row.room, policy::paying(survival, gate_.least(policy::kByNative)));
+  prefer(row, drafts_.add(upto(tokens, most), upto(std::span(survival), most), {kNative}), price);
 }
 
 std::vector<Row*> Batch::head_rows(double price) {
   std::vector<Row*> able;
   std::vector<Row*> wanted;
   double gains = 0.0;
+  bool asked_for = false;
   for (Row& row : rows_) {
     if (!row.request->head || row.room == 0) continue;
     able.push_back(&row);
-    double gain = row.request->head->expected_gain(row.room, price);
+    if (row.request->price) {
+      asked_for = true;
+      wanted.push_back(&row);
+      continue;
+    }
+    const double least = price_of(row, price);
+    double gain = row.request->head->expected_gain(row.room, std::max(least, head_floor_));
     // Above what the row has.
-    if (row.best && gain > 0.0) gain = std::max(0.0, gain - drafts_.gain(row.best, price));
+    if (row.best && gain > 0.0) gain = std::max(0.0, gain - drafts_.gain(row.best, least));
     if (gain > 0.0) wanted.push_back(&row);
-    gains += gain;
+    gains += gain * row.request->count;
   }
-  const double cost = price_.of_time(time_of_head(wanted.size()), rows_.size());
-  if (!head_.runs(gains > cost)) return {};
-  return wanted.empty() ? able : wanted;
+  const bool pays = gains > gate_.cost_of_pass(wanted.size());
+  if (!head_.runs(pays || asked_for)) return {};
+  if (pays || asked_for) return wanted;
+  std::vector<Row*> tried;
+  for (const std::size_t at : head_.trial(able.size())) tried.push_back(able[at]);
+  return tried;
 }
 
 void Batch::offer_head(Row& row, std::span<const Token> tokens,
@@ -113,39 +178,46 @@ void Batch::offer_head(Row& row, std::span<const Token> tokens,
 
 Draft Batch::head_draft(const Row& row, std::span<const Token> tokens,
                         std::span<const double> survival) {
-  const std::size_t length = policy::paying(survival, floor_);
+  const std::size_t length = policy::paying(survival, head_floor_);
   if (source_ != nullptr && row.request->in_source && row.request->wants_suffix && length > 0 &&
       length < row.room) {
     const Draft sure = drafts_.add(tokens.first(length), survival.first(length), {kHead});
-    if (const Draft longer = source_->go_on(row, sure, floor_, drafts_)) return longer;
+    if (const Draft longer = source_->go_on(row, sure, suffix_floor_, drafts_)) return longer;
   }
-  return drafts_.add(upto(tokens, row.room), upto(survival, row.room), {kHead});
+  const std::size_t most =
+      std::min(row.room, policy::paying(survival, gate_.least(policy::kByHead)));
+  return drafts_.add(upto(tokens, most), upto(survival, most), {kHead});
 }
 
 void Batch::prefer(Row& row, const Draft& draft, double price) {
+  price = price_of(row, price);
   if (draft && (!row.best || drafts_.gain(draft, price) > drafts_.gain(row.best, price))) {
     row.best = draft;
   }
 }
 
 std::size_t Batch::cut(Row& row, double price) {
-  return row.request->drafted = drafts_.paying(row.best, price);
+  Request& request = *row.request;
+  const auto survival = drafts_.survival(row.best);
+  if (request.price) {
+    request.drafted = policy::paying(survival, *request.price);
+  } else {
+    request.drafted = gate_.buys() ? policy::paying(survival, price, request.count) : 0;
+  }
+  const auto bought = survival.first(request.drafted);
+  request.promised = std::accumulate(bought.begin(), bought.end(), 0.0);
+  request.origin = row.best.origin;
+  return request.drafted;
 }
 
 std::size_t Batch::native_tokens() {
-  const double floor = price_.floor(std::max<std::size_t>(1, running_.size()));
+  const double floor = gate_.floor();
   const bool wanted =
       running_.empty() || std::any_of(running_.begin(), running_.end(), [&](const auto& entry) {
         const auto& native = entry.second->native;
         return native && native->expected_gain(native_.most(), floor) > 0.0;
       });
   return native_.runs(wanted) ? native_.most() : 0;
-}
-
-double Batch::time_of_head(std::size_t rows) {
-  if (rows >= head_times_.size()) head_times_.resize(rows + 1, -1.0);
-  if (head_times_[rows] < 0.0) head_times_[rows] = head_time_(rows);
-  return head_times_[rows];
 }
 
 }  // namespace specgate::drafting

@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,7 +16,7 @@
 
 #include "drafts.hpp"
 #include "forward.hpp"
-#include "price.hpp"
+#include "gate.hpp"
 #include "request.hpp"
 #include "source.hpp"
 
@@ -25,10 +24,8 @@ namespace specgate::drafting {
 
 class Batch {
  public:
-  // `native` and `head` propose 0 tokens where there is none. `head_time`: what a pass of the head
-  // over so many rows takes, in steps of one token; asked once for each number.
-  Batch(policy::Price& price, policy::ForwardDrafter native, policy::ForwardDrafter head,
-        std::function<double(std::size_t)> head_time);
+  // `native` and `head` propose 0 tokens where there is none.
+  Batch(policy::Gate& gate, policy::ForwardDrafter native, policy::ForwardDrafter head);
 
   // Requests that something is remembered of; null where nothing is.
   Request* find(std::string_view name);
@@ -47,11 +44,13 @@ class Batch {
   // A row of it: `request` got tokens, at least one; they are copied, and with the row from
   // `learn` on.
   void add(Request& request, std::size_t at, std::span<const Token> sampled);
-  // Tell all but the source what was generated, and the price what the last drafts brought.
-  void learn();
+  // Tell all but the source what was generated, and the gate what the last drafts brought and what
+  // the step to come is like; its rows are those of this one.
+  void learn(policy::Load load);
   // Tell the source, and ask it for the rows that may have a draft.
   void ask();
-  // The price at which the drafts that there are now are to be cut.
+  // The price at which the drafts that there are now are to be cut, of rows without one of their
+  // own.
   double settle();
   // Take what vLLM's own drafter proposes for a row where it is worth more at that price.
   void offer_native(Row& row, std::span<const Token> tokens, double price);
@@ -75,13 +74,12 @@ class Batch {
   // The head's tokens; where they end, or are no longer sure, the source goes on.
   Draft head_draft(const Row& row, std::span<const Token> tokens,
                    std::span<const double> survival);
-  double time_of_head(std::size_t rows);
+  // Tell the gate what the last step verified, and of whom.
+  void account();
 
-  policy::Price& price_;
+  policy::Gate& gate_;
   policy::ForwardDrafter native_;
   policy::ForwardDrafter head_;
-  std::function<double(std::size_t)> head_time_;
-  std::vector<double> head_times_;  // by rows; below 0: not asked for yet
   RowSource* source_ = nullptr;
   std::unordered_map<std::string, std::unique_ptr<Request>> running_;
 
@@ -90,7 +88,9 @@ class Batch {
   std::vector<Token> sampled_;
   std::vector<double> pool_;
   Drafts drafts_;
-  double floor_ = 0.0;
+  double floor_ = 0.0;              // survival below which nothing is of use
+  double suffix_floor_ = 0.0;       // likewise of the source, and of the head
+  double head_floor_ = 0.0;
 };
 
 }  // namespace specgate::drafting

@@ -1,5 +1,6 @@
 // The Python module engine.drafting._core: Python's lists in, a step of the batch, lists out.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -71,13 +72,10 @@ void read_chances(nb::handle sequence, std::vector<double>& chances) {
 // The batch, the Python objects that it needs, and where its rows were in the last step.
 class PyBatch {
  public:
-  PyBatch(nb::object price, nb::object source, const policy::ForwardDrafter& native,
-          const policy::ForwardDrafter& head, nb::object head_time, nb::object make_origin)
-      : price_(std::move(price)),
-        batch_(nb::cast<policy::Price&>(price_), native, head,
-               [time = std::move(head_time)](std::size_t rows) {
-                 return nb::cast<double>(time(rows));
-               }),
+  PyBatch(nb::object gate, nb::object source, const policy::ForwardDrafter& native,
+          const policy::ForwardDrafter& head, nb::object make_origin)
+      : gate_(std::move(gate)),
+        batch_(nb::cast<policy::Gate&>(gate_), native, head),
         make_origin_(std::move(make_origin)) {
     for (const Source whose : {kNobody, kSuffix, kHead, kNative, kPrediction}) {
       origins_.push_back(make_origin_(static_cast<int>(whose), 0, 0));
@@ -111,7 +109,8 @@ class PyBatch {
   void begin(nb::handle name, nb::handle control, std::size_t most, std::int64_t left) {
     const auto wants = [&](const char* source) { return nb::cast<bool>(control.attr(source)); };
     end(name);
-    batch_.begin(name_of(name), {most, left, wants("suffix"), wants("head"), wants("native")});
+    batch_.begin(name_of(name), {most, left, wants("suffix"), wants("head"), wants("native"),
+                                 nb::cast<std::optional<double>>(control.attr("price"))});
   }
 
   // The source knows it now.
@@ -134,9 +133,9 @@ class PyBatch {
     return in_source;
   }
 
-  // Begin a step. Where requests are unknown that got tokens: nothing happens but that their names
-  // are returned.
-  nb::object enter(nb::handle requests, nb::handle sampled) {
+  // Begin a step; `load` is what is known of the next one, but its rows. Where requests are unknown
+  // that got tokens: nothing happens but that their names are returned.
+  nb::object enter(nb::handle requests, nb::handle sampled, const policy::Load& load) {
     const Items names(requests);
     const Items tokens(sampled);
     if (names.size() != tokens.size()) throw nb::value_error("must be as many rows");
@@ -157,7 +156,7 @@ class PyBatch {
       clear();
       return unknown;
     }
-    batch_.learn();
+    batch_.learn(load);
     return nb::none();
   }
 
@@ -257,7 +256,7 @@ class PyBatch {
                         origin.first_length);
   }
 
-  nb::object price_;
+  nb::object gate_;
   Batch batch_;
   nb::object make_origin_;
   std::vector<nb::object> origins_;  // by source, of drafts that are all of one
@@ -279,15 +278,14 @@ NB_MODULE(_core, module) {
 
   nb::class_<PyBatch>(module, "Batch")
       .def(nb::init<nb::object, nb::object, const policy::ForwardDrafter&,
-                    const policy::ForwardDrafter&, nb::object, nb::object>(),
-           "price"_a, "source"_a.none(), nb::kw_only(), "native"_a, "head"_a, "head_time"_a,
-           "origin"_a)
+                    const policy::ForwardDrafter&, nb::object>(),
+           "gate"_a, "source"_a.none(), nb::kw_only(), "native"_a, "head"_a, "origin"_a)
       .def_prop_rw("source", &PyBatch::source, &PyBatch::set_source, nb::arg().none())
       .def_prop_ro("running", &PyBatch::running)
       .def("begin", &PyBatch::begin, "request"_a, "control"_a, nb::kw_only(), "most"_a, "left"_a)
       .def("join", &PyBatch::join, "request"_a)
       .def("end", &PyBatch::end, "request"_a)
-      .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a)
+      .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "load"_a)
       .def("ask", &PyBatch::ask)
       .def("settle", &PyBatch::settle)
       .def("offer_native", &PyBatch::offer_native, "drafts"_a, "price"_a)

@@ -10,6 +10,7 @@
 #include "drafts.hpp"
 #include "guesser.hpp"
 #include "index.hpp"
+#include "pace.hpp"
 
 namespace specgate::drafting {
 
@@ -20,12 +21,18 @@ struct Wishes {
   bool suffix;        // whether that source may draft for it
   bool head;
   bool native;
+  std::optional<double> price;  // at which its drafts are cut, whatever the gate says
 };
 
 struct Request {
   std::size_t most;
   std::int64_t left;
   std::size_t drafted = 0;  // tokens that are being verified
+  double promised = 0.0;    // the sum of their survival
+  Origin origin;            // whose they are
+  std::optional<double> price;
+  policy::Pace pace;
+  double count = 1.0;       // what one of its tokens counts in the present step
   bool wants_suffix;
   bool in_source = false;   // whether the suffix source knows it
   suffix::Ticket ticket;    // its place in the suffix index, once that was asked for it

@@ -124,10 +124,12 @@ const std::uint16_t* state_of(const GatedHead& head, const Halves& hidden, std::
   return bfloat16_of(hidden) + row * head.hidden_size();
 }
 
-// What the rows see of a memory whose requests have places of their own.
-std::vector<Seen> seen_of(const GatedHead& head, const Places& keys, const Places& values,
-                          const std::vector<std::size_t>& places,
-                          const std::vector<std::size_t>& filled) {
+// What Python's `View` holds: tables of all requests, which of them each row is of, and how many
+// entries it may look at.
+using View = std::tuple<Places, Places, std::vector<std::size_t>, std::vector<std::size_t>>;
+
+std::vector<Seen> seen_of(const GatedHead& head, const View& view) {
+  const auto& [keys, values, places, filled] = view;
   const auto& attention = head.first().attention;
   require(attention && keys.shape(2) == attention->heads() &&
               keys.shape(2) * keys.shape(3) == attention->size(),
@@ -149,14 +151,16 @@ std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
                          const std::vector<std::size_t>& rows,
                          const std::vector<std::int64_t>& tokens, std::size_t length,
                          const std::optional<Array<const std::int64_t, 1>>& ids,
-                         const std::vector<Seen>& seen) {
+                         const std::optional<View>& view) {
   require(tokens.size() == rows.size(), "tokens: expected one for each row");
+  const std::vector<Seen> seen = view ? seen_of(head, *view) : std::vector<Seen>{};
+  require(!view || seen.size() == rows.size(), "view: expected a place for each row");
   require(length <= 1 || head.goes_on(), "length: the head has one position");
   require(!ids || ids->shape(0) == head.first().score.out(), "ids: expected the vocabulary's");
   std::vector<const std::uint16_t*> states;
   for (const std::size_t row : rows) states.push_back(state_of(head, hidden, row));
   std::vector<Draft> drafts(rows.size());
-  head.draft(states, tokens, length, seen.empty() ? nullptr : seen.data(),
+  head.draft(states, tokens, length, view ? seen.data() : nullptr,
              [&](std::size_t row, std::int64_t place, float probability) {
                drafts[row].first.push_back(ids ? ids->data()[place] : place);
                drafts[row].second.push_back(probability);
@@ -234,27 +238,8 @@ NB_MODULE(_core, module) {
   nb::class_<GatedHead>(module, "GatedHead")
       .def("__init__", by(make_head), "positions"_a, "input_norm"_a.none(), "recorder"_a.none(),
            nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
-      .def(
-          "draft",
-          [](const GatedHead& head, const Halves& hidden, const std::vector<std::size_t>& rows,
-             const std::vector<std::int64_t>& tokens, std::size_t length,
-             const std::optional<Array<const std::int64_t, 1>>& ids) {
-            return draft(head, hidden, rows, tokens, length, ids, {});
-          },
-          "hidden"_a.noconvert(), "rows"_a, "tokens"_a, "length"_a, "ids"_a.noconvert().none())
-      .def(
-          "draft_seeing",
-          [](const GatedHead& head, const Halves& hidden, const std::vector<std::size_t>& rows,
-             const std::vector<std::int64_t>& tokens, std::size_t length,
-             const std::optional<Array<const std::int64_t, 1>>& ids, const Places& keys,
-             const Places& values, const std::vector<std::size_t>& places,
-             const std::vector<std::size_t>& filled) {
-            require(places.size() == rows.size(), "places: expected one for each row");
-            return draft(head, hidden, rows, tokens, length, ids,
-                         seen_of(head, keys, values, places, filled));
-          },
-          "hidden"_a.noconvert(), "rows"_a, "tokens"_a, "length"_a, "ids"_a.noconvert().none(),
-          "keys"_a.noconvert(), "values"_a.noconvert(), "places"_a, "filled"_a)
+      .def("draft", &draft, "hidden"_a.noconvert(), "rows"_a, "tokens"_a, "length"_a,
+           "ids"_a.noconvert().none(), "view"_a.noconvert().none())
       .def("write", &write, "hidden"_a.noconvert(), "rows"_a, "moves"_a, "keys"_a.noconvert(),
            "values"_a.noconvert());
 }

@@ -1,23 +1,42 @@
 #include "forward.hpp"
 
+#include <algorithm>
+
 namespace specgate::policy {
 namespace {
 
-constexpr double kStart = 0.5;  // how often a token is accepted before any was seen
+// Of a try: the pass of all rows may take a fifth of a step, and a few rows tell as much.
+constexpr std::size_t kTrialRows = 16;
+
+constexpr int kTries = 4;     // in vain, before they become rarer
+constexpr int kRarest = 3;    // times `probe_steps`
 
 }  // namespace
 
 ForwardDrafter::ForwardDrafter(std::size_t most, bool calibrated, int probe_steps)
     : most_(most),
       probe_steps_(probe_steps),
-      overall_(std::make_shared<PositionAcceptance>(most, nullptr, kStart)),
-      calibration_(calibrated ? std::make_shared<ConfidenceCalibration>(most) : nullptr) {}
+      overall_(std::make_shared<Overall>(most, calibrated)) {}
 
 bool ForwardDrafter::runs(bool pays) {
-  idle_ = pays ? 0 : idle_ + 1;
-  if (idle_ != probe_steps_) return pays;
+  if (pays) {
+    idle_ = tries_ = 0;
+    return true;
+  }
+  if (++idle_ < probe_steps_ * std::min(kRarest, 1 + tries_ / kTries)) return false;
   idle_ = 0;
+  ++tries_;
   return true;
+}
+
+std::vector<std::size_t> ForwardDrafter::trial(std::size_t rows) const {
+  const std::size_t apart = (rows + kTrialRows - 1) / kTrialRows;
+  std::vector<std::size_t> chosen;
+  if (rows == 0) return chosen;
+  for (auto row = static_cast<std::size_t>(tries_) % apart; row < rows; row += apart) {
+    chosen.push_back(row);
+  }
+  return chosen;
 }
 
 }  // namespace specgate::policy

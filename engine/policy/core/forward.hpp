@@ -4,9 +4,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
-#include "acceptance.hpp"
-#include "confidence.hpp"
 #include "guesser.hpp"
 
 namespace specgate::policy {
@@ -14,23 +13,27 @@ namespace specgate::policy {
 class ForwardDrafter {
  public:
   // Proposes up to `most` tokens, 0 where there is none; `calibrated`: and says how sure it is of
-  // them. Where it is not worth it, it is asked every `probe_steps` steps: it may have become so.
+  // them. Where it is not worth it, it is tried every `probe_steps` steps: it may have become so;
+  // after four tries in vain every second time, and after four more every third.
   ForwardDrafter(std::size_t most, bool calibrated, int probe_steps);
 
   std::size_t most() const { return most_; }
 
   // As a new request sees it.
-  Guesser guesser() const { return Guesser(overall_, calibration_); }
+  Guesser guesser() const { return Guesser(overall_); }
 
   // Whether to run it; asked once a step.
   bool runs(bool pays);
+
+  // Which of so many rows to run it for where it is only tried: a few, in turn; rising.
+  std::vector<std::size_t> trial(std::size_t rows) const;
 
  private:
   std::size_t most_;
   int probe_steps_;
   int idle_ = 0;  // steps since it paid, or was tried
-  std::shared_ptr<PositionAcceptance> overall_;
-  std::shared_ptr<ConfidenceCalibration> calibration_;
+  int tries_ = 0;  // since it paid
+  std::shared_ptr<Overall> overall_;
 };
 
 }  // namespace specgate::policy

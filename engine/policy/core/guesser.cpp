@@ -4,12 +4,32 @@
 #include <utility>
 
 namespace specgate::policy {
+namespace {
 
-Guesser::Guesser(const std::shared_ptr<PositionAcceptance>& overall,
-                 std::shared_ptr<ConfidenceCalibration> calibration)
-    : acceptance_(overall->positions(), overall, 0.0), calibration_(std::move(calibration)) {}
+constexpr double kStart = 0.5;  // how often a token is accepted before any was seen
+
+// Proposals that are looked back at, and how many the prior counts for.
+constexpr std::size_t kShownOfOne = 8;
+constexpr std::size_t kShownOfAll = 32;
+constexpr double kKeepOfOne = 0.85;
+constexpr double kKeepOfAll = 0.92;
+constexpr double kPriorProposals = 2.0;
+
+}  // namespace
+
+Overall::Overall(std::size_t positions, bool calibrated)
+    : acceptance(std::make_shared<PositionAcceptance>(positions, nullptr, kStart)),
+      calibration(calibrated ? std::make_unique<ConfidenceCalibration>(positions) : nullptr),
+      shown(kShownOfAll, positions, kKeepOfAll) {}
+
+Guesser::Guesser(std::shared_ptr<Overall> overall)
+    : overall_(std::move(overall)),
+      acceptance_(overall_->acceptance->positions(), overall_->acceptance, 0.0),
+      shown_(kShownOfOne, overall_->acceptance->positions(), kKeepOfOne) {}
 
 double Guesser::expected_gain(std::size_t most, double price) const {
+  // By how often each position was accepted: all there is for a drafter that does not say how sure
+  // it is, and the prior of what others state.
   const std::size_t length = std::min(most, acceptance_.positions());
   double reached = 1.0;
   double gain = 0.0;
@@ -17,6 +37,11 @@ double Guesser::expected_gain(std::size_t most, double price) const {
     reached *= acceptance_.rate(at);
     if (!(reached >= price)) break;
     gain += reached - price;
+  }
+  if (!overall_->calibration) return gain;
+  for (const Shown* shown : {&std::as_const(overall_->shown), &shown_}) {
+    const Shown::Sum sum = shown->gain(length, price);
+    gain = (kPriorProposals * gain + sum.gain) / (kPriorProposals + sum.count);
   }
   return gain;
 }
@@ -27,14 +52,18 @@ std::vector<double> Guesser::propose(std::span<const std::int32_t> tokens,
   confidence_.clear();
   rates_.clear();
   std::vector<double> survival;
-  if (calibration_ && confidence) {
+  if (overall_->calibration && confidence) {
     confidence_.assign(confidence->begin(), confidence->end());
     rates_ = acceptance_.rates();
-    survival = calibration_->survival(confidence_, rates_);
+    survival = overall_->calibration->survival(confidence_, rates_);
   } else {
     survival = acceptance_.survival();
   }
   if (survival.size() > tokens_.size()) survival.resize(tokens_.size());
+  if (!confidence_.empty()) {
+    shown_.add(survival);
+    overall_->shown.add(survival);
+  }
   return survival;
 }
 
@@ -45,7 +74,7 @@ void Guesser::learn(std::span<const std::int32_t> sampled) {
   while (right < known && tokens_[right] == sampled[right]) ++right;
   if (!confidence_.empty()) {
     const auto seen = std::span(confidence_).first(std::min(known, confidence_.size()));
-    calibration_->learn(seen, rates_, right);
+    overall_->calibration->learn(seen, rates_, right);
   }
   acceptance_.learn(known, right);
   tokens_.clear();

@@ -10,14 +10,22 @@
 
 #include "acceptance.hpp"
 #include "confidence.hpp"
+#include "shown.hpp"
 
 namespace specgate::policy {
 
+// What all requests have shown of a drafter.
+struct Overall {
+  explicit Overall(std::size_t positions, bool calibrated);
+
+  std::shared_ptr<PositionAcceptance> acceptance;
+  std::unique_ptr<ConfidenceCalibration> calibration;  // where it says how sure it is, else null
+  Shown shown;
+};
+
 class Guesser {
  public:
-  // `calibration` for a drafter that says how sure it is of its tokens, else null.
-  Guesser(const std::shared_ptr<PositionAcceptance>& overall,
-          std::shared_ptr<ConfidenceCalibration> calibration);
+  explicit Guesser(std::shared_ptr<Overall> overall);
 
   // The survival of a draft that it has yet to make.
   std::vector<double> expected() const { return acceptance_.survival(); }
@@ -33,9 +41,10 @@ class Guesser {
   void learn(std::span<const std::int32_t> sampled);
 
  private:
+  std::shared_ptr<Overall> overall_;
   PositionAcceptance acceptance_;
+  Shown shown_;
   std::vector<std::int32_t> tokens_;
-  std::shared_ptr<ConfidenceCalibration> calibration_;
   std::vector<double> confidence_;
   std::vector<double> rates_;  // with which `confidence_` was calibrated
 };

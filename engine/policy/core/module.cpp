@@ -1,6 +1,8 @@
 // The Python module engine.policy._core: Python's lists in, the arithmetic called, lists out.
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,9 +13,12 @@
 
 #include "acceptance.hpp"
 #include "confidence.hpp"
+#include "cost_model.hpp"
+#include "curve.hpp"
 #include "forward.hpp"
+#include "gate.hpp"
 #include "guesser.hpp"
-#include "price.hpp"
+#include "pace.hpp"
 #include "pricing.hpp"
 
 namespace nb = nanobind;
@@ -24,6 +29,7 @@ namespace {
 
 using Numbers = std::vector<double>;
 using Tokens = std::vector<std::int32_t>;
+using Pairs = std::vector<std::pair<double, double>>;
 
 // The items of a sequence, until `each` returns false.
 template <class Each>
@@ -64,10 +70,23 @@ Numbers pooled(nb::handle drafts) {
   return pool;
 }
 
+std::vector<Point> points_of(const Pairs& pairs) {
+  if (pairs.empty()) throw nb::value_error("a curve has at least one point");
+  std::vector<Point> points;
+  for (const auto& [at, time] : pairs) points.push_back({at, time});
+  return points;
+}
+
+Pairs pairs_of(const std::vector<Point>& points) {
+  Pairs pairs;
+  for (const Point& point : points) pairs.emplace_back(point.at, point.time);
+  return pairs;
+}
+
 }  // namespace
 
 NB_MODULE(_core, module) {
-  // A worker holds its prices until the interpreter ends, which nanobind takes for a leak.
+  // A worker holds its gate until the interpreter ends, which nanobind takes for a leak.
   nb::set_leak_warnings(false);
 
   nb::class_<PositionAcceptance>(module, "PositionAcceptance")
@@ -91,8 +110,6 @@ NB_MODULE(_core, module) {
            "confidence"_a, "accepted"_a, "right"_a);
 
   nb::class_<Guesser>(module, "Guesser")
-      .def(nb::init<std::shared_ptr<PositionAcceptance>, std::shared_ptr<ConfidenceCalibration>>(),
-           "overall"_a, "calibration"_a.none() = nb::none())
       .def("expected", &Guesser::expected)
       .def("expected_gain", &Guesser::expected_gain, "most"_a, "price"_a)
       .def("propose",
@@ -108,32 +125,151 @@ NB_MODULE(_core, module) {
            "probe_steps"_a = 64)
       .def_prop_ro("most", &ForwardDrafter::most)
       .def("guesser", &ForwardDrafter::guesser)
-      .def("runs", &ForwardDrafter::runs, nb::kw_only(), "pays"_a);
+      .def("runs", &ForwardDrafter::runs, nb::kw_only(), "pays"_a)
+      .def("trial", &ForwardDrafter::trial, "rows"_a);
 
-  nb::class_<Marginals>(module, "Marginals")
-      .def(nb::init<Numbers>(), "added"_a)
-      .def("at", &Marginals::at, "tokens"_a)
-      .def("time", &Marginals::time, "tokens"_a)
-      .def("settle",
-           [](const Marginals& marginals, nb::handle drafts, std::size_t tokens, double worth) {
-             Numbers pool = pooled(drafts);
-             return marginals.settle(pool, tokens, worth);
-           },
-           "drafts"_a, "tokens"_a, "worth"_a);
+  module.attr("SUFFIX") = static_cast<int>(kBySuffix);
+  module.attr("HEAD") = static_cast<int>(kByHead);
+  module.attr("NATIVE") = static_cast<int>(kByNative);
 
-  nb::class_<Price>(module, "Price")
-      .def(nb::init<std::shared_ptr<const Marginals>, double, double>(), "cost"_a, "margin"_a,
-           "least"_a)
-      .def("learn", &Price::learn, "rows"_a, "drafted"_a, "emitted"_a)
-      .def("goodput", &Price::goodput, "rows"_a)
-      .def("floor", &Price::floor, "rows"_a)
-      .def("of_time", &Price::of_time, "time"_a, "rows"_a)
-      .def("settle",
-           [](const Price& price, nb::handle drafts, std::size_t rows) {
-             Numbers pool = pooled(drafts);
-             return price.settle(pool, rows);
+  nb::class_<Curve>(module, "Curve")
+      .def("__init__",
+           [](Curve* self, const Pairs& points) { new (self) Curve(points_of(points)); },
+           "points"_a)
+      .def("time", &Curve::time, "tokens"_a)
+      .def("beside",
+           [](const Curve& curve, const Numbers& more) {
+             if (more.empty()) throw nb::value_error("more: must not be empty");
+             return curve.beside(more);
            },
-           "drafts"_a, "rows"_a);
+           "more"_a)
+      .def("cheapest", &Curve::cheapest, "tokens"_a, "most"_a)
+      .def("settle",
+           [](const Curve& curve, nb::handle drafts, std::size_t tokens, double worth,
+              double least, double reach, std::optional<std::size_t> most) {
+             Numbers pool = pooled(drafts);
+             const auto [price, gain] =
+                 curve.settle(pool, tokens, {worth, least, most.value_or(SIZE_MAX), reach});
+             return std::pair(price, gain);
+           },
+           "drafts"_a, "tokens"_a, nb::kw_only(), "worth"_a, "least"_a, "reach"_a,
+           "most"_a.none() = nb::none());
+
+  nb::class_<CostModel>(module, "CostModel")
+      .def("__init__",
+           [](CostModel* self, const Pairs& profile, std::size_t longest) {
+             new (self) CostModel(points_of(profile), longest);
+           },
+           "profile"_a, nb::kw_only(), "longest"_a)
+      .def("time", &CostModel::time, "tokens"_a, "context_tokens"_a = 0.0)
+      .def("observe", &CostModel::observe, "tokens"_a, "context_tokens"_a, "seconds"_a,
+           "verifying"_a = 0.0)
+      .def("verification", &CostModel::verification, "rows"_a)
+      .def("verification_doubt", &CostModel::verification_doubt, "rows"_a)
+      .def_prop_ro("curve", [](const CostModel& model) { return model.curve(); })
+      .def_prop_ro("points", [](const CostModel& model) { return pairs_of(model.points()); });
+
+  nb::class_<SourceFloor>(module, "SourceFloor")
+      .def(nb::init<double>(), "ratio"_a)
+      .def("learn", &SourceFloor::learn, "drafted"_a, "accepted"_a)
+      .def("wait", &SourceFloor::wait)
+      .def_prop_ro("least", &SourceFloor::least);
+
+  nb::class_<Load>(module, "Load")
+      .def("__init__",
+           [](Load* self, std::size_t rows, std::size_t prefill_tokens,
+              std::size_t context_tokens, std::size_t waiting,
+              std::optional<std::size_t> room_tokens, std::size_t read_tokens) {
+             new (self) Load{rows,    prefill_tokens, context_tokens,
+                             waiting, read_tokens,    room_tokens};
+           },
+           "rows"_a, "prefill_tokens"_a = 0, "context_tokens"_a = 0, "waiting"_a = 0,
+           "room_tokens"_a.none() = nb::none(), "read_tokens"_a = 0)
+      .def_ro("rows", &Load::rows)
+      .def_ro("prefill_tokens", &Load::prefill_tokens)
+      .def_ro("context_tokens", &Load::context_tokens)
+      .def_ro("waiting", &Load::waiting)
+      .def_ro("room_tokens", &Load::room_tokens)
+      .def_ro("read_tokens", &Load::read_tokens);
+
+  nb::class_<Pace>(module, "Pace")
+      .def(nb::init<>())
+      .def("learn", &Pace::learn, "tokens"_a)
+      .def("count", &Pace::count, "mean"_a);
+
+  nb::class_<Gate>(module, "Gate")
+      .def("__init__",
+           [](Gate* self, const Pairs& steps, const Pairs& passes, std::size_t longest,
+              std::size_t most_rows, std::size_t longest_draft,
+              std::optional<std::size_t> max_batch_size,
+              double min_acceptance_ratio, double margin, double least) {
+             const Limits limits{max_batch_size.value_or(SIZE_MAX), min_acceptance_ratio};
+             new (self) Gate(points_of(steps), points_of(passes), longest, most_rows,
+                             longest_draft, limits, margin, least);
+           },
+           "steps"_a, "passes"_a, nb::kw_only(), "longest"_a, "most_rows"_a,
+           "longest_draft"_a, "max_batch_size"_a.none(),
+           "min_acceptance_ratio"_a, "margin"_a, "least"_a)
+      .def("learn",
+           [](Gate& gate, std::size_t rows, std::size_t drafted, std::size_t emitted,
+              std::optional<double> promised) {
+             const auto kept = static_cast<double>(emitted) - static_cast<double>(rows);
+             gate.learn(rows, drafted, emitted, promised.value_or(kept));
+           },
+           "rows"_a, "drafted"_a, "emitted"_a, "promised"_a.none() = nb::none())
+      .def("learn_source",
+           [](Gate& gate, int source, std::size_t drafted, std::size_t accepted) {
+             if (source <= 0 || source >= static_cast<int>(kDraftersEnd)) {
+               throw nb::value_error("source: must be SUFFIX, HEAD or NATIVE");
+             }
+             gate.learn_source(static_cast<Drafter>(source), drafted, accepted);
+           },
+           "source"_a, "drafted"_a, "accepted"_a)
+      .def("observe_step", &Gate::observe_step, "tokens"_a, "context_tokens"_a, "seconds"_a,
+           "verifying"_a = 0)
+      .def("observe_head", &Gate::observe_head, "rows"_a, "seconds"_a)
+      .def("begin", &Gate::begin, "load"_a)
+      .def("settle",
+           [](Gate& gate,
+              nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu> pool) {
+             Numbers copy(pool.data(), pool.data() + pool.size());
+             return gate.settle(copy);
+           },
+           "drafts"_a)
+      .def("settle",
+           [](Gate& gate, nb::handle drafts) {
+             Numbers pool = pooled(drafts);
+             return gate.settle(pool);
+           },
+           "drafts"_a)
+      .def("cost_of_pass", &Gate::cost_of_pass, "rows"_a)
+      .def("least",
+           [](const Gate& gate, int source) {
+             if (source <= 0 || source >= static_cast<int>(kDraftersEnd)) {
+               throw nb::value_error("source: must be SUFFIX, HEAD or NATIVE");
+             }
+             return gate.least(static_cast<Drafter>(source));
+           },
+           "source"_a)
+      .def("predict_step",
+           [](const Gate& gate, double tokens, double context_tokens) {
+             return gate.steps().time(tokens, context_tokens);
+           },
+           "tokens"_a, "context_tokens"_a = 0.0)
+      .def("step_curve", [](const Gate& gate) { return pairs_of(gate.steps().points()); })
+      .def("pass_curve", [](const Gate& gate) { return pairs_of(gate.passes().points()); })
+      .def("predict_verification",
+           [](const Gate& gate, double rows) { return gate.steps().verification(rows); },
+           "rows"_a)
+      .def("count", &Gate::count, "pace"_a)
+      .def_prop_ro("buys", &Gate::buys)
+      .def_prop_ro("floor", &Gate::floor)
+      .def_prop_ro("price", &Gate::price)
+      .def_prop_ro("goodput", &Gate::goodput)
+      .def_prop_ro("promise", &Gate::promise)
+      .def_prop_ro("is_measured", [](const Gate& gate) { return gate.steps().is_measured(); })
+      .def_prop_ro("is_probing", &Gate::is_probing)
+      .def_prop_ro("is_limited", &Gate::is_limited);
 
   module.def(
       "paying",

@@ -20,7 +20,7 @@ from tests.bench.engine.fleet import STARTING_SECONDS, running_workers
 from tests.bench.engine.methods import Method
 from tests.bench.engine.plan import Plan
 from tests.bench.engine.records import Ask, Pools, Session
-from tests.bench.engine.tally import Tally, own_time
+from tests.bench.engine.tally import Tally, decode_time, own_time
 from tests.bench.engine.worker import BenchWorker
 from tests.bench.engine.workloads import deal, wants_of
 
@@ -157,12 +157,14 @@ async def ask_in_turn(
 
 async def measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch: int) -> Tally:
     """Send one worker the sessions of a round by `batch` clients."""
-    seconds_before, steps_before = own_time(await worker.metrics())
+    before = await worker.metrics()
     began = time.perf_counter()
     answers = await run_clients(worker, sessions, batch)
     tally = Tally(seconds=time.perf_counter() - began)
-    seconds, steps = own_time(await worker.metrics())
+    after = await worker.metrics()
+    (seconds_before, steps_before), (seconds, steps) = own_time(before), own_time(after)
     tally.own_seconds, tally.own_steps = seconds - seconds_before, steps - steps_before
+    tally.decode_seconds = decode_time(after) - decode_time(before)
     for answer in answers:
         tally.take(answer)
     return tally

@@ -20,6 +20,7 @@ class Plan:
     Attributes:
         rounds: Each with other prompts.
         prompts: Requests, where they are prompts without a history, at batch 1.
+        edits: The same of edits; more, as their answers are short and differ in what they copy.
         sessions: Agent sessions at batch 1.
         turns: Most requests of a session at batch 1.
         of_each: Requests, or sessions, of each kind in `mixed` at batch 1.
@@ -32,6 +33,7 @@ class Plan:
 
     rounds: int
     prompts: int
+    edits: int
     sessions: int
     turns: int
     of_each: int
@@ -44,6 +46,10 @@ class Plan:
     def prompts_at(self, batch: int) -> int:
         """Requests of a workload and round: one for each client, or more."""
         return max(batch, self.prompts)
+
+    def edits_at(self, batch: int) -> int:
+        """Edits of a round, likewise."""
+        return max(batch, self.edits)
 
     def sessions_at(self, batch: int) -> int:
         """Agent sessions of a round: one for each client."""
@@ -65,6 +71,7 @@ class Plan:
 FULL = Plan(
     rounds=3,
     prompts=2,
+    edits=8,
     sessions=1,
     turns=3,
     of_each=1,
@@ -77,6 +84,7 @@ FULL = Plan(
 QUICK = Plan(
     rounds=1,
     prompts=1,
+    edits=1,
     sessions=1,
     turns=2,
     of_each=1,

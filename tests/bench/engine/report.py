@@ -14,7 +14,9 @@ DEFINITIONS = {
     "last answer, prompts included; median over rounds",
     "ratios": "tokens a second over those of `none` in the same round; median and [min, max] over "
     "rounds. Every round has other prompts, so a spread holds their differences too",
-    "hybrid_to": "the same of hybrid over each other method",
+    "decoding_ratios": "the same of a request's tokens a second from its first token on: without "
+    "the reading of prompts, which no draft makes shorter",
+    "hybrid_to": "the same as `ratios`, of hybrid over each other method",
     "acceptance": "length: tokens a step that verified a draft, bonus included; ratio: accepted "
     "over drafted; `sources`: by source, `vllm` being vLLM's own drafter; over all rounds",
     "steps": "share of a request's steps by the source whose draft they verified, the first where "
@@ -32,6 +34,11 @@ DEFINITIONS = {
 
 Rounds = Sequence[Tally]
 ByMethod = Mapping[str, Rounds]
+Speed = Callable[[Tally], float]
+
+
+def _end_to_end(tally: Tally) -> float:
+    return tally.tokens_per_second
 
 
 def report(figures: Mapping[int, BatchFigures], same: Mapping[str, str]) -> Json:
@@ -50,6 +57,7 @@ def report(figures: Mapping[int, BatchFigures], same: Mapping[str, str]) -> Json
     return {
         "bench": "engine",
         "ratios": _each(batches, _ratios),
+        "decoding_ratios": _each(batches, _decoding_ratios),
         "hybrid_to": _each(batches, _hybrid_to),
         "acceptance": _each(batches, lambda m: _by_method(m, _acceptance)),
         "steps": _each(batches, lambda m: _by_method(m, _steps)),
@@ -90,26 +98,28 @@ def _by_method(methods: ByMethod, figure: Callable[[Rounds], object]) -> Json:
     return {name: figure(rounds) for name, rounds in methods.items()}
 
 
-def _ratios(methods: ByMethod) -> Json:
+def _ratios(methods: ByMethod, speed: Speed = _end_to_end) -> Json:
     found: Json = {}
     for name, rounds in methods.items():
         if NONE in methods:
-            _put_ratio(found, name, rounds, methods[NONE])
+            _put_ratio(found, name, rounds, methods[NONE], speed)
     return found
+
+
+def _decoding_ratios(methods: ByMethod) -> Json:
+    return _ratios(methods, lambda tally: tally.decoded_per_second)
 
 
 def _hybrid_to(methods: ByMethod) -> Json:
     found: Json = {}
     for name, rounds in methods.items():
         if name != HYBRID and HYBRID in methods:
-            _put_ratio(found, name, methods[HYBRID], rounds)
+            _put_ratio(found, name, methods[HYBRID], rounds, _end_to_end)
     return found
 
 
-def _put_ratio(found: Json, name: str, ours: Rounds, theirs: Rounds) -> None:
-    spread = over_rounds(
-        [tally.tokens_per_second for tally in ours], [tally.tokens_per_second for tally in theirs]
-    )
+def _put_ratio(found: Json, name: str, ours: Rounds, theirs: Rounds, speed: Speed) -> None:
+    spread = over_rounds([speed(tally) for tally in ours], [speed(tally) for tally in theirs])
     found[name] = spread.median
     found[f"{name}_spread"] = [spread.low, spread.high]
 

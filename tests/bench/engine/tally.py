@@ -17,6 +17,7 @@ _DRAFTED, _CODE, _LENGTH = 0xFFFF, 0xF, 0xFFFF
 _OWN_TIME = re.compile(
     r'^engine_spec_step_seconds_(sum|count)\{[^}]*phase="draft_cpu"[^}]*\} (\S+)$', re.MULTILINE
 )
+_DECODE_TIME = re.compile(r"^vllm:request_decode_time_seconds_sum\{[^}]*\} (\S+)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class Tally:
 
     Attributes:
         seconds: From the first request to the last answer.
+        decode_seconds: From a request's first token to its last, summed over requests.
         spec_steps: Steps of a request that verified a draft.
         steps: Steps of a request that brought tokens, by the source that drafted first.
         drafted, accepted: Draft tokens by source.
@@ -35,6 +37,7 @@ class Tally:
     tokens: int = 0
     prompt_tokens: int = 0
     seconds: float = 0.0
+    decode_seconds: float = 0.0
     spec_steps: int = 0
     steps: Counter[str] = field(default_factory=Counter)
     drafted: Counter[str] = field(default_factory=Counter)
@@ -70,6 +73,11 @@ class Tally:
         return self.tokens / self.seconds
 
     @property
+    def decoded_per_second(self) -> float:
+        """Tokens a second of one request while it decodes: the first one, and its prompt, apart."""
+        return (self.tokens - self.requests) / self.decode_seconds
+
+    @property
     def length(self) -> float | None:
         """Acceptance length: tokens a step that verified a draft, bonus included."""
         if not self.spec_steps:
@@ -100,6 +108,7 @@ def pooled(tallies: Sequence[Tally]) -> Tally:
         total.tokens += tally.tokens
         total.prompt_tokens += tally.prompt_tokens
         total.seconds += tally.seconds
+        total.decode_seconds += tally.decode_seconds
         total.spec_steps += tally.spec_steps
         total.steps += tally.steps
         total.drafted += tally.drafted
@@ -119,3 +128,8 @@ def own_time(metrics: str) -> tuple[float, float]:
     for part, value in _OWN_TIME.findall(metrics):
         found[part] += float(value)
     return found["sum"], found["count"]
+
+
+def decode_time(metrics: str) -> float:
+    """Read how long requests have decoded so far, in seconds, from a worker's `/metrics`."""
+    return sum(float(value) for value in _DECODE_TIME.findall(metrics))

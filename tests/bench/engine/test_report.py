@@ -10,7 +10,10 @@ from tests.bench.engine.tally import Tally
 
 
 def tallies(*speeds: float) -> list[Tally]:
-    return [Tally(tokens=100, seconds=100 / speed) for speed in speeds]
+    return [
+        Tally(requests=2, tokens=100, seconds=100 / speed, decode_seconds=98 / (2 * speed))
+        for speed in speeds
+    ]
 
 
 FIGURES = {
@@ -38,6 +41,17 @@ def test_ratios_are_taken_round_by_round() -> None:
     assert found["none"] == 1.0
     assert found["suffix"] == pytest.approx(1.5)
     assert found["suffix_spread"] == pytest.approx([1.5, 2.0])
+
+
+def test_decoding_is_told_apart_from_what_is_read_of_prompts() -> None:
+    slow_to_begin = [Tally(requests=2, tokens=100, seconds=4.0, decode_seconds=1.0)]
+    quick = [Tally(requests=2, tokens=100, seconds=3.5, decode_seconds=0.5)]
+    figures = {1: BatchFigures(tallies={"chat": {"none": slow_to_begin, "hybrid": quick}})}
+
+    found = told(figures, {})
+
+    assert found["ratios"]["1"]["chat"]["hybrid"] == pytest.approx(8 / 7)
+    assert found["decoding_ratios"]["1"]["chat"]["hybrid"] == pytest.approx(2.0)
 
 
 def test_a_worker_of_two_names_is_told_under_both() -> None:

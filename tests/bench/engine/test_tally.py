@@ -1,7 +1,7 @@
 import pytest
 
 from engine.drafting import NATIVE, Origin
-from tests.bench.engine.tally import Tally, own_time, pooled
+from tests.bench.engine.tally import Tally, decode_time, own_time, pooled
 
 SUFFIX = 1
 METRICS = """\
@@ -14,6 +14,9 @@ engine_spec_step_seconds_count{phase="target"} 4.0
 engine_spec_step_seconds_count{phase="draft"} 4.0
 engine_spec_step_seconds_count{phase="draft_cpu"} 4.0
 engine_spec_step_seconds_count{engine="1",phase="draft_cpu"} 2.0
+vllm:request_decode_time_seconds_bucket{engine="0",le="0.3",model_name="m"} 2.0
+vllm:request_decode_time_seconds_sum{engine="0",model_name="m"} 1.5
+vllm:request_decode_time_seconds_sum{engine="1",model_name="m"} 0.25
 """
 
 
@@ -70,3 +73,8 @@ def test_our_own_time_is_the_cpu_time_of_drafting() -> None:
 def test_our_own_time_is_told_a_step() -> None:
     assert Tally(own_seconds=0.001, own_steps=10).own_us_per_step == pytest.approx(100.0)
     assert Tally().own_us_per_step is None
+
+
+def test_decoding_begins_at_the_first_token() -> None:
+    assert decode_time(METRICS) == 1.75
+    assert Tally(requests=2, tokens=12, decode_seconds=0.5).decoded_per_second == 20.0

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import psutil
+from pydantic import JsonValue
 
 from engine.config import ENVIRONMENT_PREFIX
 from tests.bench.engine.methods import Method
@@ -98,8 +99,14 @@ class BenchWorker:
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
 
-    async def answer(self, ask: Ask) -> Mapping[str, Any]:
+    async def answer(
+        self, ask: Ask, extra: Mapping[str, JsonValue] | None = None
+    ) -> Mapping[str, Any]:
         """Have a request answered, not streamed; ours gets what the gateway would add.
+
+        Args:
+            ask: What to answer.
+            extra: What ours gets beside that; `vllm_xargs`.
 
         Raises:
             WorkerError: It was not answered with 200.
@@ -112,12 +119,12 @@ class BenchWorker:
             "ignore_eos": ask.ignore_eos,
         }
         if self.method.is_ours:
-            extra: dict[str, object] = {"specgate_tenant": TENANT}
+            wishes: dict[str, object] = {"specgate_tenant": TENANT, **(extra or {})}
             if ask.prediction is not None:
                 # As the gateway does, so its time belongs to the request's.
                 text = {"prompt": ask.prediction, "add_special_tokens": False}
-                extra["specgate_prediction"] = (await self._tokenize(text))["tokens"]
-            body["vllm_xargs"] = extra
+                wishes["specgate_prediction"] = (await self._tokenize(text))["tokens"]
+            body["vllm_xargs"] = wishes
         found: Mapping[str, Any] = await self._request("POST", "/v1/chat/completions", body)
         return found
 

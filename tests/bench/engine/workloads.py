@@ -18,8 +18,8 @@ def wants_of(plan: Plan, batch: int) -> Wants:
     return {
         "chat": {"chat": prompts},
         "code": {"code": prompts},
-        "edit": {"edit": prompts},
-        "edit_prediction": {"edit": prompts},
+        "edit": {"edit": plan.edits_at(batch)},
+        "edit_prediction": {"edit": plan.edits_at(batch)},
         "agent": {"agent": plan.sessions_at(batch)},
         "mixed": {"chat": each, "code": each, "edit": each, "agent": each},
         "creative": {"chat": prompts},

@@ -13,9 +13,8 @@ from tests.bench.head.plan import POSITIONS
 
 HEAD, ALWAYS = "head", "head_always"
 
-# A step takes the same however much it verifies, and a pass of the head next to nothing.
-_FLAT: list[JsonValue] = [[1, 1.0]]
-_FREE = ((1, 1e-6),)
+_FREE = 0.01
+"""Survival at which a draft is cut where drafts are to cost next to nothing."""
 
 
 def find_head(settings: EngineSettings, given: Path | None) -> Path:
@@ -38,8 +37,8 @@ def find_head(settings: EngineSettings, given: Path | None) -> Path:
 def methods_of_head(settings: EngineSettings, folder: Path) -> Sequence[Method]:
     """Return `none`, `head` and `head_always`.
 
-    `head_always` drafts `POSITIONS` tokens in every step: drafts cost nothing, so the policy cuts
-    none but where it holds a token for less than 1 % likely.
+    `head_always` drafts `POSITIONS` tokens in every step, whatever the gate says; none is cut but
+    where it is held for less than 1 % likely.
 
     Args:
         settings: Of the profile; its prices are those of `head`.
@@ -52,11 +51,11 @@ def methods_of_head(settings: EngineSettings, folder: Path) -> Sequence[Method]:
         method.name: method
         for method in methods_of(settings.model_copy(update={"speculation": alone}))
     }
-    free = head.model_copy(update={"max_draft_tokens": POSITIONS, "pass_cost": _FREE})
+    free = head.model_copy(update={"max_draft_tokens": POSITIONS})
     always: dict[str, JsonValue] = {
         **found[HEAD].speculation,
         "max_draft_tokens": POSITIONS,
-        "step_cost": _FLAT,
+        "fixed_price": _FREE,
         "head": free.model_dump(mode="json"),
     }
     return [found[NONE], found[HEAD], Method(ALWAYS, always)]

@@ -49,8 +49,7 @@ def speculation(**fields: Any) -> dict[str, Any]:
     return {
         "sources": ["suffix", "head"],
         "suffix": {"capacity_mb": 64, "warm_start": False},
-        "head": {"pass_cost": [[1, 1e-4], [1000, 2e-4]]},
-        "step_cost": [[1, 1.0], [1000, 1.001]],
+        "fixed_price": 0.01,
         **fields,
     }
 

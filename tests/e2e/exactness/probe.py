@@ -4,26 +4,26 @@ import functools
 import gc
 import itertools
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
-
-from engine.drafting._core import Batch
-from engine.heads import DraftHead, HeadMemory
-from engine.suffix import SuffixIndex
 
 EXTENSION = "tests.e2e.exactness.probe.Probe"
 """Its name in a profile."""
 
-_ROOMS: dict[str, tuple[type, tuple[str, ...]]] = {
-    "start": (SuffixIndex, ("start",)),
-    "advance": (SuffixIndex, ("advance",)),
-    "go_on": (SuffixIndex, ("propose_after",)),
-    "finish": (SuffixIndex, ("finish",)),
-    "price": (Batch, ("settle",)),
-    "head": (DraftHead, ("guess",)),
-    "memory": (HeadMemory, ("note",)),
+_ROOMS = {
+    "start": ("engine.suffix:SuffixIndex", "start"),
+    "advance": ("engine.suffix:SuffixIndex", "advance"),
+    "go_on": ("engine.suffix:SuffixIndex", "propose_after"),
+    "finish": ("engine.suffix:SuffixIndex", "finish"),
+    "price": ("engine.drafting._core:Batch", "settle"),
+    "head": ("engine.heads:DraftHead", "guess"),
+    "memory": ("engine.heads:HeadMemory", "note"),
+    "forgetting": ("engine.heads:HeadMemory", "forget"),
+    "verification": ("engine.worker.runner", "verify"),
 }
 ROOMS = tuple(_ROOMS)
-"""What can be made to fail: calls of the suffix index, of the policy, and of the draft head."""
+"""What can be made to fail: calls of the suffix index, of the policy, of the draft head, and of the
+verification. By name, since only a worker has vllm."""
 _ASKED = frozenset({"advance", "go_on"})
 """Those that a step makes in C++, where no test can reach: they are led through Python, row by row,
 while one of them is broken."""
@@ -54,7 +54,7 @@ class Probe:
 
     def specgate_break(self, room: str, every: str) -> None:
         """Make each `every`th call of a room raise, until `specgate_mend`."""
-        owner, names = _ROOMS[room]
+        owner, name = _room(room)
         calls = itertools.count(1)
 
         def failing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,24 +70,25 @@ class Probe:
 
             return call
 
-        for name in names:
-            setattr(owner, name, failing(getattr(owner, name)))
+        setattr(owner, name, failing(getattr(owner, name)))
         self._lead_through_python()
 
     def specgate_mend(self, room: str) -> None:
         """Undo `specgate_break`."""
-        owner, names = _ROOMS[room]
-        for name in names:
-            setattr(owner, name, getattr(owner, name).__wrapped__)
+        owner, name = _room(room)
+        setattr(owner, name, getattr(owner, name).__wrapped__)
         self._lead_through_python()
 
     def _lead_through_python(self) -> None:
         """Have steps ask the index where a broken call is met, or itself if none is broken."""
         broken = any(
-            hasattr(getattr(owner, name), "__wrapped__")
-            for owner, names in map(_ROOMS.__getitem__, _ASKED)
-            for name in names
+            hasattr(getattr(owner, name), "__wrapped__") for owner, name in map(_room, _ASKED)
         )
         drafter = self.model_runner._speculation.drafter
         source = drafter._suffix
         drafter._batch.source = source if broken else source.core
+
+
+def _room(name: str) -> tuple[Any, str]:
+    owner, call = _ROOMS[name]
+    return resolve_name(owner), call

@@ -22,6 +22,8 @@ SELDOM = {
     "price": 13,
     "head": 17,
     "memory": 29,
+    "forgetting": 7,
+    "verification": 19,
 }
 LOOP = "one two three four five six " * 8
 

@@ -26,10 +26,10 @@ def test_prompts_read_in_pieces_beside_running_requests(plain: Worker, strained:
 def test_preempted_requests_go_on_as_if_nothing_had_happened(
     plain: Worker, strained: Worker
 ) -> None:
-    """Eight requests of about 170 tokens each, where there is room for three of them."""
+    """Each request ends with some 330 tokens, and there is room for 544: no two of them can end."""
     bodies = [
-        {"prompt": prompt, "max_tokens": 96, "ignore_eos": True}
-        for prompt in make_prompts(12, seed=50)
+        {"prompt": prompt, "max_tokens": 256, "ignore_eos": True}
+        for prompt in make_prompts(6, seed=50)
     ]
     before = strained.metric("vllm:num_preemptions_total")
 

@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.api import Services
-from gateway.app import Lifecycle, create_app
+from gateway.app import create_app
+from gateway.assembly import Lifecycle, Place
 from gateway.settings import GatewaySettings
 from tests.integration.waiting import eventually
 
@@ -54,3 +55,14 @@ async def running(*workers: str, ready: bool = True, **settings: Any) -> AsyncIt
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
             yield Application(app, client, services, lifecycle, registry)
+
+
+@asynccontextmanager
+async def started(
+    settings: GatewaySettings, *, place: Place | None = None, lifecycle: Lifecycle | None = None
+) -> AsyncIterator[Services]:
+    """The parts of a gateway of these settings, running; there is nobody to ask it."""
+    app = create_app(settings, place=place, lifecycle=lifecycle, registry=CollectorRegistry())
+    async with app.router.lifespan_context(app) as state:
+        assert state is not None
+        yield state["services"]

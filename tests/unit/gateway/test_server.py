@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -12,7 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from gateway.app import Lifecycle, create_app
+from gateway.app import create_app
+from gateway.assembly import Lifecycle
 from gateway.errors import ConfigError
 from gateway.http_protocol import GatewayProtocol
 from gateway.server import Drain, ParentWatch, bind, make_server, serve
@@ -121,6 +123,15 @@ async def test_sigterm_makes_unready_goes_on_accepting_and_ends_with_0() -> None
         body: dict[str, list[str]] = {"messages": []}
         assert (await client.post("/v1/chat/completions", json=body)).status_code == 200
         assert await asyncio.wait_for(task, 3) == 0
+
+
+async def test_full_rounds_of_the_garbage_collector_are_rare() -> None:
+    gc.set_threshold(700, 10, 10)
+
+    async with served(Lifecycle(), "http://127.0.0.1:1"):
+        youngest, middle, oldest = gc.get_threshold()
+
+    assert youngest * middle * oldest > 30 * 700 * 10 * 10
 
 
 async def test_ctrl_c_ends_at_once() -> None:

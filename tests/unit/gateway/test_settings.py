@@ -139,13 +139,13 @@ def test_a_variable_that_should_be_json_is_refused(value: str) -> None:
 @pytest.mark.parametrize(
     ("urls", "words"),
     [
-        (["a:8000"], "a:8000 is no http:// or https:// URL"),
-        (["ftp://a"], "ftp://a is no http:// or https:// URL"),
-        (["http://"], "http:// is no http:// or https:// URL"),
+        (["a:8000"], "a:8000 is no http://, https:// or dns+http:// URL"),
+        (["ftp://a"], "ftp://a is no http://, https:// or dns+http:// URL"),
+        (["http://"], "http:// is no http://, https:// or dns+http:// URL"),
         (["http://a/v1"], "http://a/v1 must end after host and port"),
         (["http://a?x=1"], "must end after host and port"),
         (["http://a:99999"], "Port out of range"),
-        (["http://a:0"], "http://a:0 is no http:// or https:// URL"),
+        (["http://a:0"], "http://a:0 is no http://, https:// or dns+http:// URL"),
         (["http://a:1", "http://b:1", "http://a:1/"], "listed twice"),
     ],
     ids=str,

@@ -7,13 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loadtest.gateway_targets import free_port
 from loadtest.pacing_client import Crowd
 from loadtest.pacing_figures import MismatchError
 from loadtest.pacing_patterns import Chunk, Pattern, save_patterns, synthetic
 from loadtest.pacing_round import play
 from loadtest.pacing_targets import Stage
-from loadtest.processes import ChildProcess, Command
+from loadtest.processes import ChildProcess, Command, free_port
 
 PATTERNS = synthetic(tokens=8, copies=1, seed=1)
 CROWD = Crowd(at_once=4, spacing_seconds=0.0, limit_seconds=4.0)

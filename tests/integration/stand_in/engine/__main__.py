@@ -38,7 +38,7 @@ def main() -> int:
         return 1
     if word == "never_ready":
         time.sleep(600)
-    uvloop.run(_serve(FakeWorker(uds=chosen.uds), stubborn=word == "stubborn"))
+    uvloop.run(_serve(FakeWorker(uds=chosen.uds), word))
     return 0
 
 
@@ -66,9 +66,14 @@ def _next_word(folder: Path) -> str:
     return word
 
 
-async def _serve(worker: FakeWorker, *, stubborn: bool) -> None:
+async def _serve(worker: FakeWorker, word: str) -> None:
     ended = asyncio.Event()
-    on_terminate = (lambda: None) if stubborn else ended.set
+
+    def linger() -> None:
+        """Stay, be healthy, and fail every request: vLLM whose engine is frozen."""
+        worker.state.drop_next_answers = 1_000_000
+
+    on_terminate = {"stubborn": lambda: None, "lingers": linger}.get(word, ended.set)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, on_terminate)
     async with worker:
         await ended.wait()

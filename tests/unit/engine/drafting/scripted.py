@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.drafting import Beginning, Control, Drafter
-from engine.policy import Price, StepCost
+from engine.policy import Gate, Limits, Profile
 
-FREE = StepCost([(1, 1.0)], longest=64)  # tokens cost nothing but the least price
-DEAR = StepCost([(1, 1.0), (2, 4.0)], longest=64)
+FREE: Profile = [(1, 1.0)]  # tokens cost nothing but the least price
+DEAR: Profile = [(1, 1.0), (2, 4.0)]
 PROMPT = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
 
 
@@ -76,15 +76,19 @@ def begin(
 
 
 def drafter(
-    source: Scripted | None, cost: StepCost = FREE, most: int = 8, head_time: float = 0.0
+    source: Scripted | None,
+    cost: Profile = FREE,
+    most: int = 8,
+    *,
+    head_time: float = 1e-9,
+    limits: Limits = Limits(min_acceptance_ratio=0.0),  # noqa: B008  # frozen
 ) -> Drafter:
     return Drafter(
         source,
-        Price(cost, margin=1.0),
+        Gate(cost, [(1, head_time)], limits=limits, margin=1.0),
         most=most,
         native_most=3,
         head_most=3,
-        head_time=lambda rows: head_time,
     )
 
 

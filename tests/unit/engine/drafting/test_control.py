@@ -60,3 +60,11 @@ def test_a_prediction_that_is_no_list_of_tokens_is_ignored(value: object) -> Non
 @pytest.mark.parametrize("value", ["", 5, None])
 def test_without_a_name_a_request_is_of_the_common_tenant(value: object) -> None:
     assert read_control({"specgate_tenant": value}).tenant == "default"
+
+
+@pytest.mark.parametrize(
+    ("value", "price"),
+    [(0, 0.0), (0.25, 0.25), (1, 1.0), (-0.1, None), (1.5, None), (True, None), ("0", None)],
+)
+def test_a_price_of_its_own(value: object, price: float | None) -> None:
+    assert read_control({"specgate_price": value}).price == price

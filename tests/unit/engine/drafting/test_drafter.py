@@ -7,13 +7,13 @@ import pytest
 from engine.drafting import Beginning, Control, Drafter, SuffixSource
 from engine.drafting.origin import PREDICTION, SUFFIX, Origin
 from engine.errors import SuffixCapacityError
-from engine.policy import Price, StepCost
+from engine.policy import Gate, Limits
 from engine.suffix import SuffixIndex
 from tests.unit.engine.drafting.scripted import DEAR, FREE, PROMPT, Scripted, begin, drafter
 
 
 def real(most: int = 8) -> Drafter:
-    return Drafter(SuffixSource(SuffixIndex(1 << 22, salt=1)), Price(FREE), most=most)
+    return Drafter(SuffixSource(SuffixIndex(1 << 22, salt=1)), Gate(FREE), most=most)
 
 
 def test_a_draft_continues_what_the_prompt_said() -> None:
@@ -83,7 +83,7 @@ def test_tokens_below_the_price_are_cut(source: Scripted) -> None:
 
 
 def test_the_source_is_told_the_lowest_price(source: Scripted) -> None:
-    drafter(source, StepCost([(1, 1.0), (11, 2.0)], longest=64)).step(["r"], [[1]], begin())
+    drafter(source, [(1, 1.0), (11, 2.0)]).step(["r"], [[1]], begin())
 
     ((_, _, floor),) = source.asked
     assert floor == pytest.approx(0.1)
@@ -104,13 +104,13 @@ def test_verdicts_are_counted(source: Scripted) -> None:
 
 def test_accepted_drafts_raise_the_price() -> None:
     """Where drafts of eight are accepted whole, a step is worth more and so is its time."""
-    cost = StepCost([(1, 1.0), (11, 2.0)], longest=64)
+    cost = [(1, 1.0), (11, 2.0)]
     prices = {}
     for accepted in (0, 8):
         source = Scripted()
         source.drafts["r"] = (list(range(8)), [0.99] * 8)
         hybrid = drafter(source, cost)
-        for _ in range(50):
+        for _ in range(500):
             hybrid.step(["r"], [[1] * (1 + accepted)], begin())
         prices[accepted] = hybrid.counters.price
 
@@ -242,7 +242,7 @@ def test_repeated_errors_pause_speculation_and_a_success_resumes_it(
 def test_an_error_in_the_index_itself_makes_the_step_plain(source: Scripted) -> None:
     """Which a step asks without Python in between; the first row has advanced by then."""
     index = SuffixIndex(1 << 22, salt=1)
-    hybrid = Drafter(SuffixSource(index), Price(FREE), most=8)
+    hybrid = Drafter(SuffixSource(index), Gate(FREE), most=8)
     hybrid.step(["a", "b"], [[1], [1]], begin())
     index.finish("b", keep=False)
 
@@ -283,3 +283,39 @@ def test_a_name_that_is_no_unicode_makes_the_step_plain(source: Scripted) -> Non
 
     assert hybrid.step(["\ud800"], [[1]], begin()).tokens == [[]]
     assert hybrid.counters.fallbacks == {"UnicodeEncodeError": 2}
+
+
+def test_a_fixed_price_is_that_of_all_who_name_none(source: Scripted) -> None:
+    source.drafts = {name: ([1, 2, 3], [0.9, 0.5, 0.3]) for name in ("none", "own")}
+    gate = Gate(DEAR)
+    hybrid = Drafter(source, gate, most=8, fixed_price=0.4)
+    controls = {"none": Control(), "own": Control(price=0.2)}
+
+    drafts = hybrid.step(["none", "own"], [[7], [7]], lambda name: begin(controls[name])(name))
+
+    assert drafts.tokens == [[1, 2], [1, 2, 3]]
+    assert gate.price > 0.9
+
+
+def test_a_regime_that_changes_is_told_once(
+    source: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.drafts["r"] = ([1], [0.9])
+    hybrid = drafter(source, DEAR)
+
+    with caplog.at_level(logging.INFO, "engine.drafting.drafter"):
+        for _ in range(300):
+            hybrid.step(["r"], [[1]], begin())
+
+    (record,) = caplog.records
+    assert record.message.startswith("the gate is shut: priced_out; price ")
+    assert hybrid.counters.verdicts["probed"] == 6
+    assert hybrid.counters.verdicts["priced_out"] == 294
+
+
+def test_more_requests_than_allowed_is_a_verdict_of_its_own(source: Scripted) -> None:
+    source.drafts = {"a": ([1], [0.9]), "b": ([1], [0.9])}
+    hybrid = drafter(source, limits=Limits(max_batch_size=1, min_acceptance_ratio=0.0))
+
+    assert hybrid.step(["a", "b"], [[1], [1]], begin()).tokens == [[], []]
+    assert hybrid.counters.verdicts == {"limited": 1}

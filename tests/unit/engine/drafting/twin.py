@@ -1,7 +1,8 @@
 """A step of drafting in plain Python, as it is to be: what engine/drafting/core has to agree with.
 
 The order of a step, the choice between drafts and the price are written out here; acceptance,
-confidence and the settling of the price are those of engine.policy, which has tests of its own.
+confidence, the curve of costs and the floor of a source are those of engine.policy, which has tests
+of its own.
 """
 
 import math
@@ -10,35 +11,97 @@ from dataclasses import dataclass, field
 
 from engine.drafting import Beginning, HeadPass, Source, StepDrafts
 from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
-from engine.policy import ForwardDrafter, StepCost
-from engine.policy._core import Guesser, paying, worth
+from engine.policy import HEAD as BY_HEAD
+from engine.policy import NATIVE as BY_NATIVE
+from engine.policy import SUFFIX as BY_SUFFIX
+from engine.policy import ForwardDrafter, Guesser, Load, Pace, Profile, paying, worth
+from engine.policy._core import CostModel, SourceFloor
 
 
-class TwinPrice:
-    """`engine.policy.Price`, by its formula."""
+class TwinGate:
+    """`engine.policy.Gate`, by its formulas."""
 
-    def __init__(self, cost: StepCost, *, margin: float = 1.5, least: float = 0.01) -> None:
-        self.cost, self.margin, self.least = cost, margin, least
+    def __init__(self, steps: Profile, passes: Profile) -> None:
+        self.steps, self.passes = CostModel(steps, longest=400), CostModel(passes, longest=400)
+        self.floors = {source: SourceFloor(0.4) for source in (BY_SUFFIX, BY_HEAD, BY_NATIVE)}
         self.length, self.drafted = 1.0, 0.0
+        self.promised, self.kept = 0.0, 0.0
+        self.idle, self.price = 0, 0.0
+        self.load, self.probing = Load(0), False
+        self.most_idle = 4
 
-    def learn(self, rows: int, drafted: int, emitted: int) -> None:
+    def learn(
+        self,
+        rows: int,
+        by_source: dict[int, list[int]],
+        tokens: tuple[int, int],
+        promised: float,
+        load: Load,
+    ) -> None:
+        drafted, emitted = tokens
         if rows:
-            keep = math.exp(-rows / 24.0)
-            self.length += (1.0 - keep) * (emitted / rows - self.length)
-            self.drafted += (1.0 - keep) * (drafted / rows - self.drafted)
+            share = 1.0 - math.exp(-rows / 256.0)
+            self.length += share * (emitted / rows - self.length)
+            self.drafted += share * (drafted / rows - self.drafted)
+            keep = math.exp(-drafted / 1024)
+            self.promised = keep * self.promised + promised
+            self.kept = keep * self.kept + emitted - rows
+            if self.probing and drafted:
+                self.most_idle = min(2 * self.most_idle, 256)
+            self.idle = 0 if drafted else self.idle + 1
+        for source, (judged, accepted) in by_source.items():
+            if judged:
+                if self.price >= 0.1 or accepted >= 0.4 * judged:
+                    self.floors[source].learn(judged, accepted)
+            else:
+                self.floors[source].wait()
+        self.load = Load(rows, load.prefill_tokens, load.context_tokens, load.waiting)
+        self.probing = self.idle >= self.most_idle
+        if self.probing:
+            self.idle = 0
 
-    def goodput(self, rows: int) -> float:
-        return rows * self.length / self.cost.time(round(rows * (1.0 + self.drafted)))
+    def dear(self) -> float:
+        return self.worth() * min(2.0, max(0.8, (self.promised + 128) / (self.kept + 128)))
 
-    def floor(self, rows: int) -> float:
-        if rows == 0:
+    def worth(self) -> float:
+        rows = self.load.rows
+        time = self.steps.time(rows * (1.0 + self.drafted), self.load.context_tokens)
+        return self.length / time * (rows + self.load.waiting)
+
+    def floor(self) -> float:
+        if self.load.rows == 0:
             return 1.0
-        price = self.margin * self.goodput(rows) * self.cost.marginal(rows)
-        return min(1.0, max(self.least, price))
+        if self.probing:
+            return 0.01
+        return min(1.0, max(0.01, self.dear() * self.steps.curve.cheapest(*self.reached())))
 
-    def settle(self, drafts: Sequence[Sequence[float]], rows: int) -> float:
-        price = self.cost.settle(drafts, rows, self.margin * self.goodput(rows))
-        return self.floor(rows) if price is None else max(self.least, price)
+    def reached(self) -> tuple[int, int]:
+        return self.load.rows + self.load.prefill_tokens, 32 * self.load.rows
+
+    def settle(self, drafts: Sequence[Sequence[float]]) -> float:
+        if self.load.rows == 0:
+            self.price = 2.0
+            return self.price
+        tokens, reach = self.reached()
+        settled, _ = self.steps.curve.settle(
+            drafts,
+            tokens,
+            worth=0.0 if self.probing else self.dear(),
+            least=self.floor(),
+            reach=reach,
+            most=max(2, self.load.rows // 2) if self.probing else None,
+        )
+        self.price = self.floor() if settled is None else settled
+        return self.price
+
+    def pass_pays(self, rows: int, gain: float) -> bool:
+        return self.load.rows > 0 and gain > self.worth() * self.passes.time(max(rows, 1))
+
+    def count(self, pace: Pace) -> float:
+        return pace.count(self.length)
+
+    def least(self, source: int) -> float:
+        return self.floors[source].least
 
 
 @dataclass
@@ -64,10 +127,20 @@ class Request:
     native: Guesser | None
     head: Guesser | None
     drafted: int = 0
+    promised: float = 0.0
+    origin: Origin = Origin(SUFFIX)  # noqa: RUF009  # never changed
+    pace: Pace = field(default_factory=Pace)
+    count: float = 1.0
     at: int = 0
     room: int = 0
     sampled: list[int] = field(default_factory=list)
     best: Candidate | None = None
+
+    def counted(self) -> list[float]:
+        if self.best is None:
+            return []
+        count = self.count if self.beginning.control.price is None else 1.0
+        return [chance * count for chance in self.best.survival]
 
     def prefer(self, draft: Candidate, price: float) -> None:
         if draft.tokens and (self.best is None or draft.gain(price) > self.best.gain(price)):
@@ -78,27 +151,29 @@ class Twin:
     """`engine.drafting.Drafter` without counters and errors.
 
     Attributes:
-        price: Of the latest step that had drafts.
+        price: Of the latest step.
     """
 
     def __init__(
         self,
         source: Source,
-        cost: StepCost,
+        steps: Profile,
+        passes: Profile,
         *,
         most: int,
         native_most: int,
         head_most: int,
-        head_time: Callable[[int], float],
     ) -> None:
-        self.price = 0.0
         self._source = source
-        self._price = TwinPrice(cost)
+        self._gate = TwinGate(steps, passes)
         self._most = most
         self._native = ForwardDrafter(native_most, calibrated=False)
         self._head = ForwardDrafter(head_most, calibrated=True, probe_steps=16)
-        self._head_time = head_time
         self._running: dict[str, Request] = {}
+
+    @property
+    def price(self) -> float:
+        return self._gate.price
 
     def end(self, names: Sequence[str], *, keep: bool) -> None:
         for name in names:
@@ -113,15 +188,19 @@ class Twin:
         *,
         native: Sequence[Sequence[int]] | None = None,
         head: HeadPass | None = None,
+        load: Load = Load(0),  # noqa: B008  # never changed
     ) -> StepDrafts:
-        rows = self._take_in(names, sampled, begin)
+        rows = self._take_in(names, sampled, begin, load)
         price = self._choose(rows, native, head)
         drafts = StepDrafts.nothing(len(names))
         for row in rows:
             if row.best is None:
                 continue
-            self.price = price
-            row.drafted = length = paying(row.best.survival, price)
+            own = row.beginning.control.price
+            least = price if own is None else own
+            row.drafted = length = paying(row.counted(), least)
+            row.promised = sum(row.best.survival[:length])
+            row.origin = row.best.origin
             if length:
                 origin = row.best.origin
                 if origin.second and length <= origin.first_length:
@@ -135,9 +214,12 @@ class Twin:
         names: Sequence[str],
         sampled: Sequence[Sequence[int]],
         begin: Callable[[str], Beginning],
+        load: Load,
     ) -> list[Request]:
         rows = []
+        counts = {source: [0, 0] for source in (BY_SUFFIX, BY_HEAD, BY_NATIVE)}
         drafted = emitted = 0
+        promised = 0.0
         for at, (name, tokens) in enumerate(zip(names, sampled, strict=True)):
             if not tokens:
                 continue
@@ -147,13 +229,22 @@ class Twin:
             for guesser in (row.native, row.head):
                 if guesser is not None:
                     guesser.learn(tokens)
+            kept = min(row.drafted, len(tokens) - 1)
             drafted += row.drafted
+            if row.beginning.control.price is None:
+                _count(counts, row, kept)
+                promised += row.promised if row.drafted else 0.0
+            else:
+                promised += kept
             emitted += len(tokens)
+            row.pace.learn(len(tokens))
             row.left -= len(tokens)
             row.at, row.sampled, row.best, row.drafted = at, list(tokens), None, 0
             row.room = max(0, min(row.left - 1, row.most))
             rows.append(row)
-        self._price.learn(len(rows), drafted, emitted)
+        self._gate.learn(len(rows), counts, (drafted, emitted), promised, load)
+        for row in rows:
+            row.count = self._gate.count(row.pace)
         return rows
 
     def _begin(self, name: str, beginning: Beginning) -> None:
@@ -175,10 +266,11 @@ class Twin:
         native: Sequence[Sequence[int]] | None,
         head: HeadPass | None,
     ) -> float:
-        floor = self._price.floor(len(rows))
+        floor = min([1.0, *(_price_of(row, self._gate.floor()) for row in rows)])
         for row in rows:
             most = row.room if row.beginning.control.suffix else 0
-            draft = self._source.advance(row.name, row.sampled, most, floor)
+            least = max(floor, self._gate.least(BY_SUFFIX))
+            draft = self._source.advance(row.name, row.sampled, most, least)
             if draft.tokens:
                 origin = _followed(len(draft.tokens), draft.predicted)
                 row.best = Candidate(draft.tokens, draft.survival, origin)
@@ -187,51 +279,87 @@ class Twin:
             for row in rows:
                 tokens = list(native[row.at][: self._native.most])
                 if row.native is not None and tokens:
-                    survival = row.native.propose(tokens)[: row.room]
-                    row.prefer(Candidate(tokens[: row.room], survival, Origin(NATIVE)), price)
+                    survival = row.native.propose(tokens)
+                    most = min(row.room, paying(survival, self._gate.least(BY_NATIVE)))
+                    offered = Candidate(tokens[:most], survival[:most], Origin(NATIVE))
+                    row.prefer(offered, _price_of(row, price))
             price = self._settle(rows)
         if head is not None and self._run_head(rows, head, price, floor):
             price = self._settle(rows)
         return price
 
     def _settle(self, rows: list[Request]) -> float:
-        drafts = [row.best.survival for row in rows if row.best is not None]
-        return self._price.settle(drafts, len(rows))
+        return self._gate.settle(
+            [
+                row.counted()
+                for row in rows
+                if row.best is not None and row.beginning.control.price is None
+            ]
+        )
 
     def _run_head(self, rows: list[Request], head: HeadPass, price: float, floor: float) -> bool:
         able = [row for row in rows if row.head is not None and row.room]
-        gains: dict[str, float] = {}
+        least = max(floor, self._gate.least(BY_HEAD))
+        wanted = []
         total = 0.0
+        asked_for = False
         for row in able:
             assert row.head is not None
-            gain = row.head.expected_gain(row.room, price)
+            if row.beginning.control.price is not None:
+                asked_for = True
+                wanted.append(row)
+                continue
+            dear = _price_of(row, price)
+            gain = row.head.expected_gain(row.room, max(dear, least))
             if row.best is not None and gain:
-                gain = max(0.0, gain - row.best.gain(price))
-            gains[row.name] = gain
-            total += gain
-        wanted = [row for row in able if gains[row.name]]
-        cost = self._price.goodput(len(rows)) * self._head_time(len(wanted))
-        if not self._head.runs(pays=total > cost) or not able:
+                gain = max(0.0, gain - row.best.gain(dear))
+            if gain:
+                wanted.append(row)
+            total += gain * row.count
+        pays = self._gate.pass_pays(len(wanted), total) or asked_for
+        if not self._head.runs(pays=pays) or not able:
             return False
-        asked = wanted or able
+        asked = wanted if pays else [able[at] for at in self._head.trial(len(able))]
         guesses = head([row.at for row in asked])
         for row, (tokens, confidence) in zip(asked, guesses, strict=True):
             assert row.head is not None
             survival = row.head.propose(tokens, confidence)
-            row.prefer(self._head_draft(row, list(tokens), survival, floor), price)
+            draft = self._head_draft(row, list(tokens), survival, floor)
+            row.prefer(draft, _price_of(row, price))
         return True
 
     def _head_draft(
         self, row: Request, tokens: list[int], survival: list[float], floor: float
     ) -> Candidate:
-        length = paying(survival, floor)
+        length = paying(survival, max(floor, self._gate.least(BY_HEAD)))
         if 0 < length < row.room and row.beginning.control.suffix:
             sure, reached = tokens[:length], survival[length - 1]
-            more = self._source.go_on(row.name, sure, reached, row.room - length, floor=floor)
+            least = max(floor, self._gate.least(BY_SUFFIX))
+            more = self._source.go_on(row.name, sure, reached, row.room - length, floor=least)
             if more.tokens:
                 origin = Origin(HEAD, SUFFIX, length)
                 return Candidate(sure + more.tokens, [*survival[:length], *more.survival], origin)
-        return Candidate(tokens[: row.room], survival[: row.room], Origin(HEAD))
+        most = min(row.room, paying(survival, self._gate.least(BY_HEAD)))
+        return Candidate(tokens[:most], survival[:most], Origin(HEAD))
+
+
+def _price_of(row: Request, price: float) -> float:
+    own = row.beginning.control.price
+    return price / row.count if own is None else own
+
+
+def _count(counts: dict[int, list[int]], row: Request, accepted: int) -> None:
+    """What came of a draft, for those whose it was: judged and accepted."""
+    by = {SUFFIX: BY_SUFFIX, PREDICTION: BY_SUFFIX, HEAD: BY_HEAD, NATIVE: BY_NATIVE}
+    origin, left = row.origin, min(row.drafted, accepted)
+    first = min(row.drafted, origin.first_length) if origin.second else row.drafted
+    for source, length in ((origin.first, first), (origin.second, row.drafted - first)):
+        if length:
+            count = counts[by[source]]
+            if source == origin.first or accepted >= first:
+                count[0] += length
+                count[1] += min(length, left)
+            left -= min(length, left)
 
 
 def _followed(length: int, followed: int) -> Origin:

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from engine.drafting import Beginning, Control, HeadPass, StepDrafts, SuffixSource
+from engine.policy import Load
 from engine.suffix import SuffixIndex
 from tests.unit.engine.drafting.scripted import Proposed
 
@@ -24,6 +25,7 @@ class Drafting(Protocol):
         *,
         native: Sequence[Sequence[int]] | None,
         head: HeadPass | None,
+        load: Load,
     ) -> StepDrafts: ...
 
     def end(self, names: Sequence[str], *, keep: bool) -> None: ...
@@ -94,6 +96,7 @@ class World:
             suffix=random.random() < 0.9,
             head=random.random() < 0.9,
             native=random.random() < 0.9,
+            price=random.choice([None, None, None, None, 0.0, 0.3]),
             prediction=tuple(self._phrases[0] + self._phrases[1]) if random.random() < 0.3 else (),
         )
         left = random.choice([5, 20, 1000])
@@ -129,6 +132,12 @@ class World:
             self,
             native=native if random.random() < 0.5 else None,
             head=head if random.random() < 0.8 else None,
+            load=Load(
+                0,
+                prefill_tokens=random.choice([0, 0, 0, 0, 40]),
+                context_tokens=random.randint(0, 5000),
+                waiting=random.choice([0, 0, 0, 2]),
+            ),
         )
         return drafts, ran
 

@@ -167,27 +167,62 @@ def test_one_request_too_many_is_an_error(head: DraftHead) -> None:
         memory.view(["a"]).context()
 
 
-def test_steps_that_no_one_asks_about_share_a_pass(
-    head: DraftHead, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory, text, passes = HeadMemory(head, requests=1, device=CPU), Text(1), []
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many entries were made, pass by pass."""
+    made: list[int] = []
     write = DraftHead.write
 
     def counted(self: DraftHead, states: Any, entries: Sequence[Entry], *args: Any) -> None:
-        passes.append(len(entries))
+        made.append(len(entries))
         write(self, states, entries, *args)
 
     monkeypatch.setattr(DraftHead, "write", counted)
+    return made
+
+
+def test_steps_that_no_one_asks_about_share_a_pass(head: DraftHead, passes: list[int]) -> None:
+    memory, text = HeadMemory(head, requests=1, device=CPU), Text(1)
     for _ in range(3):
         note(memory, {"a": text}, {"a": 1})
     assert passes == []
     memory.view(["a"])
     assert passes == [3]
 
-    for _ in range(20):
+    for _ in range(40):
+        note(memory, {"a": text}, {"a": 1})
+    assert passes == [3]
+
+    check(seen(memory.view(["a"]).context(), 0), expected(head, text))
+    assert passes == [3, WINDOW + 1]
+
+
+def test_nothing_is_made_of_requests_that_no_one_asks_for(
+    head: DraftHead, passes: list[int]
+) -> None:
+    memory, texts = HeadMemory(head, requests=2, device=CPU), {"a": Text(1), "b": Text(2)}
+    for _ in range(2):
+        note(memory, texts, {"a": 1, "b": 2})
+
+    memory.view(["a"])
+    memory.forget(["b"])
+    memory.view(["a", "b"])
+
+    assert passes == [2]
+
+
+def test_states_that_no_one_asks_about_take_little_memory(
+    head: DraftHead, passes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, bytes_of_a_state = Text(1), 32 * 4
+    monkeypatch.setattr("engine.heads.memory._MOST_BYTES", 50 * bytes_of_a_state)
+    memory = HeadMemory(head, requests=1, device=CPU)
+
+    for _ in range(41):
         note(memory, {"a": text}, {"a": 1})
 
-    assert passes == [3, WINDOW + 1]
+    assert passes == [WINDOW + 1]
+    check(seen(memory.view(["a"]).context(), 0), expected(head, text))
 
 
 def test_a_request_alone_is_shown_its_own_memory_without_a_copy(head: DraftHead) -> None:

@@ -9,18 +9,14 @@ places, and a table has `SLOTS` slots as long as its text is short.
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
-from engine.suffix._core import prior
+from tests.unit.engine.suffix.twin_calibration import HALF, TABLES, Float, Fortune, Guess, Tenant
+from tests.unit.engine.suffix.twin_store import CONTEXTS, GAP, LONGEST_MATCH, Hash, Match, Store
 
 # What core/ may change, by the file it stands in.
-CONTEXTS = (4, 2, 1)  # store.hpp
-SLOTS = 1024  # context_table.hpp
-WAYS = 4
-LONGEST_TEXT = 2000  # store.cpp: up to here no table grows
-LONGEST_MATCH = 64  # calibration.hpp
 QUOTA, ALIGNED_QUOTA, MOST_MATCHES = 8, 2, 26  # matcher.cpp
 LONG_MATCH, ANCHOR_LIFE = 8, 32
 BEFORE, BEHIND = 4, 64
@@ -29,24 +25,10 @@ CANDIDATES = 4  # draft.cpp
 RIVAL_WEIGHT = 0.02
 SCORED = 64
 LEAST_SURVIVAL = 1e-6
-FORGET = 2000.0  # calibration.cpp
-DENSE_STEP, DISCRETE_STEP = 0.1, 0.3
-STEPS_AGAIN = 8
-FAST, SLOW = 0.3, 0.05
-TOKEN_COST, LENGTH_STEP, HIGHEST_PRICE = 0.0715, 0.002, 0.8  # calibration.hpp
-TABLES = (208, 200, 1024, 512, 2048, 1024, 1024)
 
-GAP = -1
 OLDER, OWN, OWN_ALIGNED, OLDER_ALIGNED = range(4)
-NO_DRAFT, WRONG, PARTLY_RIGHT, RIGHT = range(4)
 
-Float = np.float32
-HALF, ONE = Float(0.5), Float(1)
-PRIOR = cast(dict[str, Any], prior())
-
-
-def sigmoid(x: Any) -> Any:
-    return Float(1) / (Float(1) + np.exp(-x, dtype=Float))
+ONE = Float(1)
 
 
 def log1p(count: int) -> Any:
@@ -56,173 +38,6 @@ def log1p(count: int) -> Any:
 def length_class(length: int) -> int:
     bounds = (1, 2, 3, 4, 5, 7, 9, 12, 16, 24, 32, 64)
     return sum(length >= bound for bound in bounds)
-
-
-class Hash:
-    """Multilinear hashing with factors drawn from the salt by splitmix64."""
-
-    def __init__(self, salt: int) -> None:
-        self._factors = [self._mix(salt + i * 0x9E3779B97F4A7C15) | 1 for i in range(1, 6)]
-
-    def slot(self, context: Sequence[int]) -> int:
-        *factors, constant = self._factors
-        newest_first = zip(factors, reversed(context), strict=False)
-        total = constant + sum(factor * (token + 1) for factor, token in newest_first)
-        return (total >> 32) % (1 << 32) % SLOTS
-
-    @staticmethod
-    def _mix(z: int) -> int:
-        mask = (1 << 64) - 1
-        z &= mask
-        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 & mask
-        z = (z ^ (z >> 27)) * 0x94D049BB133111EB & mask
-        return z ^ (z >> 31)
-
-
-class Store:
-    """A text, and for each slot the latest places that follow its contexts, newest first."""
-
-    def __init__(self, hashed: Hash) -> None:
-        self.text: list[int] = []
-        self._hash = hashed
-        self._places: dict[tuple[int, int], list[int]] = {}
-
-    def append(self, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            for size in CONTEXTS:
-                context = self.text[-size:]
-                if len(context) == size and GAP not in (*context, token):
-                    key = size, self._hash.slot(context)
-                    here = len(self.text)
-                    self._places[key] = [here, *self._places.get(key, [])][:WAYS]
-            self.text.append(token)
-        assert len(self.text) <= LONGEST_TEXT
-
-    def places(self, recent: Sequence[int], size: int) -> list[int]:
-        if len(recent) < size:
-            return []
-        return self._places.get((size, self._hash.slot(recent[-size:])), [])
-
-
-@dataclass(slots=True)
-class Match:
-    """A place in a text that the request's latest tokens agree with."""
-
-    store: Store
-    next: int
-    length: int
-    origin: int
-    latest: bool
-
-    def vote(self) -> int:
-        return self.store.text[self.next] if self.next < len(self.store.text) else GAP
-
-    def follow(self) -> "Match":
-        longer = min(self.length + 1, LONGEST_MATCH)
-        return Match(self.store, self.next + 1, longer, self.origin, self.latest)
-
-
-class Reliability:
-    """How often matches of a kind and length were right."""
-
-    def __init__(self) -> None:
-        outcomes = Float(PRIOR["outcomes"])
-        self._seen = np.full((8, LONGEST_MATCH + 1), outcomes)
-        self._right = np.array(PRIOR["reliability"], Float) * outcomes
-
-    def odds(self, match: Match) -> Any:
-        at = self._at(match)
-        ratio = min(max(self._right[at] / self._seen[at], Float(0.02)), Float(0.98))
-        return ratio / (Float(1) - ratio)
-
-    def learn(self, match: Match, right: bool) -> None:
-        at = self._at(match)
-        self._right[at] += Float(right)
-        self._seen[at] += Float(1)
-        if self._seen[at] > FORGET:
-            self._right[at] /= 2
-            self._seen[at] /= 2
-
-    def _at(self, match: Match) -> tuple[int, int]:
-        return match.origin + 4 * match.latest, match.length
-
-
-@dataclass(slots=True)
-class Fortune:
-    """How a request's latest drafts fared."""
-
-    fast: Any = HALF
-    slow: Any = HALF
-    last: int = NO_DRAFT
-
-    def learn(self, accepted: int, drafted: int) -> None:
-        self.last = WRONG if accepted == 0 else PARTLY_RIGHT if accepted < drafted else RIGHT
-        for i in range(min(drafted, accepted + 1)):
-            outcome = Float(i < accepted)
-            self.fast += Float(FAST) * (outcome - self.fast)
-            self.slow += Float(SLOW) * (outcome - self.slow)
-
-
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """A token that was voted for, as the regression sees it."""
-
-    token: int
-    share: Any
-    score: Any
-    dense: Any
-    discrete: list[int]
-
-
-class Regression:
-    """Logistic regression with AdaGrad steps."""
-
-    def __init__(self) -> None:
-        self._dense = np.array(PRIOR["dense"], Float)
-        self._dense_squares = np.array(PRIOR["dense_squares"], Float)
-        hashed = sum(TABLES) - len(PRIOR["weights"])
-        self._weights = np.concatenate([PRIOR["weights"], np.zeros(hashed)], dtype=Float)
-        self._squares = np.concatenate([PRIOR["squares"], np.ones(hashed)], dtype=Float)
-        self._outcomes = 0
-
-    def score(self, dense: Any, discrete: list[int]) -> Any:
-        total = Float(0)
-        for weight, feature in zip(self._dense, dense, strict=True):
-            total += weight * feature
-        for index in discrete:
-            total += self._weights[index]
-        return total
-
-    def learn(self, guess: Guess, right: bool) -> None:
-        if self._outcomes % STEPS_AGAIN == 0:
-            self._steps = Float(DENSE_STEP) / np.sqrt(self._dense_squares)
-        self._outcomes += 1
-        error = Float(right) - sigmoid(guess.score)
-        gradient = error * guess.dense
-        self._dense_squares += gradient * gradient
-        self._dense += gradient * self._steps
-        for index in guess.discrete:
-            self._squares[index] += error * error
-            self._weights[index] += Float(DISCRETE_STEP) * error / np.sqrt(self._squares[index])
-
-
-@dataclass(slots=True)
-class Tenant:
-    """What is kept for a tenant."""
-
-    store: Store
-    reliability: Reliability = field(default_factory=Reliability)
-    regression: Regression = field(default_factory=Regression)
-    mean_length: Any = field(default_factory=lambda: Float(2))
-
-    def learn_length(self, accepted: int) -> None:
-        self.mean_length += Float(LENGTH_STEP) * (Float(accepted + 1) - self.mean_length)
-
-    def price(self, place: int) -> float:
-        """The survival from which a token at that place pays."""
-        root = np.sqrt(self.mean_length)
-        first = Float(TOKEN_COST) * root * np.sqrt(root)
-        return min(float(first * np.sqrt(Float(place + 1))), HIGHEST_PRICE)
 
 
 @dataclass(slots=True)

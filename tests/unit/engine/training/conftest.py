@@ -1,18 +1,9 @@
-"""One thread, as the tensors here are so small that threads only wait; and Ctrl-C as usual."""
+"""Ctrl-C as usual."""
 
 import signal
 from collections.abc import Iterator
 
 import pytest
-import torch
-
-
-@pytest.fixture(autouse=True, scope="package")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(autouse=True)

@@ -93,9 +93,10 @@ def test_a_run_gives_lists_by_row_and_its_time() -> None:
         [[5, 6], [], [7]],
         memory=None,
     )
-    assert run.seconds == 0.0
+    assert (run.rows, run.seconds) == (0, 0.0)
 
     drafts = run([0, 2])
 
     assert drafts == [([6, 1], [0.5, 0.5]), ([7, 4], [0.5, 0.5])]
+    assert run.rows == 2
     assert run.seconds > 0.0

@@ -1,10 +1,16 @@
 import pytest
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Histogram
 
 from engine.drafting import Counters, Origin
 from engine.drafting.origin import NATIVE, PREDICTION, SUFFIX
+from engine.policy import HEAD, Gate, Limits, Load
 from engine.suffix import SuffixIndex
-from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics
+from engine.worker.metrics import (
+    _PREDICTION_BUCKETS,
+    AcceptanceMetrics,
+    DraftingMetrics,
+    source_state,
+)
 
 
 @pytest.fixture
@@ -21,6 +27,7 @@ def test_tokens_are_counted_for_the_source_of_their_part(registry: CollectorRegi
     def value(name: str, source: str) -> float | None:
         return registry.get_sample_value(f"engine_spec_{name}_tokens_total", {"source": source})
 
+    assert registry.get_sample_value("engine_spec_drafts_total") == 2
     assert (value("draft", "native"), value("accepted", "native")) == (6, 4)
     assert (value("draft", "suffix"), value("accepted", "suffix")) == (5, 2)
 
@@ -38,6 +45,17 @@ def test_positions_are_those_in_the_whole_draft(registry: CollectorRegistry) -> 
         for position in range(4)
     }
     assert counts == {0: 1, 1: 1, 2: 1, 3: None}
+
+
+def test_a_source_of_which_nothing_is_accepted_has_accepted_nothing(
+    registry: CollectorRegistry,
+) -> None:
+    metrics = AcceptanceMetrics(registry)
+    metrics.observe(Origin(SUFFIX), 5, 0)
+    metrics.publish()
+
+    labels = {"source": "suffix"}
+    assert registry.get_sample_value("engine_spec_accepted_tokens_total", labels) == 0
 
 
 def test_publishing_twice_counts_once(registry: CollectorRegistry) -> None:
@@ -61,28 +79,98 @@ def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) 
     counters.fallbacks["RuntimeError"] = 1
     metrics = DraftingMetrics(registry)
 
-    metrics.publish(counters, index.stats(), ("suffix",))
+    gate = Gate([(1, 1.0)])
+    gate.observe_step(2, 0, 0.02)
+    for _ in range(20):
+        gate.observe_step(2, 0, 0.02)
+        gate.observe_step(2, 0, 0.03, verifying=1)
+    metrics.observe_prediction(1.2)
     metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005, head=0.001)
+    metrics.publish(counters, gate, index.stats(), ("suffix",))
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
 
     assert value("engine_spec_steps_total", verdict="drafted") == 4
+    assert value("engine_spec_steps_total", verdict="limited") == 0
+    assert value("engine_spec_step_cost_seconds", tokens="1") == pytest.approx(0.02, rel=0.1)
+    assert value("engine_spec_verification_cost_seconds", rows="1") == pytest.approx(0.01, rel=0.2)
+    assert value("engine_spec_step_prediction_ratio_sum") == pytest.approx(1.2)
     assert value("engine_spec_fallbacks_total", reason="RuntimeError") == 1
     assert value("engine_spec_price") == 0.25
     assert value("engine_spec_gate_open", source="suffix") == 0
     assert value("engine_suffix_tokens") == index.stats().tokens > 0
     assert value("engine_suffix_bytes") == index.stats().bytes
+    assert value("engine_suffix_capacity_bytes") == 1 << 20
     assert value("engine_suffix_evictions_total") == 0
     assert value("engine_spec_step_seconds_sum", phase="target") == pytest.approx(0.02)
     assert value("engine_spec_step_seconds_count", phase="draft") == 1
     assert value("engine_spec_step_seconds_sum", phase="head") == pytest.approx(0.001)
 
 
-def test_steps_in_which_the_head_did_not_run_are_not_counted_for_it() -> None:
-    registry = CollectorRegistry()
+def published(metrics: DraftingMetrics) -> None:
+    metrics.publish(Counters(), Gate([(1, 1.0)]), None, ())
+
+
+def test_steps_in_which_the_head_did_not_run_are_not_counted_for_it(
+    registry: CollectorRegistry,
+) -> None:
     metrics = DraftingMetrics(registry)
 
     metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005, head=0.0)
+    published(metrics)
 
     assert registry.get_sample_value("engine_spec_step_seconds_count", {"phase": "head"}) == 0
+
+
+def test_steps_that_are_handed_on_together_count_as_one_by_one(
+    registry: CollectorRegistry,
+) -> None:
+    metrics = DraftingMetrics(registry)
+    one_by_one = Histogram("ratio", "", buckets=_PREDICTION_BUCKETS, registry=registry)
+    ratios = [0.1, 0.5, 0.51, 1.0, 1.0, 1.26, 5.0, 7.0]
+
+    for number, ratio in enumerate(ratios):
+        one_by_one.observe(ratio)
+        metrics.observe_prediction(ratio)
+        if number % 3 == 0:
+            published(metrics)
+    published(metrics)
+    published(metrics)
+
+    expected, found = (
+        {
+            (sample.name.removeprefix(name), *sample.labels.values()): sample.value
+            for family in registry.collect()
+            for sample in family.samples
+            if sample.name.startswith(name) and not sample.name.endswith("_created")
+        }
+        for name in ("ratio", "engine_spec_step_prediction_ratio")
+    )
+    assert found == pytest.approx(expected)
+    assert found["_count",] == len(ratios)
+
+
+def test_what_was_accepted_of_each_source_can_be_read() -> None:
+    metrics = AcceptanceMetrics(CollectorRegistry())
+    metrics.observe(Origin(NATIVE, SUFFIX, 3), 8, 2)
+
+    assert metrics.by_source() == {
+        "native": {"drafted": 3, "accepted": 2},
+        "suffix": {"drafted": 5, "accepted": 0},
+    }
+
+
+def test_a_source_is_shut_by_what_it_did_and_all_are_by_a_limit() -> None:
+    gate = Gate([(1, 1.0), (9, 3.0)], limits=Limits(max_batch_size=8))
+    gate.begin(Load(8))
+    gate.settle([])
+    gate.learn_source(HEAD, 1000, 0)
+
+    assert source_state(gate, "head")["open"] == 0
+    assert source_state(gate, "head")["least_survival"] > 1.0
+    assert source_state(gate, "suffix") == {"open": 1, "least_survival": 0.0}
+
+    gate.begin(Load(9))
+
+    assert source_state(gate, "suffix")["open"] == 0

@@ -95,10 +95,11 @@ class Scene:
             sampled=sampled,
             wants=self.wants,
             vocabulary=VOCABULARY,
+            reused=True,
         )
         of_all.fill_(torch.nan)  # and use their memory again
         states = StepStates(torch.cat(drawn_from), [part.drafts for part in parts.values()])
-        states.note(self.memory, names, sampled)
+        self.memory.note(names, sampled, states.hidden, states.first)
         for name, new in zip(names, sampled, strict=True):
             one = self.requests[name]
             one.computed = one.computed + parts[name].places - parts[name].drafts
@@ -244,6 +245,37 @@ def test_no_more_is_kept_than_anybody_sees(
     # The row of the first sampled token is the last that the window reaches; of the step's
     # sampled states there is one each time.
     assert kept == [1, WINDOW, 1]
+
+
+def test_states_that_stay_as_they_are_need_no_copy(
+    head: DraftHead, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = Request(1, prompt=3), Request(2, prompt=9)
+    hidden = torch.cat([one.hidden[:3], other.hidden[:9]])
+    kept: list[object] = []
+    monkeypatch.setattr(HeadMemory, "note", lambda _, *given: kept.extend(given))
+
+    note_prefill(
+        HeadMemory(head, requests=2, device=torch.device("cpu")),
+        hidden,
+        SimpleNamespace(
+            req_ids=["a", "b"],
+            num_computed_tokens_cpu=np.zeros(2, np.int32),
+            num_tokens_no_spec=np.array([4, 10]),
+            token_ids_cpu=np.stack([one.tokens[:10].numpy(), other.tokens[:10].numpy()]),
+        ),
+        scheduled={"a": 3, "b": 9},
+        sampled=[[one.tokens[3].item()], [other.tokens[9].item()]],
+        wants=lambda _: True,
+        vocabulary=VOCABULARY,
+        reused=False,
+    )
+
+    # Of "b" those that the window reaches.
+    names, tokens, states, first = kept
+    assert (names, first) == (["a", "b"], [0, 3 + 9 - (WINDOW + 1)])
+    assert tokens == [one.tokens[1:3].tolist(), other.tokens[5:9].tolist()]
+    assert states is hidden
 
 
 steps = st.lists(

@@ -20,3 +20,11 @@ async def test_asking_for_metrics_counts_no_request() -> None:
         text = (await gateway.client.get("/metrics")).text
 
     assert 'endpoint="/metrics"' not in text
+
+
+async def test_remote_workers_are_scraped_themselves() -> None:
+    async with running("http://127.0.0.1:1", ready=False) as gateway:
+        answer = await gateway.client.get("/metrics/worker")
+
+    assert answer.status_code == 404
+    assert "remote" in answer.json()["error"]["message"]

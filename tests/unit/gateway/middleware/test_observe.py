@@ -1,13 +1,22 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 
 import pytest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.middleware import RECORD, Observe
-from gateway.types import Acceptance, RequestRecord, SourceCount, Usage
+from gateway.types import (
+    Acceptance,
+    Headers,
+    RequestRecord,
+    SourceCount,
+    Trace,
+    Usage,
+    WorkerId,
+)
 from tests.unit.gateway.json_log import JsonLog, json_log
 
 CHAT = "/v1/chat/completions"
@@ -252,3 +261,47 @@ async def test_what_is_not_http_passes() -> None:
     await observe({"type": "lifespan"}, nothing, nothing)  # type: ignore[arg-type]  # never called
 
     assert seen == [{"type": "lifespan"}]
+
+
+async def test_a_traced_request_ends_with_its_record_and_the_log_names_its_trace(
+    log: JsonLog,
+) -> None:
+    begun: list[tuple[str, str]] = []
+    ended: list[RequestRecord] = []
+
+    class Traced:
+        trace_id = "4bf9"
+
+        def queued(self, seconds: float) -> None:
+            raise AssertionError
+
+        def attempt(self, worker: WorkerId) -> AbstractContextManager[Mapping[str, str]]:
+            raise AssertionError
+
+        def end(self, record: RequestRecord) -> None:
+            ended.append(record)
+
+    def begin(method: str, path: str, headers: Headers) -> Trace:
+        begun.append((method, path))
+        return Traced()
+
+    async def inner(scope: Scope, receive: Receive, send: Send) -> None:
+        await ok(scope[RECORD], send)
+
+    async def nothing(message: Message | None = None) -> Message:
+        return {}
+
+    observe = Observe(
+        inner,
+        endpoints=[CHAT],
+        quiet=["/metrics"],
+        count=lambda record, now: None,
+        begin_trace=begin,
+    )
+    for path in (CHAT, "/metrics"):
+        scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+        await observe(scope, nothing, nothing)  # type: ignore[arg-type]  # it sends into nothing
+
+    assert begun == [("POST", CHAT)]
+    assert [record.status for record in ended] == [200]
+    assert log.of("request")[0]["trace_id"] == "4bf9"

@@ -3,7 +3,7 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.pacing import cut, goes_on, may_go_on
+from gateway.pacing import cut, goes_on, last_character, may_go_on
 
 # Letters, marks, emoji and their parts, flags, scripts that join, and line ends.
 HARD = st.text(
@@ -17,29 +17,46 @@ def clusters(text: str) -> list[str]:
     return found
 
 
-@given(st.one_of(HARD, st.text(max_size=60)), st.integers(1, 20))
-def test_parts_are_whole_characters_and_together_the_text(text: str, parts: int) -> None:
-    pieces = cut(text, parts)
+@given(st.one_of(HARD, st.text(max_size=60)), st.integers(2, 20), st.data())
+def test_both_parts_are_whole_characters(text: str, of: int, data: st.DataObject) -> None:
+    at = cut(text, data.draw(st.integers(1, of - 1)), of)
 
-    assert "".join(pieces) == text
-    assert 1 <= len(pieces) <= parts
-    assert [c for piece in pieces for c in clusters(piece)] == clusters(text)
-    assert all(pieces) or not text
+    assert 0 <= at < max(1, len(text))
+    assert clusters(text[:at]) + clusters(text[at:]) == clusters(text)
 
 
-def test_parts_begin_with_words() -> None:
-    assert cut(" the quick brown fox", 4) == [" the", " quick", " brown", " fox"]
+@given(HARD.filter(lambda text: len(clusters(text)) > 1))
+def test_a_text_of_two_characters_can_be_cut(text: str) -> None:
+    assert cut(text, 1, len(text)) > 0
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
-    [("你好世界", 4), ("👩‍🔬👩‍🔬", 2), ("🇩🇪🇫🇷", 2), ("e\u0301e\u0301", 2), ("שלום", 4)],
+    ("tokens", "first"), [(1, " the"), (2, " the quick"), (3, " the quick brown")]
+)
+def test_a_cut_is_before_a_word(tokens: int, first: str) -> None:
+    text = " the quick brown fox"
+
+    assert text[: cut(text, tokens, 4)] == first
+
+
+def test_a_word_is_cut_where_no_other_begins_near() -> None:
+    assert cut("internationalization of", 1, 4) == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["你好世界", "👩‍🔬👩‍🔬", "🇩🇪🇫🇷", "e\u0301e\u0301", "שלום"],
     ids=["chinese", "joined-emoji", "flags", "marks", "right-to-left"],
 )
-def test_each_part_has_as_many_characters(text: str, parts: int) -> None:
-    assert [len(clusters(piece)) for piece in cut(text, parts)] == [
-        len(clusters(text)) // parts
-    ] * parts
+def test_each_part_has_as_many_characters(text: str) -> None:
+    at = cut(text, 1, 2)
+
+    assert len(clusters(text[:at])) == len(clusters(text[at:]))
+
+
+@given(HARD.filter(bool))
+def test_the_last_character_is_the_last(text: str) -> None:
+    assert text[last_character(text) :] == clusters(text)[-1]
 
 
 @given(HARD, HARD)

@@ -12,28 +12,47 @@ TOLERANCE_SECONDS = 0.002
 """What `Playout` thinks too short for a timer, on both sides."""
 
 
+def halves(item: range, tokens: int, of: int) -> tuple[range, range] | None:
+    """Cut a run of tokens; some pairs are not to be parted."""
+    assert 0 < tokens < of == len(item)
+    return None if of == 2 and item.start % 7 == 6 else (item[:tokens], item[tokens:])
+
+
+@dataclass
+class Lateness:
+    """Timers that are late, or not."""
+
+    late_seconds: float = 0.0
+
+
+def playout(timers: Lateness, *, max_delay_seconds: float = BOUND_SECONDS) -> Playout[range]:
+    return Playout(max_delay_seconds=max_delay_seconds, split=halves, timers=timers)
+
+
 @dataclass
 class Played:
     """A buffer on a clock of the test's, and what left it.
 
     Attributes:
-        left: What left, in order: item, seconds it waited, clock.
+        left: What left, in order: token, seconds it waited, clock.
     """
 
     now: float = 1000.0
     piece_seconds: float = 0.03
-    playout: Playout[int] = field(default_factory=lambda: Playout(max_delay_seconds=BOUND_SECONDS))
+    timers: Lateness = field(default_factory=Lateness)
     rhythm: Rhythm = field(default_factory=Rhythm)
     left: list[tuple[int, float, float]] = field(default_factory=list)
     pieces: list[int] = field(default_factory=list)
     items: int = 0
 
+    def __post_init__(self) -> None:
+        self.playout = playout(self.timers)
+
     def arrive(self, tokens: int, *, opens: bool = False) -> None:
         self.rhythm = self.rhythm.after(tokens, self.now)
-        for number in range(tokens):
-            is_open = opens and number == tokens - 1
-            self.playout.hold(self.items, 1, now=self.now, is_open=is_open)
-            self.items += 1
+        item = range(self.items, self.items + tokens)
+        self.playout.hold(item, tokens, now=self.now, is_open=opens)
+        self.items += tokens
         self.play()
 
     def play(self) -> None:
@@ -41,8 +60,11 @@ class Played:
         if self.playout.wait_seconds(self.now) == 0.0:
             pieces = self.playout.release(self.rhythm, self.now, piece_seconds=self.piece_seconds)
             assert pieces
-            self.pieces.append(len(pieces))
-            self.left += [(h.item, self.now - h.arrived_seconds, self.now) for h in pieces]
+            self.pieces.append(sum(held.tokens for held in pieces))
+            for held in pieces:
+                assert held.tokens == len(held.item)
+                waited = self.now - held.arrived_seconds
+                self.left += [(token, waited, self.now) for token in held.item]
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass; all that is due on the way leaves."""
@@ -105,7 +127,7 @@ def test_release_all_gives_what_is_left_at_any_point(
     for gap, tokens, opens in steps[:point]:
         played.pass_time(gap)
         played.arrive(tokens, opens=opens)
-    rest = [held.item for held in played.playout.release_all()]
+    rest = [token for held in played.playout.release_all() for token in held.item]
 
     assert played.order + rest == list(range(played.items))
     assert played.playout.wait_seconds(played.now) is None
@@ -195,23 +217,41 @@ def test_nothing_leaves_an_empty_buffer_or_before_its_time() -> None:
 
 
 def test_a_bound_of_nothing_delays_nothing() -> None:
-    playout: Playout[int] = Playout(max_delay_seconds=0.001)
-    for item in range(5):
-        playout.hold(item, 1, now=7.0)
+    buffer = playout(Lateness(), max_delay_seconds=0.001)
+    for item in range(1, 5):
+        buffer.hold(range(item, item + 1), 1, now=7.0)
 
-    assert [held.item for held in playout.release(Rhythm(), 7.0, piece_seconds=0.03)] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
+    left = buffer.release(Rhythm(), 7.0, piece_seconds=0.03)
+
+    assert [held.item.start for held in left] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("tokens", [0, 3])
 def test_text_of_no_tokens_leaves_too(tokens: int) -> None:
-    playout: Playout[str] = Playout(max_delay_seconds=BOUND_SECONDS)
-    playout.hold("", tokens, now=0.0)
+    buffer = playout(Lateness())
+    buffer.hold(range(tokens), tokens, now=0.0)
 
-    assert playout.wait_seconds(0.0) == 0.0
-    assert len(playout.release(Rhythm(), 0.0, piece_seconds=0.03)) == 1
+    assert buffer.wait_seconds(0.0) == 0.0
+    assert len(buffer.release(Rhythm(), 0.0, piece_seconds=0.03)) == 1
+
+
+def test_where_timers_are_late_text_leaves_earlier_by_that() -> None:
+    longest = []
+    for late_seconds in (0.0, 0.04):
+        played = Played(timers=Lateness(late_seconds))
+        for _ in range(20):
+            played.pass_time(0.1)
+            played.arrive(8, opens=True)
+            played.pass_time(0.0)
+        longest.append(played.longest_seconds)
+
+    assert longest[0] - longest[1] == pytest.approx(0.04, abs=0.003)
+
+
+def test_however_late_timers_are_some_text_waits_for_them() -> None:
+    played = Played(timers=Lateness(1.0))
+
+    played.arrive(8)
+
+    assert 0 < len(played.left) < 8
+    assert 0.0 < (played.playout.wait_seconds(played.now) or 0.0) < BOUND_SECONDS / 2

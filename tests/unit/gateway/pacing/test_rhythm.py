@@ -57,6 +57,13 @@ def test_a_stall_does_not_make_a_stream_uneven() -> None:
     assert after((0.0, 1), *[(0.02, 1)] * 10, (1.0, 1), *[(0.02, 1)] * 10).is_even
 
 
+def test_a_stream_that_only_becomes_faster_or_slower_comes_evenly() -> None:
+    slowing = [(0.01 * 1.015**number, 1) for number in range(150)]
+
+    assert after((0.0, 1), *slowing).is_even
+    assert after((0.0, 1), *reversed(slowing)).is_even
+
+
 @pytest.mark.parametrize(
     "arrivals",
     [[(0.08, 4)] * 5, [(0.02, 1), (0.02, 6)] * 5, [(0.0, 1), (0.0, 1), (0.06, 1)] * 5],

@@ -1,4 +1,5 @@
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -132,5 +133,53 @@ def test_a_closed_wheel_does_nothing_more() -> None:
         await asyncio.sleep(1)
 
         assert done == []
+
+    run_in_virtual_time(scenario())
+
+
+def test_it_says_how_late_work_was_and_forgets_it() -> None:
+    class Slow:
+        """A clock whose loop is busy for 50 ms before it calls back."""
+
+        now = 10.0
+        work: Callable[[], None] | None = None
+
+        def time(self) -> float:
+            return self.now
+
+        def call_at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+            self.work = callback
+            return asyncio.TimerHandle(when, callback, (), loop)
+
+        def turn(self, seconds: float) -> None:
+            assert self.work is not None
+            self.now += seconds
+            self.work()
+
+    loop = asyncio.new_event_loop()
+    try:
+        clock = Slow()
+        turning = Wheel(clock)
+        turning.call_later(0.02, lambda: None)
+        assert turning.late_seconds < 0.001
+        clock.turn(0.07)
+        assert turning.late_seconds == pytest.approx(0.05, abs=SLOT_SECONDS)
+        for _ in range(500):
+            turning.call_later(0.004, lambda: None)
+            clock.turn(0.006)
+        assert turning.late_seconds < 0.005
+    finally:
+        loop.close()
+
+
+def test_the_more_waits_the_later_work_may_be() -> None:
+    async def scenario() -> None:
+        turning = wheel()
+        for _ in range(500):
+            turning.call_later(1.0, lambda: None)
+
+        assert turning.late_seconds == pytest.approx(0.03)
+        await asyncio.sleep(2)
+        assert turning.late_seconds < 0.005
 
     run_in_virtual_time(scenario())

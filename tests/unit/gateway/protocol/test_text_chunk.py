@@ -61,6 +61,17 @@ def test_a_text_frame_is_taken_apart_and_put_together_again(dialect: Dialect) ->
     assert read(chunks, texts(dialect, TEXT)[0]).text == TEXT
 
 
+def test_a_chunk_that_nobody_cut_leaves_in_the_workers_own_words() -> None:
+    chunks = TextChunks(Dialect.CHAT)
+    frame = chat({"delta": {"content": "caf\u00e9 / th\u00e9"}})
+    assert b"\\u00e9" in frame  # as no frame of ours has it
+
+    chunk = read(chunks, frame)
+
+    assert chunks.frames([Part(chunk, chunk.text, True)]) == frame
+    assert b"\\u00e9" not in chunks.frames(cut(chunk, 4)[:1])
+
+
 @each_dialect
 def test_parts_are_frames_of_the_same_kind_that_differ_in_text_alone(dialect: Dialect) -> None:
     chunks = TextChunks(dialect)

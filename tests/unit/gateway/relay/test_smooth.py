@@ -1,7 +1,5 @@
-import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -9,172 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.errors import GatewayError, UpstreamError, WorkerLostError
-from gateway.pacing import Wheel
-from gateway.protocol import (
-    Endpoint,
-    FrameSplitter,
-    StreamReader,
-    TextChunk,
-    TextChunks,
-    error_event,
-)
+from gateway.errors import WorkerLostError
+from gateway.protocol import TextChunk, TextChunks
 from gateway.protocol.sse import data_of
-from gateway.relay.event_stream import EventStream, StreamPolicy
-from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
-from gateway.relay.streamed import relay_stream
-from gateway.relay.token_clock import Side
-from tests.unit.gateway.ends import RecordingSink, ScriptedSource
-from tests.unit.gateway.requests import CHAT, MESSAGES, RESPONSES, request_to
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
-
-POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
-BOUND_SECONDS = 0.12
-SLOT_SECONDS = 0.004
-DONE = b"data: [DONE]\n\n"
-WORDS = (" the", " naïve", " 你好", " 👩‍🔬", ".", "\n", " e\u0301", "שלום")
-
-Step = bytes | float | Exception
-
-
-def chunk(text: str, running: int, **choice: Any) -> bytes:
-    """A chat chunk in vLLM's own words, with the running count that we ask for."""
-    told = {"index": 0, "delta": {"content": text}, "finish_reason": None} | choice
-    usage = {"prompt_tokens": 1, "total_tokens": 1 + running, "completion_tokens": running}
-    return _frame({"id": "c", "choices": [told], "usage": usage})
-
-
-def _frame(body: dict[str, Any]) -> bytes:
-    text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
-    return b"data: " + text.encode() + b"\n\n"
-
-
-def bursts(*sizes: int, gap: float = 0.08, begin: int = 1) -> list[Step]:
-    """A first token, then bursts of so many, a word each."""
-    steps: list[Step] = [chunk("Once", begin)]
-    for size in sizes:
-        words = "".join(WORDS[(begin + i) % len(WORDS)] for i in range(size))
-        begin += size
-        steps += [gap, chunk(words, begin)]
-    return steps
-
-
-@dataclass(frozen=True)
-class Write:
-    """What left at once."""
-
-    seconds: float
-    data: bytes
-
-
-class TimedSink(RecordingSink):
-    """A client that notes when it got what, and at times has no room."""
-
-    def __init__(self, *, full: Sequence[bool] = ()) -> None:
-        super().__init__()
-        self.timed: list[Write] = []
-        self._full = list(full)
-
-    async def write(self, data: bytes) -> None:
-        await super().write(data)
-        self.timed.append(Write(now(), data))
-
-    def write_now(self, data: bytes) -> bool:
-        if self._full and self._full.pop(0):
-            return False
-        self.timed.append(Write(now(), data))
-        return super().write_now(data)
-
-    async def end(self, data: bytes = b"") -> None:
-        await super().end(data)
-        self.timed.append(Write(now(), data))
-
-
-class Smoothed:
-    """One smooth stream and what is left of it.
-
-    Attributes:
-        added: Each token's delay as it was told to the metrics.
-        marks: Tokens as they were marked on the client's side.
-    """
-
-    def __init__(
-        self, endpoint: Endpoint = CHAT, *, full: Sequence[bool] = (), **body: Any
-    ) -> None:
-        self.sink = TimedSink(full=full)
-        self.request = request_to(endpoint, stream=True, **body)
-        self.added: list[float] = []
-        self.marks: list[int | None] = []
-        self.depths: list[float] = []
-        self.error: GatewayError | None = None
-        self.source = ScriptedSource(())
-
-    def run(self, *steps: Step, cancel_after: float | None = None, crowd: int = 0) -> "Smoothed":
-        run_in_virtual_time(self._scenario(steps, cancel_after, crowd))
-        return self
-
-    async def _scenario(
-        self, steps: Sequence[Step], cancel_after: float | None, crowd: int
-    ) -> None:
-        self.source = ScriptedSource(steps)
-        wheel = Wheel(asyncio.get_running_loop())
-        for _ in range(crowd):  # other streams
-            wheel.call_later(1000.0, lambda: None)
-        reader = StreamReader(self.request)
-        async with EventStream(self.sink, POLICY, []) as out:
-            outlet = SmoothOutlet(
-                out,
-                TextChunks(self.request.endpoint.dialect),
-                wheel,
-                SmoothPolicy(BOUND_SECONDS, 0.03),
-                mark=self.marks.append,
-                added=lambda seconds, tokens: self.added.extend([seconds] * tokens),
-                depth=lambda tokens, _: self.depths.append(tokens),
-                clock=asyncio.get_running_loop().time,
-            )
-            relaying = relay_stream(
-                self.source,
-                reader,
-                out,
-                outlet,
-                arrivals=Side(lambda *_: None),
-                max_frame_bytes=10_000,
-            )
-            task = asyncio.create_task(relaying)
-            try:
-                if cancel_after is None:
-                    await task
-                else:
-                    await asyncio.wait({task}, timeout=cancel_after)
-                    task.cancel()
-                    await asyncio.wait({task})
-                    if not self.sink.ended:
-                        raise UpstreamError("drained")
-            except GatewayError as error:
-                self.error = error
-                number = reader.frames_read
-                dialect = self.request.endpoint.dialect
-                await out.end(error_event(error, dialect, sequence_number=number))
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        frames = FrameSplitter(10_000).feed(self.sink.body)
-        return [json.loads(data) for f in frames if (data := data_of(f)) and data != b"[DONE]"]
-
-    @property
-    def text(self) -> str:
-        choices = (event["choices"][0] for event in self.events if event.get("choices"))
-        return "".join(choice["delta"].get("content") or "" for choice in choices)
-
-
-def words_of(steps: Sequence[Step]) -> str:
-    """The text that a script's worker sends."""
-    frames = [step for step in steps if isinstance(step, bytes)]
-    told = [
-        json.loads(data_of(f)) for f in FrameSplitter(10_000).feed(b"".join(frames)[: -len(DONE)])
-    ]
-    return "".join(event["choices"][0]["delta"].get("content") or "" for event in told)
-
+from tests.unit.gateway.relay.smoothed import (
+    BOUND_SECONDS,
+    DONE,
+    WORDS,
+    Smoothed,
+    Step,
+    bursts,
+    chunk,
+    words_of,
+)
+from tests.unit.gateway.requests import MESSAGES, RESPONSES
 
 SCRIPT = st.lists(
     st.tuples(st.sampled_from([0.0, 0.0, 0.01, 0.02, 0.03, 0.08, 0.3, 1.0]), st.integers(0, 12)),

@@ -2,6 +2,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ class ScriptedProbe:
         self.models: bytes = b'{"data":[{"id":"m"}]}'
         self.trial: UpstreamError | None = None
         self.trials: list[bytes] = []
+        self.is_shut = False
+
+    def shut(self) -> None:
+        self.is_shut = True
+
+    def reopen(self) -> None:
+        self.is_shut = False
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
         if not self.healthy:
@@ -158,6 +166,37 @@ async def test_a_worker_that_makes_no_progress_is_tried_and_started_again() -> N
         await eventually(lambda: counted.reasons[:1] == ["stalled"])
 
         assert [json.loads(trial)["max_tokens"] for trial in probe.trials[:1]] == [1]
+
+
+async def test_a_hung_worker_has_no_long_grace() -> None:
+    """It does nothing with SIGTERM either, and requests wait for the next one."""
+    probe, counted = ScriptedProbe(), Counted()
+    probe.load = b'{"server_load": 1}'
+    deaf = WorkerCommand(("sh", "-c", "trap '' TERM; sleep 60"), None)
+    rules = replace(policy(stalled=0.1), stop_seconds=2, hung_stop_seconds=0.05)
+    async with supervised(probe, counted, rules, deaf) as supervisor:
+        await eventually(lambda: supervisor.state == "ready")
+        first = supervisor.pid
+
+        await eventually(lambda: supervisor.pid not in (None, first), within_seconds=1.5)
+
+        assert counted.reasons == ["stalled"]
+
+
+async def test_nothing_is_sent_to_a_worker_that_is_being_ended() -> None:
+    probe, counted = ScriptedProbe(), Counted()
+    probe.load = b'{"server_load": 1}'
+    deaf = WorkerCommand(("sh", "-c", "trap '' TERM; sleep 60"), None)
+    rules = replace(policy(stalled=0.1), hung_stop_seconds=0.3)
+    async with supervised(probe, counted, rules, deaf) as supervisor:
+        await eventually(lambda: supervisor.state == "ready")
+        assert not probe.is_shut
+
+        await eventually(lambda: probe.is_shut)
+        assert counted.reasons == []  # it still runs
+        await eventually(lambda: not probe.is_shut)
+
+        assert counted.reasons == ["stalled"]
 
 
 async def test_a_busy_worker_is_not_started_again() -> None:

@@ -48,7 +48,10 @@ metrics.places_changed(3, 1)
 record = RequestRecord(RequestId("r"), "/x", "POST", 0.0, outcome="completed")
 metrics.request_ended(record, now=1.0)
 asyncio.run(observe_gaps())
+metrics.workers_known({up})
 metrics.worker_up("w", {up})
+metrics.worker_up("gone", 1)
+metrics.worker_left("gone")
 if {show}:
     print(metrics.exposition("")[0].decode())
     input()
@@ -115,12 +118,12 @@ def test_a_finished_stream_is_counted_whole(
     [
         ("rejected", 1.0),
         ("caller_error", 1.0),
-        ("upstream_error", None),
-        ("cancelled", None),
+        ("upstream_error", 0.0),
+        ("cancelled", 0.0),
     ],
 )
 def test_what_the_gateway_refused_itself_is_counted_by_reason(
-    metrics: GatewayMetrics, registry: CollectorRegistry, outcome: object, counted: float | None
+    metrics: GatewayMetrics, registry: CollectorRegistry, outcome: object, counted: float
 ) -> None:
     record = replace(RECORD, reason="queue_full")
     record.outcome = outcome  # type: ignore[assignment]  # from the table above
@@ -143,7 +146,8 @@ def test_a_request_that_got_nothing_has_no_tokens_and_no_first_token(
     assert "gateway_requests_total" in names
     assert "gateway_tokens_total" not in names
     assert "gateway_time_to_first_token_seconds_count" not in names
-    assert "gateway_stream_terminations_total" not in names
+    ended = {"outcome": "completed"}
+    assert registry.get_sample_value("gateway_stream_terminations_total", ended) == 0
 
 
 def test_acceptance_without_a_drafted_step_has_no_length(
@@ -163,6 +167,7 @@ def test_workers_and_places_are_shown_as_they_are(
     worker = WorkerId("w")
 
     metrics.places_changed(3, 2)
+    metrics.workers_known(5)
     metrics.worker_up(worker, True)
     metrics.worker_up(worker, False)
     metrics.worker_failed(worker, "lost")
@@ -171,12 +176,36 @@ def test_workers_and_places_are_shown_as_they_are(
     shown = {
         "gateway_inflight_requests": {},
         "gateway_queue_depth": {},
+        "gateway_workers": {},
         "gateway_worker_up": {"worker": "w"},
         "gateway_upstream_failures_total": {"worker": "w", "reason": "lost"},
         "gateway_worker_restarts_total": {"worker": "w", "reason": "stalled"},
     }
     values = [registry.get_sample_value(name, labels) for name, labels in shown.items()]
-    assert values == [3, 2, 0, 1, 1]
+    assert values == [3, 2, 5, 0, 1, 1]
+
+
+def test_what_operators_must_see_counts_from_zero(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.request_ended(RECORD, now=101.0)
+
+    served = {"endpoint": RECORD.endpoint, "model": RECORD.model, "outcome": "upstream_error"}
+    series: list[tuple[str, dict[str, str]]] = [
+        ("gateway_requests_total", served),
+        ("gateway_stream_terminations_total", {"outcome": "error_event"}),
+        ("gateway_rejections_total", {"reason": "queue_timeout"}),
+    ]
+    assert [registry.get_sample_value(name, labels) for name, labels in series] == [0, 0, 0]
+
+
+def test_restarts_that_can_happen_count_from_zero(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.expect_restarts(WorkerId("w"), ("exited", "stalled"))
+
+    labels = {"worker": "w", "reason": "stalled"}
+    assert registry.get_sample_value("gateway_worker_restarts_total", labels) == 0
 
 
 def test_the_format_is_what_the_scraper_accepts(metrics: GatewayMetrics) -> None:
@@ -230,6 +259,17 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
 
     assert 'gateway_requests_total{endpoint="/x",model="unknown",outcome="completed"} 2.0' in text
     assert "gateway_inflight_requests 6.0" in text
+    assert "gateway_workers 0.0" in text
     assert 'gateway_worker_up{worker="w"} 0.0' in text
+    assert 'worker="gone"' not in text
     assert 'gateway_inter_token_seconds_bucket{le="0.3",stage="client"} 6.0' in text
     assert 'gateway_inter_token_seconds_sum{stage="client"} 1.5' in text
+
+
+def test_a_worker_that_left_is_neither_up_nor_down(registry: CollectorRegistry) -> None:
+    metrics = GatewayMetrics(registry)
+    metrics.worker_up(WorkerId("w"), True)
+
+    metrics.worker_left(WorkerId("w"))
+
+    assert registry.get_sample_value("gateway_worker_up", {"worker": "w"}) is None

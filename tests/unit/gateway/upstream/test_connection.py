@@ -133,6 +133,26 @@ async def test_closing_ends_what_runs(worker: FakeWorker, connect: Connect) -> N
             await reading
 
 
+async def test_a_shut_line_refuses_what_is_new_and_lets_the_rest_end(
+    worker: FakeWorker, connect: Connect
+) -> None:
+    connection = connect(worker.url)
+    await whole(connection, chat())  # leaves an idle connection behind
+
+    async with connection.post(CHAT, chat(gap_seconds=0.01, stream=True), {}) as running:
+        connection.shut()
+        with pytest.raises(WorkerLostError) as refused:
+            await whole(connection, chat())
+        rest = await running.read(most_bytes=10**6)
+    connection.reopen()
+    answer, _ = await whole(connection, chat())
+
+    assert not refused.value.sent
+    assert rest.endswith(b"data: [DONE]\n\n")
+    assert answer.status == 200
+    assert len(worker.requests) == 3
+
+
 async def test_a_header_cannot_end_its_line(worker: FakeWorker, connect: Connect) -> None:
     with pytest.raises(InvalidRequestError):
         await whole(connect(worker.url), b"{}", {"accept": "a\r\nx-injected: b"})

@@ -278,3 +278,56 @@ def test_without_a_name_the_only_model_is_meant(models: list[str], chosen: str |
             assert pool.require_model(None) == chosen
 
     run_in_virtual_time(scenario())
+
+
+def test_while_no_worker_is_known_any_model_may_come() -> None:
+    async def scenario() -> None:
+        async with pool_of([]) as pool:
+            assert pool.require_model("m") == "m"
+            with pytest.raises(NoHealthyWorkerError):
+                await use(pool, model="m")
+
+    run_in_virtual_time(scenario())
+
+
+def test_a_request_that_waits_is_given_to_a_worker_that_joins() -> None:
+    async def scenario() -> None:
+        worker = make_worker("new")
+        async with pool_of([]) as pool:
+            waiting = asyncio.create_task(use(pool, model="m", wait_seconds=60))
+            await asyncio.sleep(10)
+            pool.join(worker)
+            worker.models = {"m": {"id": "m"}}
+            pool.mark_up(worker)
+
+            assert await waiting == "new"
+
+    run_in_virtual_time(scenario())
+
+
+def test_who_left_gets_nothing_more_whatever_a_late_probe_says() -> None:
+    async def scenario() -> None:
+        seen, leaving = Observations(), serving("leaving")
+        async with pool_of([leaving, serving("staying")], seen) as pool:
+            pool.leave(leaving)
+            pool.mark_up(leaving)
+
+            assert {await use(pool) for _ in range(20)} == {"staying"}
+            assert seen.left == ["leaving"]
+            assert not leaving.up
+
+    run_in_virtual_time(scenario())
+
+
+def test_how_many_workers_there_are_is_told_from_the_start() -> None:
+    async def scenario() -> None:
+        seen, found = Observations(), serving("found")
+        async with pool_of([], seen) as pool:
+            assert seen.known == [0]
+
+            pool.join(found)
+            pool.leave(found)
+
+            assert seen.known == [0, 1, 0]
+
+    run_in_virtual_time(scenario())

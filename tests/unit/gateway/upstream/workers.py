@@ -22,12 +22,20 @@ class Observations:
     def __init__(self) -> None:
         self.ups: list[tuple[str, bool]] = []
         self.failures: list[tuple[str, str]] = []
+        self.left: list[str] = []
+        self.known: list[int] = []
+
+    def workers_known(self, count: int) -> None:
+        self.known.append(count)
 
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         self.ups.append((worker, up))
 
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         self.failures.append((worker, reason))
+
+    def worker_left(self, worker: WorkerId) -> None:
+        self.left.append(worker)
 
 
 def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:

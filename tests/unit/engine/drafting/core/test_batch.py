@@ -7,15 +7,15 @@ import pytest
 
 from engine.drafting import Beginning, Control, Drafter, Source, SuffixSource
 from engine.drafting.origin import HEAD, NATIVE, SUFFIX, Origin
-from engine.policy import Price, StepCost
+from engine.policy import Gate, Limits, Profile
 from engine.suffix import SuffixIndex
 from tests.unit.engine.drafting.scripted import PROMPT, Head, Scripted, begin, drafter
 from tests.unit.engine.drafting.twin import Twin
 from tests.unit.engine.drafting.world import Dice, OnPython, World
 
-CURVES = {
-    "cheap": StepCost([(1, 1.0), (101, 3.0)], longest=400),
-    "dear": StepCost([(1, 1.0), (9, 1.3), (17, 2.5), (65, 12.0)], longest=400),
+CURVES: dict[str, Profile] = {
+    "cheap": [(1, 1.0), (101, 3.0)],
+    "dear": [(1, 1.0), (9, 1.3), (17, 2.5), (65, 12.0)],
 }
 
 
@@ -51,7 +51,7 @@ class TestNativeDrafter:
         assert drafts.tokens == [[5, 6] if winner == SUFFIX else [7, 8]]
 
     def test_what_is_always_rejected_is_soon_not_drafted(self) -> None:
-        hybrid = drafter(None, StepCost([(1, 1.0), (11, 2.0)], longest=64))
+        hybrid = drafter(None, [(1, 1.0), (11, 2.0)])
 
         lengths = [
             len(hybrid.step(["r"], [[1]], begin(), native=[[7, 8, 9]]).tokens[0]) for _ in range(60)
@@ -62,7 +62,7 @@ class TestNativeDrafter:
 
     def test_what_is_not_used_is_scored_in_hindsight(self) -> None:
         """It would have been right all the time, so it is trusted again without a try."""
-        hybrid = drafter(None, StepCost([(1, 1.0), (11, 2.0)], longest=64))
+        hybrid = drafter(None, [(1, 1.0), (11, 2.0)])
         for _ in range(60):
             hybrid.step(["r"], [[1]], begin(), native=[[7, 8, 9]])
 
@@ -72,7 +72,7 @@ class TestNativeDrafter:
         assert drafts.tokens[0][:1] == [7]
 
     def test_it_is_asked_while_it_may_be_worth_it_and_now_and_then_later(self) -> None:
-        hybrid = drafter(None, StepCost([(1, 1.0), (11, 2.0)], longest=64))
+        hybrid = drafter(None, [(1, 1.0), (11, 2.0)])
         asked = [hybrid.native_tokens()]
         for _ in range(200):
             hybrid.step(["r"], [[1]], begin(), native=[[7, 8, 9] if asked[-1] else []])
@@ -173,13 +173,13 @@ class TestDraftHead:
         hybrid = drafter(None, head_time=0.1)
         head = Head()
         ran = []
-        for _ in range(300):
+        for _ in range(600):
             before = len(head.ran)
             hybrid.step(["r"], [[1]], begin(), head=head)
             ran.append(len(head.ran) > before)
 
         assert ran[0]
-        assert sum(ran[-160:]) == 10
+        assert sum(ran[-384:]) == 8
 
     def test_it_is_trusted_again_when_it_is_right(self) -> None:
         hybrid = drafter(None, head_time=0.1)
@@ -196,7 +196,7 @@ class TestDraftHead:
 
     def test_confidence_tells_good_drafts_from_bad_ones(self) -> None:
         """Sure drafts come true and unsure ones do not: in the end only the sure are made."""
-        hybrid = drafter(None, StepCost([(1, 1.0), (11, 3.0)], longest=64))
+        hybrid = drafter(None, [(1, 1.0), (11, 3.0)])
         lengths = {}
         for _ in range(200):
             for sure in (0.9, 0.3):
@@ -226,18 +226,19 @@ def test_the_core_drafts_what_plain_python_drafts(kind: str, curve: str, seed: i
     def source() -> Source:
         return Dice(seed) if kind == "dice" else OnPython()
 
-    limits = {"most": 6, "native_most": 3, "head_most": 3}
-    twin = Twin(source(), CURVES[curve], **limits, head_time=lambda rows: 0.1 + 0.01 * rows)
+    most = {"most": 6, "native_most": 3, "head_most": 3}
+    passes = [(1, 0.11), (8, 0.18)]
+    limits = Limits(min_acceptance_ratio=0.4)
+    twin = Twin(source(), CURVES[curve], passes, **most)
     native = SuffixSource(SuffixIndex(1 << 24, salt=1)) if kind == "index" else source()
-    drafter = Drafter(
-        native, Price(CURVES[curve]), **limits, head_time=lambda rows: 0.1 + 0.01 * rows
-    )
+    gate = Gate(CURVES[curve], passes, limits=limits)
+    drafter = Drafter(native, gate, **most)
 
     expected = World(seed).steps(twin)
     found = World(seed).steps(drafter)
 
     assert found == expected
-    assert drafter.counters.price == twin.price
+    assert gate.price == pytest.approx(twin.price)
     assert not drafter.counters.fallbacks
     origins = {origin[:2] for drafts, _ in found for origin in drafts.origins if origin is not None}
     assert len(origins) >= 4, "too little was drafted to tell"

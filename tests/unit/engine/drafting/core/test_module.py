@@ -5,18 +5,17 @@ import pytest
 from engine.drafting import Control, Source, SuffixSource
 from engine.drafting._core import Batch
 from engine.drafting.origin import PREDICTION, SUFFIX, Origin
-from engine.policy import ForwardDrafter, Price
+from engine.policy import ForwardDrafter, Gate, Load
 from engine.suffix import Index, SuffixIndex
 from tests.unit.engine.drafting.scripted import FREE, PROMPT, Scripted
 
 
 def make(source: Source | Index | None) -> Batch:
     return Batch(
-        Price(FREE),
+        Gate(FREE),
         source,
         native=ForwardDrafter(0, calibrated=False),
         head=ForwardDrafter(0, calibrated=True),
-        head_time=lambda rows: 0.0,
         origin=Origin,
     )
 
@@ -45,7 +44,7 @@ def test_a_draft_is_cut_where_it_no_longer_pays_and_names_who_is_left(
     source.running["r"] = []
     batch = make(source)
     begin(batch, "r")
-    batch.enter(["r"], [[1]])
+    batch.enter(["r"], [[1]], Load(0))
     batch.ask()
 
     assert batch.cut(price) == ([[1, 2, 3, 4][:length]], [origin], 1, min(length, 1))
@@ -56,7 +55,8 @@ def test_who_is_unknown_is_named_and_nothing_else_happens(source: Scripted) -> N
     batch = make(source)
     begin(batch, "known")
 
-    assert batch.enter(["new", "known", "idle", "other"], [[1], [2], [], [3]]) == ["new", "other"]
+    names = ["new", "known", "idle", "other"]
+    assert batch.enter(names, [[1], [2], [], [3]], Load(0)) == ["new", "other"]
 
     batch.ask()
     assert source.running["known"] == []
@@ -81,7 +81,7 @@ def test_an_end_in_mid_step_leaves_nothing_of_the_step(source: Scripted) -> None
     source.running["r"] = []
     batch = make(source)
     begin(batch, "r")
-    batch.enter(["r"], [[1]])
+    batch.enter(["r"], [[1]], Load(0))
     batch.ask()
     batch.end("r")
 
@@ -96,7 +96,7 @@ def test_an_index_can_be_asked_through_python_and_again_itself() -> None:
     drafts = []
     for asked, sampled in ((source, [11, 12]), (source.core, [13]), (source, [14])):
         batch.source = asked
-        batch.enter(["r"], [sampled])
+        batch.enter(["r"], [sampled], Load(0))
         batch.ask()
         drafts += batch.cut(0.0)[0]
 

@@ -1,0 +1,40 @@
+#include "shown.hpp"
+
+#include <algorithm>
+
+namespace specgate::policy {
+
+void Shown::add(std::span<const double> survival) {
+  if (positions_ == 0) return;
+  if (survival_.size() < proposals_ * positions_) {
+    next_ = survival_.size() / positions_;
+    survival_.resize(survival_.size() + positions_);
+  }
+  const auto slot = std::span(survival_).subspan(next_ * positions_, positions_);
+  const std::size_t known = std::min(positions_, survival.size());
+  for (std::size_t at = 0; at < positions_; ++at) {
+    slot[at] = at < known ? static_cast<float>(survival[at]) : 0.0F;
+  }
+  next_ = (next_ + 1) % proposals_;
+}
+
+Shown::Sum Shown::gain(std::size_t most, double price) const {
+  Sum sum;
+  if (positions_ == 0) return sum;
+  const std::size_t held = survival_.size() / positions_;
+  const std::size_t length = std::min(most, positions_);
+  double weight = 1.0;
+  for (std::size_t back = 1; back <= held; ++back) {
+    const std::size_t slot = (next_ + held - back) % held;
+    for (std::size_t at = 0; at < length; ++at) {
+      const double over = survival_[slot * positions_ + at] - price;
+      if (!(over > 0.0)) break;
+      sum.gain += weight * over;
+    }
+    sum.count += weight;
+    weight *= keep_;
+  }
+  return sum;
+}
+
+}  // namespace specgate::policy

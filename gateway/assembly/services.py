@@ -1,0 +1,98 @@
+"""The running parts of a process: made, joined, and closed in reverse order."""
+
+from contextlib import AsyncExitStack
+from random import Random
+
+from gateway.api import Services
+from gateway.assembly.gate import build_gate, running_share
+from gateway.assembly.pacers import build_pacers
+from gateway.assembly.process import Lifecycle, Place
+from gateway.assembly.supervision import supervise
+from gateway.assembly.tasks import Tasks
+from gateway.assembly.workers import discoveries, known_workers
+from gateway.relay import StreamPolicy
+from gateway.serving import Serving, ServingPolicy
+from gateway.settings import GatewaySettings
+from gateway.telemetry import GatewayMetrics
+from gateway.upstream import Pool, PredictionTokenizer, ProbePolicy, Prober, RetryBudget
+
+
+def build_services(
+    settings: GatewaySettings,
+    place: Place,
+    lifecycle: Lifecycle,
+    metrics: GatewayMetrics,
+    stack: AsyncExitStack,
+) -> Services:
+    """Build the running parts; `stack` closes them.
+
+    Raises:
+        ConfigError: Something that the settings name is not what it should be.
+    """
+    tasks = Tasks(stack, lifecycle)
+    workers = known_workers(settings, place)
+    for worker in workers:
+        stack.push_async_callback(worker.connection.close)
+    pool = Pool(
+        workers,
+        metrics,
+        slow_start_seconds=settings.upstream.slow_start_seconds,
+        random=Random(),  # noqa: S311  # spreads load, guards nothing
+    )
+    prober = _prober(settings, pool)
+    supervisor = None
+    if not settings.workers and place.index == 0:
+        supervisor = supervise(settings, place, workers[0], metrics, tasks)
+    tasks.own(prober.run(), name="prober")
+    for discovery in discoveries(settings, pool):
+        stack.push_async_callback(discovery.close)
+        tasks.own(discovery.run(), name="discovery")
+    if lifecycle.announce is not None:
+        tasks.own(lifecycle.announce(pool), name="announce")
+    gate = build_gate(settings, place, metrics, tasks)
+    serving = Serving(
+        gate,
+        pool,
+        prober,
+        metrics,
+        tokenizer=PredictionTokenizer(
+            most_tokens=settings.request.max_prediction_tokens,
+            timeout_seconds=settings.request.tokenize_seconds,
+        ),
+        pacers=build_pacers(settings, metrics, stack),
+        # One worker's death may replay everything that ran on it, once.
+        budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=running_share(settings)),
+        policy=_serving_policy(settings),
+        stream_policy=StreamPolicy(
+            keep_alive_seconds=settings.stream.keep_alive_seconds,
+            client_stuck_seconds=settings.stream.client_stuck_seconds,
+            max_frame_bytes=settings.stream.max_frame_bytes,
+        ),
+    )
+    lifecycle.end_requests = serving.end_all
+    return Services(gate, pool, serving, supervisor, lambda: lifecycle.draining)
+
+
+def _prober(settings: GatewaySettings, pool: Pool) -> Prober:
+    chosen = settings.upstream
+    return Prober(
+        pool,
+        ProbePolicy(
+            interval_seconds=chosen.probe_seconds,
+            timeout_seconds=chosen.probe_timeout_seconds,
+            failures=chosen.probe_failures,
+            models_seconds=chosen.models_seconds,
+        ),
+    )
+
+
+def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
+    chosen = settings.request
+    return ServingPolicy(
+        wait_for_worker_seconds=chosen.wait_for_worker_seconds,
+        request_seconds=chosen.total_seconds,
+        most_replays=chosen.max_replays,
+        held_answer_bytes=chosen.held_answer_bytes,
+        pacing=settings.pacing.mode,
+        model_pacing=settings.pacing.models,
+    )

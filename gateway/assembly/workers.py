@@ -1,0 +1,71 @@
+"""The workers that the settings name: by URL, behind a DNS name, or the one of our own."""
+
+from collections.abc import Iterator
+from functools import partial
+from urllib.parse import urlsplit
+
+from gateway.assembly.process import Place
+from gateway.errors import ConfigError
+from gateway.settings import DISCOVERED_SCHEME, GatewaySettings, read_secret
+from gateway.types import WorkerId
+from gateway.upstream import (
+    Breaker,
+    ConnectionTimeouts,
+    Discovery,
+    DiscoveryPolicy,
+    Pool,
+    Worker,
+    WorkerAddress,
+    WorkerConnection,
+)
+
+_OWN_WORKER = WorkerId("local")
+
+
+def known_workers(settings: GatewaySettings, place: Place) -> list[Worker]:
+    """Those that are there from the start; their owner closes their connections.
+
+    Raises:
+        ConfigError: There is none, and no folder for the socket of one of our own.
+    """
+    return [_worker(settings, address) for address in _addresses(settings, place)]
+
+
+def discoveries(settings: GatewaySettings, pool: Pool) -> Iterator[Discovery]:
+    """What keeps the workers of each DNS name in the pool."""
+    for name in map(urlsplit, settings.workers):
+        if name.scheme == DISCOVERED_SCHEME:
+            yield Discovery(
+                pool,
+                name.hostname or "",
+                name.port or 80,
+                make=partial(_worker, settings),
+                policy=DiscoveryPolicy(
+                    interval_seconds=settings.upstream.resolve_seconds,
+                    timeout_seconds=settings.upstream.probe_timeout_seconds,
+                ),
+            )
+
+
+def _addresses(settings: GatewaySettings, place: Place) -> list[WorkerAddress]:
+    if settings.workers:
+        urls = (url for url in settings.workers if urlsplit(url).scheme != DISCOVERED_SCHEME)
+        return [WorkerAddress(urlsplit(url).netloc, url.rstrip("/")) for url in urls]
+    if place.socket_dir is None:
+        raise ConfigError("gateway.workers is empty, and no folder for a worker's socket is given")
+    return [WorkerAddress(_OWN_WORKER, "http://worker", str(place.socket_dir / "worker.sock"))]
+
+
+def _worker(settings: GatewaySettings, address: WorkerAddress) -> Worker:
+    key = read_secret(settings.upstream.api_key_file)
+    connection = WorkerConnection(
+        address,
+        ConnectionTimeouts(settings.request.connect_seconds, settings.request.silence_seconds),
+        api_key=None if key is None else key.get_secret_value(),
+    )
+    breaker = Breaker(
+        threshold=settings.upstream.breaker_failures,
+        open_seconds=settings.upstream.breaker_seconds,
+        most_open_seconds=settings.upstream.breaker_max_seconds,
+    )
+    return Worker(WorkerId(address.name), connection, breaker)

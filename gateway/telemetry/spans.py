@@ -1,0 +1,158 @@
+"""Spans of OpenTelemetry: one for a request, below it one for its wait and one for each try.
+
+Source of names: OpenTelemetry's semantic conventions for HTTP and generative AI, 1.37; what is ours
+alone begins with `specgate.`. No text, no key and no tenant is in any of them.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    StatusCode,
+    Tracer,
+    format_trace_id,
+    set_span_in_context,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
+
+from gateway.errors import GatewayError
+from gateway.types import Headers, RequestRecord, WorkerId
+
+_PROPAGATOR = TraceContextTextMapPropagator()
+_CARRIED = (b"traceparent", b"tracestate")
+_EXPORT_SECONDS = 3.0
+_UNNAMED = "unknown_service"
+_FAILED = ("upstream_error", "internal_error")
+
+
+def exporting_provider(endpoint: str, *, sample_ratio: float) -> TracerProvider:
+    """A provider whose spans leave in batches, from a thread of its own.
+
+    What a collector does not take in time is dropped, and the log says so. Names and headers for it
+    are OpenTelemetry's own variables: `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS`.
+    """
+    resource = Resource.create()
+    if str(resource.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):
+        resource = resource.merge(Resource({SERVICE_NAME: "specgate-gateway"}))
+    provider = TracerProvider(
+        sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
+        resource=resource,
+        shutdown_on_exit=False,  # the app's lifespan ends it
+    )
+    exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+class Spans:
+    """A `Tracing` on a provider, which it owns."""
+
+    def __init__(self, provider: TracerProvider) -> None:
+        self._provider = provider
+        self._tracer = provider.get_tracer("specgate.gateway")
+
+    def begin(self, method: str, path: str, headers: Headers) -> "RequestSpans":
+        """A request came in."""
+        carrier = {
+            name.decode(): value.decode("latin-1") for name, value in headers if name in _CARRIED
+        }
+        span = self._tracer.start_span(
+            f"{method} {path}",
+            context=_PROPAGATOR.extract(carrier, context=Context()),
+            kind=SpanKind.SERVER,
+            attributes={"http.request.method": method, "http.route": path},
+        )
+        return RequestSpans(self._tracer, span)
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._provider.shutdown()
+
+
+class RequestSpans:
+    """A `Trace`."""
+
+    def __init__(self, tracer: Tracer, span: Span) -> None:
+        self._tracer = tracer
+        self._span = span
+        self._context = set_span_in_context(span, Context())
+        self._begun_ns = time.time_ns()
+
+    @property
+    def trace_id(self) -> str | None:
+        """Of all spans of this request, and of the worker's."""
+        return format_trace_id(self._span.get_span_context().trace_id)
+
+    def queued(self, seconds: float) -> None:
+        """It has just come out of the queue."""
+        now = time.time_ns()
+        waited = self._tracer.start_span(
+            "queue", context=self._context, start_time=now - _nanoseconds(seconds)
+        )
+        waited.end(now)
+
+    @contextmanager
+    def attempt(self, worker: WorkerId) -> Iterator[Mapping[str, str]]:
+        """A try on a worker, as long as the block; yields the headers that join the worker's."""
+        span = self._tracer.start_span(
+            "worker",
+            context=self._context,
+            kind=SpanKind.CLIENT,
+            attributes={"specgate.worker": worker},
+        )
+        carried: dict[str, str] = {}
+        _PROPAGATOR.inject(carried, context=set_span_in_context(span, Context()))
+        try:
+            yield carried
+        except GatewayError as error:
+            span.set_attribute("error.type", error.reason)
+            if error.outcome in _FAILED:
+                span.set_status(StatusCode.ERROR)
+            raise
+        finally:
+            span.end()
+
+    def end(self, record: RequestRecord) -> None:
+        """The request has truly ended."""
+        span = self._span
+        if record.first_token_seconds is not None:
+            after = record.first_token_seconds - record.started_seconds
+            span.add_event("first_token", timestamp=self._begun_ns + _nanoseconds(after))
+        span.set_attributes(_facts(record))
+        if record.outcome in _FAILED:
+            span.set_status(StatusCode.ERROR)
+        span.end()
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+def _facts(record: RequestRecord) -> dict[str, AttributeValue]:
+    """What the access line tells, without whose request it was."""
+    facts: dict[str, AttributeValue | None] = {
+        "http.response.status_code": record.status or None,
+        "gen_ai.request.model": record.model,
+        "error.type": record.reason,
+        "specgate.request_id": record.request_id,
+        "specgate.outcome": record.outcome,
+        "specgate.attempts": record.attempts,
+        "specgate.stream": record.stream,
+    }
+    if record.usage is not None:
+        facts["gen_ai.usage.input_tokens"] = record.usage.prompt_tokens
+        facts["gen_ai.usage.output_tokens"] = record.usage.completion_tokens
+    if record.acceptance is not None:
+        facts["specgate.draft_tokens"] = record.acceptance.drafted
+        facts["specgate.accepted_tokens"] = record.acceptance.accepted
+    return {name: value for name, value in facts.items() if value is not None}

@@ -1,0 +1,182 @@
+"""Write the chart's values.yaml, values.schema.json and the table of its README.
+
+usage: python -m helm.generate [--check]
+
+With --check nothing is written; status 1 if a file is out of date.
+"""
+
+import argparse
+import json
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from helm.values import LOOSER, SET_BY_THE_CHART, SETTINGS, ChartValues
+
+CHART = Path(__file__).parent / "specgate"
+_WIDTH = 100
+_TABLE = ("<!-- values: written by `python -m helm.generate` -->", "<!-- end of values -->")
+_REFERENCE = "#/$defs/"
+
+
+def values_yaml() -> str:
+    """Every value with its default, and what it means above it."""
+    head = "# Written by `python -m helm.generate` from helm/values/; do not edit.\n"
+    return head + "\n".join(_value_lines(ChartValues, ChartValues(), indent=0)) + "\n"
+
+
+def readme_table() -> str:
+    """Every value as a row: name, default, meaning; before those of a group, what it is for."""
+    rows = _rows(ChartValues, ChartValues(), prefix="")
+    return "| value | default | meaning |\n|---|---|---|\n" + "\n".join(rows)
+
+
+def schema_json() -> str:
+    """A strict JSON Schema of the values, those of `settings` included.
+
+    It is draft 7, which Helm 3 and 4 both know.
+    """
+    schema = ChartValues.model_json_schema()
+    parts: dict[str, Any] = schema["$defs"]
+    for section, settings in SETTINGS.items():
+        tree = settings.model_json_schema()
+        inner: dict[str, Any] = tree.pop("$defs", {})
+        inner[settings.__name__] = tree
+        assert parts.keys().isdisjoint(inner)
+        parts |= inner
+        parts["Settings"]["properties"][section] = {"$ref": _REFERENCE + settings.__name__}
+    for name, hidden in SET_BY_THE_CHART.items():
+        for field in hidden:
+            del parts[name]["properties"][field]
+    for name, fields in LOOSER.items():
+        parts[name]["properties"] |= fields
+    schema["$defs"] = {name: parts[name] for name in sorted(_used(schema, parts))}
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    return json.dumps(draft | _plain(schema), indent=1) + "\n"
+
+
+def _fields(model: type[BaseModel], value: BaseModel) -> Iterator[tuple[str, FieldInfo, object]]:
+    for name, field in model.model_fields.items():
+        if field.alias is None:  # Helm's own are not ours to document
+            yield name, field, getattr(value, name)
+
+
+def _value_lines(model: type[BaseModel], value: BaseModel, *, indent: int) -> Iterator[str]:
+    space = " " * indent
+    for name, field, default in _fields(model, value):
+        if indent == 0:
+            yield ""
+        yield from textwrap.wrap(
+            _sentence(field),
+            _WIDTH,
+            initial_indent=f"{space}# ",
+            subsequent_indent=f"{space}# ",
+            break_on_hyphens=False,
+        )
+        if isinstance(default, BaseModel):
+            yield f"{space}{name}:"
+            yield from _value_lines(type(default), default, indent=indent + 2)
+        elif isinstance(default, list | dict) and default:
+            block = yaml.safe_dump(default, sort_keys=False)
+            yield f"{space}{name}:\n" + textwrap.indent(block, space + "  ").rstrip("\n")
+        else:
+            yield f"{space}{name}: {_inline(default)}"
+
+
+def _rows(model: type[BaseModel], value: BaseModel, *, prefix: str) -> Iterator[str]:
+    for name, field, default in _fields(model, value):
+        if isinstance(default, BaseModel):
+            yield f"| **`{prefix}{name}`** | | {_sentence(field)} |"
+            yield from _rows(type(default), default, prefix=f"{prefix}{name}.")
+        else:
+            yield f"| `{prefix}{name}` | `{_inline(default)}` | {_sentence(field)} |"
+
+
+def _inline(default: object) -> str:
+    return json.dumps(default)
+
+
+def _sentence(field: FieldInfo) -> str:
+    assert field.description is not None
+    return field.description
+
+
+def _used(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> set[str]:
+    """The names of all parts that `schema` leads to, whatever stands in its own `$defs`."""
+    found: set[str] = set()
+    waiting = [{key: value for key, value in schema.items() if key != "$defs"}]
+    while waiting:
+        for name in _references(waiting.pop()):
+            if name not in found:
+                found.add(name)
+                waiting.append(parts[name])
+    return found
+
+
+def _references(node: object) -> Iterator[str]:
+    match node:
+        case {"$ref": str(target)}:
+            yield target.removeprefix(_REFERENCE)
+        case dict():
+            for value in node.values():
+                yield from _references(value)
+        case list():
+            for value in node:
+                yield from _references(value)
+
+
+def _plain(node: Any) -> Any:
+    """Without what is noise to a validator, and tuples as draft 7 writes them."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if "$ref" in node:
+        return {"$ref": node["$ref"]}  # draft 7 ignores what stands beside it
+    kept = {
+        key: {name: _plain(part) for name, part in value.items()}
+        if key in ("properties", "$defs")
+        else _plain(value)
+        for key, value in node.items()
+        if key not in ("title", "default", "format")
+    }
+    if "prefixItems" in kept:
+        kept["items"] = kept.pop("prefixItems")
+    return kept
+
+
+def readme(text: str) -> str:
+    """The README with its table brought up to date."""
+    before, _, rest = text.partition(_TABLE[0])
+    _, _, after = rest.partition(_TABLE[1])
+    return f"{before}{_TABLE[0]}\n{readme_table()}\n{_TABLE[1]}{after}"
+
+
+def main() -> int:
+    """Write or check the files."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if stale")
+    check = parser.parse_args().check
+    files = {
+        CHART / "values.yaml": values_yaml(),
+        CHART / "values.schema.json": schema_json(),
+        CHART / "README.md": readme((CHART / "README.md").read_text(encoding="utf-8")),
+    }
+    stale = False
+    for path, text in files.items():
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{path.name} is out of date: run `python -m helm.generate`\n")
+            stale = True
+    return int(stale)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

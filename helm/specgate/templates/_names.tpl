@@ -1,0 +1,72 @@
+{{- /* Names and labels. `.component` is gateway or engine, `.root` the chart's own context. */ -}}
+
+{{- define "specgate.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* With 40 characters before it: Kubernetes adds 11 to a StatefulSet's name to label its pods, which
+       may have 63, and LeaderWorkerSet adds a number to it before that. */ -}}
+{{- define "specgate.name" -}}
+{{- printf "%s-%s" (include "specgate.fullname" .root) .component -}}
+{{- end -}}
+
+{{- /* What runs the engine's pods. LeaderWorkerSet makes a headless Service of its own name, with pods
+       that are not ready, for they find each other by it: so ours has to have another one. */ -}}
+{{- define "specgate.engine.workload" -}}
+{{- $groups := .Values.engine.multiNode.enabled -}}
+{{- include "specgate.name" (dict "root" . "component" (ternary "group" "engine" $groups)) -}}
+{{- end -}}
+
+{{- /* What never changes in the life of a release: the labels that selectors use. */ -}}
+{{- define "specgate.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "specgate.labels" -}}
+{{ include "specgate.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: specgate
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | quote }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Of pods. Without versions: a new chart alone is no reason to load a model again. */ -}}
+{{- define "specgate.podLabels" -}}
+{{ include "specgate.selector" . }}
+{{- range list .root.Values.commonLabels (index .root.Values .component).podLabels }}
+{{- with . }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "specgate.serviceAccountName" -}}
+{{- $account := (index .root.Values .component).serviceAccount -}}
+{{- if $account.name -}}
+{{ $account.name }}
+{{- else -}}
+{{- ternary (include "specgate.name" .) "default" $account.create -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "specgate.image" -}}
+{{- if .digest -}}
+{{ printf "%s@%s" .repository .digest | quote }}
+{{- else -}}
+{{ printf "%s:%s" .repository .tag | quote }}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,1 @@
+"""Faults under load: what becomes of requests when workers, wires, disks and gateways fail."""

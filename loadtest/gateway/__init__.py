@@ -1,0 +1,1 @@
+"""What the gateway costs, beside other routers: one request, many at once, CPU and memory."""

@@ -1,0 +1,28 @@
+"""An open-loop load test over HTTP: scenarios as data, seeded arrivals, figures by token."""
+
+from loadtest.load.answer import Answer, Ending
+from loadtest.load.client import Client
+from loadtest.load.figures import figures_of
+from loadtest.load.made_up import MadeUpPrompts
+from loadtest.load.plan import Arrival, make_plan
+from loadtest.load.run import Outcome, Server, ServerError, converse, find_server, play
+from loadtest.load.scenario import Scenario, ScenarioError, load_scenario
+
+__all__ = [
+    "Answer",
+    "Arrival",
+    "Client",
+    "Ending",
+    "MadeUpPrompts",
+    "Outcome",
+    "Scenario",
+    "ScenarioError",
+    "Server",
+    "ServerError",
+    "converse",
+    "figures_of",
+    "find_server",
+    "load_scenario",
+    "make_plan",
+    "play",
+]

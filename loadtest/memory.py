@@ -1,0 +1,61 @@
+"""Memory of a service's processes: each one's own share, sampled."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import psutil
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Those of a service that runs its own worker."""
+
+    gateway: psutil.Process
+    api_server: psutil.Process
+    engine_core: psutil.Process
+
+    @classmethod
+    def find(cls, gateway_pid: int, worker_pid: int) -> Self:
+        """Those below a gateway.
+
+        Args:
+            gateway_pid: Its process id.
+            worker_pid: What `/health/workers` tells: vLLM's API server.
+
+        Raises:
+            psutil.NoSuchProcess: One of them is gone, or the engine has not begun yet.
+        """
+        api_server = psutil.Process(worker_pid)
+        for child in api_server.children():
+            if "EngineCore" in " ".join(child.cmdline()):
+                return cls(psutil.Process(gateway_pid), api_server, child)
+        raise psutil.NoSuchProcess(worker_pid, msg="no EngineCore below it")
+
+    def by_name(self) -> Mapping[str, psutil.Process]:
+        """The same, by name."""
+        return {
+            "gateway": self.gateway,
+            "api_server": self.api_server,
+            "engine_core": self.engine_core,
+        }
+
+
+def shared_out_bytes(process: psutil.Process) -> int:
+    """Its PSS: pages of its own, and its part of those that it shares.
+
+    Raises:
+        psutil.Error: It is gone, or not ours to look at.
+    """
+    return int(process.memory_full_info().pss)
+
+
+def family_bytes(process: psutil.Process) -> int:
+    """The PSS of a process and all below it; one that ends meanwhile counts as nothing."""
+    total = 0
+    for member in [process, *process.children(recursive=True)]:
+        try:
+            total += shared_out_bytes(member)
+        except psutil.NoSuchProcess:
+            continue
+    return total

@@ -1,0 +1,69 @@
+"""A dashboard before its panels: variables, times, links to the others."""
+
+from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.models import dashboard as model
+
+from monitoring.dashboards.query import DATA_SOURCE
+
+_TAG = "specgate"
+_ALL = model.VariableOption(selected=True, text="All", value="$__all")
+
+
+def new_dashboard(title: str, uid: str, description: str) -> dashboard.Dashboard:
+    """A dashboard without panels.
+
+    Args:
+        title: Follows the name of the project.
+        uid: In its address; fixed for ever.
+        description: What questions it answers.
+    """
+    return (
+        dashboard.Dashboard(f"specgate / {title}")
+        .uid(uid)
+        .description(description)
+        .tags([_TAG])
+        .readonly()
+        .refresh("30s")
+        .time("now-1h", "now")
+        .timezone("browser")
+        .tooltip(model.DashboardCursorSync.CROSSHAIR)
+        .link(
+            dashboard.DashboardLink("specgate")
+            .type(model.DashboardLinkType.DASHBOARDS)
+            .tags([_TAG])
+            .keep_time(True)
+            .include_vars(True)
+        )
+        .with_variable(
+            dashboard.DatasourceVariable("datasource").label("Data source").type("prometheus")
+        )
+        .with_variable(_choice("namespace", "label_values(gateway_workers, namespace)"))
+        .with_variable(
+            _choice("model", 'label_values(gateway_requests_total{namespace=~"$namespace"}, model)')
+        )
+        .with_variable(
+            _choice("worker", 'label_values(engine_spec_price{namespace=~"$namespace"}, instance)')
+        )
+        .with_variable(
+            dashboard.IntervalVariable("window")
+            .label("Window of rates")
+            .values("1m,5m,15m,1h,6h")
+            .current(model.VariableOption(selected=True, text="5m", value="5m"))
+        )
+    )
+
+
+def _choice(name: str, query: str) -> dashboard.QueryVariable:
+    """A variable whose default is all values, and series that lack its label."""
+    return (
+        dashboard.QueryVariable(name)
+        .label(name.capitalize())
+        .datasource(DATA_SOURCE)
+        .query(query)
+        .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
+        .sort(model.VariableSort.ALPHABETICAL_ASC)
+        .multi(True)
+        .include_all(True)
+        .all_value(".*")
+        .current(_ALL)
+    )

@@ -1,0 +1,109 @@
+"""A panel's queries.
+
+A query is PromQL in which `@gateway`, `@model` and `@worker` stand for the matchers of the
+dashboard's variables, inside the braces of a selector:
+
+    sum(rate(gateway_requests_total{@model, outcome="completed"}[$window]))
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from grafana_foundation_sdk.builders import prometheus
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
+from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from grafana_foundation_sdk.models.prometheus import PromQueryFormat
+
+DATA_SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+
+_MATCHERS = {
+    "@gateway": 'namespace=~"$namespace"',
+    "@model": 'namespace=~"$namespace", model=~"$model"',
+    "@worker": 'namespace=~"$namespace", instance=~"$worker"',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One query of a panel.
+
+    Attributes:
+        promql: See the module.
+        legend: Name of each series; `{{label}}` is its value.
+    """
+
+    promql: str
+    legend: str = ""
+
+    @property
+    def expression(self) -> str:
+        """The query as Grafana gets it."""
+        text = self.promql
+        for sign, matchers in _MATCHERS.items():
+            text = text.replace(sign, matchers)
+        return text
+
+
+def targets(
+    queries: Sequence[Query],
+    *,
+    instant: bool = False,
+    exemplars: bool = False,
+    layout: PromQueryFormat = PromQueryFormat.TIME_SERIES,
+) -> list[Builder[Dataquery]]:
+    """Queries as Grafana's targets A, B and so on.
+
+    Args:
+        queries: In the order of the legend.
+        instant: The latest values alone.
+        exemplars: Ask for the exemplars of the buckets too.
+        layout: What Grafana makes of the answer.
+    """
+    made: list[Builder[Dataquery]] = []
+    for place, query in enumerate(queries):
+        target = (
+            prometheus.Dataquery()
+            .ref_id(chr(ord("A") + place))
+            .expr(query.expression)
+            .legend_format(query.legend)
+            .format(layout)
+            .exemplar(exemplars)
+        )
+        made.append(target.instant() if instant else target.range())
+    return made
+
+
+def quantiles(histogram: str, *, by: str, legend: str) -> tuple[Query, Query]:
+    """Median and 99th percentile of a histogram.
+
+    Args:
+        histogram: Its buckets' selector without the window, such as `x_bucket{@model}`.
+        by: Labels to tell apart, beside `le`; may be empty.
+        legend: Follows `p50` and `p99`.
+    """
+    labels = ", ".join(("le", by)) if by else "le"
+
+    def at(quantile: float, name: str) -> Query:
+        rates = f"sum by ({labels}) (rate({histogram}[$window]))"
+        return Query(f"histogram_quantile({quantile:g}, {rates})", f"{name} {legend}".strip())
+
+    return at(0.5, "p50"), at(0.99, "p99")
+
+
+def happened(counter: str) -> str:
+    """PromQL for how often something rare happened in the window.
+
+    A series that something makes by happening for the first time begins at 1, and `increase` does
+    not see that: so a series that is younger than the window counts with its value.
+    """
+    return f"(({counter} unless {counter} offset $window) or increase({counter}[$window]))"
+
+
+def mean(histogram: str, matchers: str, *, by: str) -> str:
+    """PromQL for the mean of a histogram's observations."""
+    total, count = (
+        f"sum by ({by}) (rate({histogram}_{part}{{{matchers}}}[$window]))"
+        for part in ("sum", "count")
+    )
+    return f"{total} / {count}"

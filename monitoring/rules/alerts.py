@@ -1,0 +1,284 @@
+"""The alerts: speculation, workers, queues, and promises to clients."""
+
+from monitoring.rules.objectives import OBJECTIVES, Objective
+from monitoring.rules.rule import Alert, Condition
+
+_SPECULATION = (
+    Alert(
+        "SpecgateAcceptanceCollapse",
+        "warning",
+        "15m",
+        (
+            Condition(
+                "namespace_source:engine_spec_acceptance:ratio_rate30m\n"
+                "/ namespace_source:engine_spec_acceptance:ratio_rate1d",
+                "< [[acceptanceDrop]]",
+            ),
+            # A gate that has shut drafts a little now and then, to see: too little to judge by.
+            Condition(
+                "namespace_source:engine_spec_draft_tokens:rate30m", "> [[acceptanceDraftRate]]"
+            ),
+        ),
+        "Drafts of {{ $labels.source }} are accepted far less often than over the last day.",
+        "The acceptance ratio of the last 30 minutes is {{ $value | humanizePercentage }} of that "
+        "of the last day.",
+        "acceptance-collapses",
+    ),
+    Alert(
+        "SpecgateAcceptanceSuspicious",
+        "warning",
+        "15m",
+        (
+            Condition(
+                "namespace_model_source:gateway_request_perfect:ratio_rate30m",
+                "> [[perfectRequests]]",
+            ),
+            # A request with a handful of drafts is often perfect, and none of them is a loop.
+            Condition(
+                "namespace_model_source:gateway_request_draft_tokens:mean_rate30m",
+                "> [[perfectDraftTokens]]",
+            ),
+        ),
+        "Most answers of {{ $labels.model }} are guessed without a fault: they may be loops.",
+        "In {{ $value | humanizePercentage }} of the requests more than 95 % of the drafts of "
+        "{{ $labels.source }} were accepted, and they are long.",
+        "acceptance-is-suspiciously-perfect",
+    ),
+    Alert(
+        "SpecgateGateStuck",
+        "warning",
+        "30m",
+        (
+            Condition(
+                "max by (namespace, instance, source) (max_over_time(engine_spec_gate_open[15m]))",
+                "== 0",
+            ),
+            Condition(
+                "sum by (namespace, instance) (rate(engine_spec_steps_total[15m]))",
+                "> 0",
+                joined="and on (namespace, instance)",
+            ),
+        ),
+        "The gate of {{ $labels.source }} on {{ $labels.instance }} does not open again.",
+        "The worker has been decoding all the time, and the source has not been let in.",
+        "the-gate-is-stuck",
+    ),
+    Alert(
+        "SpecgatePriceStuck",
+        "warning",
+        "30m",
+        (
+            Condition("min_over_time(engine_spec_price[15m])", ">= [[stuckPrice]]"),
+            Condition(
+                "max by (namespace, instance) (max_over_time(vllm:num_requests_waiting[15m]))",
+                "== 0",
+                joined="and on (namespace, instance)",
+            ),
+            Condition(
+                "sum by (namespace, instance) (rate(engine_spec_steps_total[15m]))",
+                "> 0",
+                joined="and on (namespace, instance)",
+            ),
+        ),
+        "No draft pays on {{ $labels.instance }}, though nobody waits there.",
+        "A draft token would need a survival of {{ $value | humanizePercentage }}.",
+        "the-gate-is-stuck",
+    ),
+    Alert(
+        "SpecgateSpeculationFallbacks",
+        "warning",
+        "0m",
+        (
+            # What fails for the first time makes a new series, in which nothing increases yet.
+            Condition(
+                "sum by (namespace, instance, reason) "
+                "((engine_spec_fallbacks_total unless engine_spec_fallbacks_total offset 15m)"
+                " or increase(engine_spec_fallbacks_total[15m]))",
+                "> [[fallbacks]]",
+            ),
+        ),
+        "Speculation fails on {{ $labels.instance }}: {{ $labels.reason }}.",
+        "{{ $value | humanize }} steps or requests of 15 minutes decoded plainly; none failed.",
+        "speculation-failed-in-the-workers-log-engine_spec_fallbacks_total-rises",
+    ),
+    Alert(
+        "SpecgateSuffixMemoryFull",
+        "warning",
+        "30m",
+        (
+            Condition("engine_suffix_bytes / engine_suffix_capacity_bytes", "> [[suffixFull]]"),
+            # Full is how it should be; forgetting within two hours what it learnt is not.
+            Condition(
+                "increase(engine_suffix_evictions_total[1h]) / engine_suffix_tokens",
+                "> [[suffixForgotten]]",
+            ),
+        ),
+        "The suffix index of {{ $labels.instance }} forgets too soon.",
+        "{{ $value | humanizePercentage }} of its memory is in use, and within an hour it evicted "
+        "much of what it holds.",
+        "the-suffix-index-is-full",
+    ),
+)
+
+_WORKERS = (
+    Alert(
+        "SpecgateNoWorker",
+        "critical",
+        "1m",
+        (Condition("max by (namespace) (gateway_worker_up)", "== 0"),),
+        "No worker is up: nothing is answered.",
+        "Requests wait and then get 503.",
+        "no-worker-is-up",
+    ),
+    Alert(
+        "SpecgateNoWorkerFound",
+        "critical",
+        "5m",
+        (Condition("max by (namespace) (gateway_workers)", "== 0"),),
+        "The gateways have found no worker: nothing is answered.",
+        "The name that they look up has had no address for 5 minutes.",
+        "no-worker-is-found",
+    ),
+    Alert(
+        "SpecgateWorkerDown",
+        "warning",
+        "5m",
+        (Condition("min by (namespace, worker) (gateway_worker_up)", "== 0"),),
+        "The worker {{ $labels.worker }} is down.",
+        "It has failed its health checks for 5 minutes.",
+        "a-worker-is-down",
+    ),
+    Alert(
+        "SpecgateWorkerNotProgressing",
+        "critical",
+        "2m",
+        (
+            Condition(
+                "min by (namespace, instance) "
+                "(min_over_time(vllm:num_requests_running[2m]) + vllm:num_requests_waiting)",
+                "> 0",
+            ),
+            Condition(
+                "sum by (namespace, instance) (rate(vllm:iteration_tokens_total_count[2m]))",
+                "== 0",
+            ),
+        ),
+        "The worker {{ $labels.instance }} has requests and makes no step.",
+        "{{ $value | humanize }} requests are stuck in it.",
+        "a-worker-makes-no-progress",
+    ),
+    Alert(
+        "SpecgateWorkerRestarts",
+        "warning",
+        "0m",
+        (
+            Condition(
+                "sum by (namespace, worker) (increase(gateway_worker_restarts_total[30m]))",
+                "> [[workerRestarts]]",
+            ),
+            # Workers that something else restarts, such as Kubernetes: their counters begin anew.
+            Condition(
+                "label_replace(max by (namespace, instance) "
+                "(resets(vllm:iteration_tokens_total_count[30m])), "
+                '"worker", "$1", "instance", "(.+)")',
+                "> [[workerRestarts]]",
+                joined="or on (namespace)",
+            ),
+        ),
+        "The worker {{ $labels.worker }} restarts again and again.",
+        "{{ $value | humanize }} restarts in 30 minutes.",
+        "a-worker-restarts-gateway_worker_restarts_total",
+    ),
+    Alert(
+        "SpecgateWorkerFlaps",
+        "warning",
+        "0m",
+        (
+            Condition(
+                "max by (namespace, worker) (changes(gateway_worker_up[30m]))",
+                "> [[workerFlaps]]",
+            ),
+        ),
+        "The worker {{ $labels.worker }} comes and goes.",
+        "It went up or down {{ $value | humanize }} times in 30 minutes.",
+        "a-worker-restarts-gateway_worker_restarts_total",
+    ),
+)
+
+_QUEUES = (
+    Alert(
+        "SpecgateQueueSaturated",
+        "critical",
+        "5m",
+        (
+            Condition(
+                "sum by (namespace) (rate(gateway_rejections_total"
+                '{reason=~"queue_full|queue_timeout"}[5m]))',
+                "> [[refusedRate]]",
+            ),
+        ),
+        "Requests are turned away: the gateway's queue is full, or they wait too long in it.",
+        "{{ $value | humanize }} a second get 503.",
+        "clients-get-503-overloaded",
+    ),
+    Alert(
+        "SpecgateWorkerQueueGrows",
+        "warning",
+        "10m",
+        (
+            Condition(
+                "sum by (namespace, instance) (avg_over_time(vllm:num_requests_waiting[5m]))\n"
+                "/ sum by (namespace, instance) (avg_over_time(vllm:num_requests_running[5m]))",
+                "> [[workerQueue]]",
+            ),
+        ),
+        "More requests wait in {{ $labels.instance }} than run.",
+        "{{ $value | humanize }} wait for each one that runs.",
+        "requests-wait-in-a-worker",
+    ),
+)
+
+
+def _burns(objective: Objective) -> tuple[Alert, Alert]:
+    """Two alerts: the budget is gone in days or hours, or before the period ends."""
+
+    def both(long: str, short: str, factor: str, *, joined: str = "and") -> tuple[Condition, ...]:
+        return (
+            Condition(objective.burn(long), f"> {factor}", joined=joined),
+            Condition(objective.burn(short), f"> {factor}"),
+        )
+
+    name = "".join(word.capitalize() for word in objective.name.split("_"))
+    return (
+        Alert(
+            f"Specgate{name}BudgetBurnsFast",
+            "critical",
+            "2m",
+            (
+                *both("1h", "5m", "[[burnHour]]"),
+                *both("6h", "30m", "[[burnHours]]", joined="or"),
+            ),
+            f"{objective.title}: far too few.",
+            f"{objective.promise} What may be missed is used up {{{{ $value | humanize }}}} times "
+            "as fast as the promise allows.",
+            objective.anchor,
+        ),
+        Alert(
+            f"Specgate{name}BudgetBurnsSlowly",
+            "warning",
+            "1h",
+            both("3d", "6h", "[[burnDays]]"),
+            f"{objective.title}: too few for days.",
+            f"{objective.promise} At this rate, {{{{ $value | humanize }}}} times what the promise "
+            "allows, it will not be kept this month.",
+            objective.anchor,
+        ),
+    )
+
+
+ALERTS: tuple[Alert, ...] = (
+    *_SPECULATION,
+    *_WORKERS,
+    *_QUEUES,
+    *(alert for objective in OBJECTIVES for alert in _burns(objective)),
+)

@@ -1,0 +1,51 @@
+"""How much is measured: concurrencies, draft lengths, rounds, and how long answers get."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MOST_CLIENTS = 32
+"""Also the `max_num_seqs` of every worker: no request waits for a seat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Sizes of a run.
+
+    Attributes:
+        clients: Concurrencies, each of which waits for its answers before it asks on.
+        draft_tokens: The fixed settings: most tokens of a draft.
+        rounds: Each with other prompts, which every setting gets.
+        answer_tokens: `max_tokens` of a request with one client.
+        least_tokens: `max_tokens` is this with any number of clients, or more.
+        seconds: After these no workload is begun.
+    """
+
+    clients: Sequence[int]
+    draft_tokens: Sequence[int]
+    rounds: int
+    answer_tokens: int
+    least_tokens: int
+    seconds: float
+
+    def tokens_at(self, clients: int) -> int:
+        """`max_tokens`; with more clients there are more requests, so answers get shorter."""
+        return max(self.least_tokens, self.answer_tokens // math.isqrt(clients))
+
+
+FULL = Plan(
+    clients=(1, 2, 4, 8, 16, 32),
+    draft_tokens=(1, 2, 4, 8, 16),
+    rounds=3,
+    answer_tokens=128,
+    least_tokens=72,
+    seconds=1_500.0,
+)
+QUICK = Plan(
+    clients=(1, 8),
+    draft_tokens=(2, 8),
+    rounds=1,
+    answer_tokens=48,
+    least_tokens=24,
+    seconds=150.0,
+)

@@ -1,0 +1,57 @@
+"""One trace from the caller over the gateway to vLLM's own span."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.service import MODEL, Service, running_service
+from tests.fakes.collector import Collector, running_collector
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+_ARRIVAL_SECONDS = 30.0
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    with running_collector() as running:
+        yield running
+
+
+@pytest.fixture
+def service(
+    collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Service]:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/protobuf")
+    engine = {"vllm__otlp_traces_endpoint": collector.endpoint}
+    with running_service(tmp_path, engine=engine, tracing__endpoint=collector.endpoint) as running:
+        yield running
+
+
+def test_vllms_span_hangs_below_the_try_that_it_served(
+    service: Service, collector: Collector
+) -> None:
+    answer = httpx.post(
+        service.url + "/v1/completions",
+        json={"model": MODEL, "prompt": "One, two,", "max_tokens": 4},
+        headers={"traceparent": f"00-{TRACE}-{PARENT}-01"},
+        timeout=60,
+    )
+
+    assert answer.status_code == 200
+    deadline = time.monotonic() + _ARRIVAL_SECONDS
+    names = ("POST /v1/completions", "queue", "worker", "llm_request")
+    while not all(collector.of(name, trace=TRACE) for name in names):
+        assert time.monotonic() < deadline, [span.name for span in collector.spans]
+        time.sleep(0.1)
+    (request,), (queue,), (attempt,), (engine,) = (
+        collector.of(name, trace=TRACE) for name in names
+    )
+    assert request.parent_span_id.hex() == PARENT
+    assert queue.parent_span_id == attempt.parent_span_id == request.span_id
+    assert engine.parent_span_id == attempt.span_id
+    assert engine.end_time_unix_nano <= request.end_time_unix_nano

@@ -1,0 +1,438 @@
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from engine.policy import HEAD, NATIVE, SUFFIX, Gate, Limits, Load, Profile
+from engine.policy._core import Curve
+
+LINEAR = [(1, 1.0), (101, 6.0)]  # 0.05 of a one-token step for each further token
+FREE = [(1, 1.0)]
+KNEE: Profile = [(1, 1.0), (64, 1.0), (128, 3.0)]
+DEAR: Profile = [(1, 1.0), (2, 2.0)]
+BUMPY = [(1, 1.0), (4, 1.1), (6, 1.5), (12, 4.0)]
+SURVIVAL = [0.9, 0.55, 0.5, 0.3, 0.2, 0.1, 0.05]
+
+
+def gate(points: Profile = LINEAR, *, limits: Limits | None = None) -> Gate:
+    return Gate(
+        points,
+        [(1, 0.5), (5, 0.7)],
+        limits=limits or Limits(min_acceptance_ratio=0.0),
+        margin=1.0,
+    )
+
+
+def asked(gate: Gate, load: Load) -> Gate:
+    gate.begin(load)
+    return gate
+
+
+class TestThePrice:
+    """Of steps whose costs are known."""
+
+    def test_a_lone_plain_request_pays_the_marginal_time(self) -> None:
+        assert asked(gate(), Load(1)).floor == pytest.approx(0.05)
+
+    def test_a_margin_makes_every_token_dearer(self) -> None:
+        dear = Gate(LINEAR, margin=2.0)
+
+        assert asked(dear, Load(1)).floor == pytest.approx(0.1)
+
+    def test_it_rises_with_the_rows(self) -> None:
+        prices = [asked(gate(), Load(rows)).floor for rows in (1, 2, 8, 32)]
+
+        assert prices == sorted(prices)
+        assert prices[-1] == pytest.approx(32 / (1 + 31 * 0.05) * 0.05)
+
+    def test_it_follows_the_acceptance_length(self) -> None:
+        lucky, unlucky = gate(), gate()
+        for _ in range(1000):
+            lucky.learn(1, 8, 9)
+            unlucky.learn(1, 8, 1)
+
+        assert asked(lucky, Load(1)).goodput == pytest.approx(9 / 1.4, rel=0.03)
+        assert asked(unlucky, Load(1)).goodput == pytest.approx(1 / 1.4, rel=0.03)
+        assert lucky.floor > unlucky.floor
+
+    def test_a_step_without_rows_teaches_nothing_and_buys_nothing(self) -> None:
+        idle = gate()
+        idle.learn(0, 0, 0)
+
+        assert asked(idle, Load(0)).floor == 1.0
+        assert idle.settle([[1.0]]) > 1.0
+        assert asked(idle, Load(1)).floor == asked(gate(), Load(1)).floor
+
+    def test_free_tokens_still_have_a_least_price(self) -> None:
+        assert asked(gate(FREE), Load(64)).floor == 0.01
+
+    def test_free_tokens_are_all_bought(self) -> None:
+        survival = [1.0 - 0.0049 * step for step in range(200)]
+
+        assert asked(gate(FREE), Load(64)).settle([survival]) <= 0.02
+
+    def test_dear_tokens_are_not_bought_at_all(self) -> None:
+        assert asked(gate([(1, 1.0), (2, 2.0)]), Load(1)).settle([[0.9] * 5]) > 0.9
+
+    def test_without_candidates_it_is_the_floor(self) -> None:
+        found = asked(gate(), Load(3))
+
+        assert found.settle([]) == found.floor == found.price
+
+    def test_prompts_that_are_read_in_the_step_make_tokens_dearer(self) -> None:
+        """They fill what was free; and only that: what they take themselves, no token saves."""
+        curve = [(1, 1.0), (32, 1.0), (64, 4.0)]
+
+        alone, beside = (asked(gate(curve), Load(8, prefill_tokens=n)) for n in (0, 40))
+
+        assert alone.floor == 0.01
+        assert beside.floor == pytest.approx(8 * 3 / 32)
+        assert alone.goodput == beside.goodput
+
+    def test_who_waits_for_the_step_makes_its_time_dearer(self) -> None:
+        alone, beside = (asked(gate(), Load(4, waiting=n)) for n in (0, 2))
+
+        assert beside.floor == pytest.approx(1.5 * alone.floor)
+
+    def test_a_long_context_makes_tokens_cheaper(self) -> None:
+        """The step takes long anyway; what a token adds to it is the same."""
+        short, long = (asked(gate(), Load(4, context_tokens=n)) for n in (0, 200_000))
+
+        assert long.floor < 0.5 * short.floor
+
+    def test_no_more_is_drafted_than_the_cache_has_room_for(self) -> None:
+        tight = asked(gate(FREE), Load(4, room_tokens=3))
+
+        price = tight.settle([SURVIVAL])
+
+        assert sum(chance >= price for chance in SURVIVAL) == 3
+
+    def test_an_array_is_as_good_as_lists(self) -> None:
+        found = asked(gate(BUMPY), Load(2))
+
+        assert found.settle(np.array(SURVIVAL)) == found.settle([SURVIVAL[:3], SURVIVAL[3:]])
+
+    def test_settling_finds_the_best_of_all_subsets(self) -> None:
+        """By brute force: the gain in tokens over their price in time is largest where it says."""
+        settled = asked(gate(BUMPY), Load(2))
+        curve = Curve(BUMPY)
+
+        def gain(chosen: tuple[bool, ...]) -> float:
+            brought = sum(s for s, taken in zip(SURVIVAL, chosen, strict=True) if taken)
+            return brought - settled.goodput * (curve.time(2 + sum(chosen)) - curve.time(2))
+
+        best = max(product((False, True), repeat=len(SURVIVAL)), key=gain)
+        at = settled.settle([SURVIVAL])
+        taken = tuple(s >= at for s in SURVIVAL)
+
+        assert gain(taken) == pytest.approx(gain(best))
+
+
+class TestPromises:
+    """Sources that say more than they keep make tokens dearer."""
+
+    @pytest.mark.parametrize(
+        ("promised", "dearer"), [(3.0, 1.0), (4.5, 1.4), (2.0, 0.8), (60.0, 2.0), (None, 1.0)]
+    )
+    def test_the_price_is_as_much_higher_as_promises_were(
+        self, promised: float | None, dearer: float
+    ) -> None:
+        told, untold = gate(), gate()
+        for _ in range(1000):
+            told.learn(1, 6, 4, promised)
+            untold.learn(1, 6, 4)
+
+        assert told.promise == pytest.approx(dearer, abs=0.02)
+        assert asked(told, Load(1)).floor == pytest.approx(
+            dearer * asked(untold, Load(1)).floor, 0.02
+        )
+        assert told.cost_of_pass(1) == untold.cost_of_pass(1)
+
+
+class TestMeasuredSteps:
+    """What they change."""
+
+    def test_a_profiles_unit_does_not_matter(self) -> None:
+        prices = []
+        for unit in (1.0, 1000.0):
+            found = Gate([(1, unit), (101, 6 * unit)], margin=1.0)
+            found.observe_step(1, 0, 0.02)
+            prices.append(asked(found, Load(4)).floor)
+
+        assert prices[0] == pytest.approx(prices[1])
+
+    def test_tokens_that_turn_out_dear_are_not_bought(self) -> None:
+        found = gate(FREE)
+        for step in range(40):
+            found.observe_step(2 + 8 * (step % 3), 0, 0.02 * (1 + 0.5 * (step % 3)))
+
+        assert asked(found, Load(2)).settle([[0.05, 0.01]]) > 0.05
+
+    def test_a_pass_of_the_head_is_paid_with_what_the_time_brings(self) -> None:
+        found = asked(gate(), Load(1))
+
+        assert found.cost_of_pass(1) == pytest.approx(0.5)
+        assert found.cost_of_pass(0) == found.cost_of_pass(1)
+        assert found.cost_of_pass(5) == pytest.approx(0.7)
+        assert asked(found, Load(0)).cost_of_pass(1) == 0.0
+
+    def test_a_pass_costs_no_margin(self) -> None:
+        found = asked(Gate(LINEAR, [(1, 0.5)], margin=2.0), Load(1))
+
+        assert found.cost_of_pass(1) == pytest.approx(0.5)
+
+    def test_what_passes_cost_is_learnt_once_the_unit_is_known(self) -> None:
+        found = gate()
+        found.observe_head(1, 123.0)
+        found.observe_step(1, 0, 0.02)
+        first = asked(found, Load(1)).cost_of_pass(1)
+        for _ in range(50):
+            found.observe_head(1, 0.002)
+
+        assert first == pytest.approx(0.5, rel=0.05)
+        assert asked(found, Load(1)).cost_of_pass(1) == pytest.approx(0.1, rel=0.1)
+        assert found.pass_curve()[0][1] == pytest.approx(0.002, rel=0.1)
+
+    def test_it_says_what_it_expects(self) -> None:
+        found = gate()
+        assert not found.is_measured
+        found.observe_step(1, 0, 0.02)
+
+        assert found.is_measured
+        assert found.observe_step(21, 0, 0.05) == pytest.approx(0.04, rel=0.02)
+        assert dict(found.step_curve())[1.0] == found.predict_step(1)
+
+
+class TestVerification:
+    """Drafts have to pay together for what verifying any of them takes."""
+
+    def taught(self, adds: float, *, steps: int = 160) -> Gate:
+        """Steps of four requests; each further token takes nothing."""
+        found = gate([(1, 1.0), (400, 1.01)])
+        for step in range(steps):
+            drafted = (0, 1, 4, 12)[step % 4]
+            seconds = 0.02 + adds * (drafted > 0)
+            found.observe_step(4 + drafted, 0, seconds, 4 if drafted else 0)
+            found.learn(4, drafted, 4)
+            asked(found, Load(4)).settle([])
+        return found
+
+    def test_a_few_sure_tokens_are_refused_and_many_bought(self) -> None:
+        found = asked(self.taught(0.01), Load(4))  # 1.45 tokens of four requests
+
+        found.settle([[0.9]])
+        few = found.buys
+        found.settle([[0.9, 0.8], [0.9]])
+
+        assert found.predict_verification(4) == pytest.approx(0.01, rel=0.1)
+        assert not few
+        assert found.buys
+
+    def test_a_pass_of_the_head_has_to_bring_what_is_missing(self) -> None:
+        found = asked(self.taught(0.01), Load(4))
+        found.settle([[0.95, 0.9]])
+        paid = found.cost_of_pass(4)
+        found.settle([[0.5]])
+        part = found.cost_of_pass(4)
+        found.settle([])
+        alone = found.cost_of_pass(4)
+
+        assert paid < part < alone
+        assert alone - part == pytest.approx(0.5, abs=0.05)
+        assert alone - paid == pytest.approx(0.01 * found.goodput, rel=0.1)
+
+    def test_while_it_is_unsure_it_tries_both(self) -> None:
+        """As nothing is known of verification, a small gain may be none."""
+        found = gate([(1, 1.0), (400, 1.01)])
+        bought = []
+        for _ in range(60):
+            asked(found, Load(4)).settle([[0.2]])
+            bought.append(found.buys)
+            found.observe_step(5 if found.buys else 4, 0, 0.02, 4 if found.buys else 0)
+            found.learn(4, int(found.buys), 4)
+
+        assert 0.6 < sum(bought) / len(bought) < 1.0
+
+    def test_what_pays_beyond_doubt_is_not_held_back_to_look(self) -> None:
+        found = self.taught(0.001)
+        bought = []
+        for _ in range(30):
+            asked(found, Load(4)).settle([[0.99] * 8] * 4)
+            bought.append(found.buys)
+            found.observe_step(36, 0, 0.021, 4)
+            found.learn(4, 32, 36)
+
+        assert all(bought)
+
+
+class TestUnforeseenPrompts:
+    """Who drafts does not know who comes; but how much came of late."""
+
+    def price(self, read: int, *, foreseen: int = 0) -> float:
+        found = gate(KNEE)
+        for _ in range(40):
+            found.begin(Load(8, prefill_tokens=foreseen, read_tokens=read))
+        return asked(found, Load(8)).floor
+
+    def test_they_fill_what_would_be_free(self) -> None:
+        assert self.price(0) == 0.01
+        assert self.price(60) > 0.1
+
+    def test_those_that_were_announced_are_counted_once(self) -> None:
+        assert self.price(60, foreseen=60) == 0.01
+
+    def test_one_burst_is_one_of_many_steps(self) -> None:
+        found = gate(KNEE)
+        for step in range(40):
+            found.begin(Load(8, read_tokens=60 if step % 16 == 0 else 0))
+
+        assert asked(found, Load(8)).floor < 0.5 * self.price(60)
+
+
+class TestLimits:
+    """What an operator allows, whatever pays."""
+
+    def test_more_rows_than_allowed_draft_nothing(self) -> None:
+        found = gate(FREE, limits=Limits(max_batch_size=4, min_acceptance_ratio=0.0))
+
+        assert asked(found, Load(4)).settle([[0.5]]) < 0.5
+        assert not found.is_limited
+        assert asked(found, Load(5)).settle([[1.0]]) > 1.0
+        assert found.is_limited
+        assert found.floor == 1.0
+
+    def test_a_source_that_is_refused_too_often_has_to_be_surer(self) -> None:
+        found = gate(limits=Limits(min_acceptance_ratio=0.4))
+        for _ in range(20):
+            asked(found, Load(8)).settle([])
+            found.learn_source(HEAD, 6, 0)
+            found.learn_source(SUFFIX, 6, 6)
+
+        assert found.least(HEAD) > 0.3
+        assert found.least(SUFFIX) == found.least(NATIVE) == 0.0
+
+    def test_refused_tokens_that_cost_nothing_do_not_count(self) -> None:
+        found = gate(FREE, limits=Limits(min_acceptance_ratio=0.4))
+        for _ in range(20):
+            asked(found, Load(8)).settle([])
+            found.learn_source(HEAD, 6, 0)
+
+        assert found.least(HEAD) == 0.0
+
+    def test_a_source_that_was_held_back_is_free_again_also_where_tokens_cost_nothing(
+        self,
+    ) -> None:
+        """Held back it drafts so little that the price is low: that must not keep it there."""
+        found = gate(limits=Limits(min_acceptance_ratio=0.4))
+        asked(found, Load(8)).settle([])
+        found.learn_source(SUFFIX, 200, 0)
+        held = found.least(SUFFIX)
+        asked(found, Load(1)).settle([])
+        for _ in range(40):
+            found.learn_source(SUFFIX, 6, 5)
+
+        assert found.price < 0.1
+        assert held > 0.7
+        assert found.least(SUFFIX) == 0.0
+
+    def test_a_source_is_tried_again_after_a_while(self) -> None:
+        found = gate(limits=Limits(min_acceptance_ratio=0.4))
+        asked(found, Load(8)).settle([])
+        found.learn_source(HEAD, 1000, 0)
+        shut = found.least(HEAD)
+        for _ in range(600):
+            found.begin(Load(8))
+
+        assert shut > 1.0
+        assert found.least(HEAD) < 1.0
+
+    @pytest.mark.parametrize("source", [-1, 0, 4])
+    def test_there_are_three_sources(self, source: int) -> None:
+        with pytest.raises(ValueError, match="source"):
+            gate().learn_source(source, 1, 1)
+        with pytest.raises(ValueError, match="source"):
+            gate().least(source)
+
+
+class TestProbes:
+    """A gate that is shut would never see that tokens have become cheap."""
+
+    def idle(self, found: Gate, steps: int) -> list[bool]:
+        probed = []
+        for _ in range(steps):
+            found.learn(4, 0, 4)
+            probed.append(asked(found, Load(4)).is_probing)
+        return probed
+
+    def test_after_silence_some_tokens_are_drafted_at_first_soon_then_seldom(self) -> None:
+        found = gate(DEAR)
+        probed = []
+        for step in range(1, 1100):
+            found.learn(4, 2 if found.is_probing else 0, 4)
+            if asked(found, Load(4)).is_probing:
+                probed.append(step)
+
+        gaps = [after - before for before, after in pairwise(probed)]
+        # The step that brings what was probed is none without drafts.
+        assert [probed[0], *gaps] == [4, 9, 17, 33, 65, 129, 257, 257, 257]
+
+    def test_a_probe_that_found_nothing_to_draft_is_made_again_as_soon(self) -> None:
+        probed = self.idle(gate(DEAR), 20)
+
+        assert [step for step, probing in enumerate(probed, 1) if probing] == [4, 8, 12, 16, 20]
+
+    def test_a_probe_is_small(self) -> None:
+        self.idle(found := gate(DEAR), 4)
+
+        assert found.is_probing
+        price = found.settle([SURVIVAL])
+        assert sum(chance >= price for chance in SURVIVAL) == 2
+        assert found.floor == 0.01
+
+    def test_drafts_begin_the_count_again(self) -> None:
+        self.idle(found := gate(DEAR), 3)
+        found.learn(4, 2, 5)
+
+        assert self.idle(found, 4) == [False, False, False, True]
+
+    def test_a_step_without_drafts_is_made_where_all_of_late_had_some(self) -> None:
+        found = gate()
+        probed = []
+        for step in range(600):
+            found.observe_step(6, 0, 0.02, verifying=4)
+            found.learn(4, 2, 6)
+            if asked(found, Load(4)).is_probing:
+                probed.append(step)
+                assert found.settle([[1.0]]) > 1.0
+            else:
+                assert found.settle([[1.0]]) <= 1.0
+
+        assert probed == [31, 287, 543]
+
+    def test_where_some_steps_have_none_anyway_it_is_not(self) -> None:
+        found = gate()
+        for step in range(600):
+            found.observe_step(6, 0, 0.02, verifying=4 if step % 30 else 0)
+            found.learn(4, 2, 6)
+            assert not asked(found, Load(4)).is_probing
+
+    def test_a_limit_is_never_probed(self) -> None:
+        limits = Limits(max_batch_size=3, min_acceptance_ratio=0.0)
+
+        assert not any(self.idle(gate(DEAR, limits=limits), 600))
+
+
+def test_told_the_same_it_says_the_same() -> None:
+    said: list[list[float]] = []
+    for found in (gate(), gate()):
+        prices = []
+        for step in range(300):
+            found.observe_step(4 + step % 7, 100 * step, 0.01 + 0.001 * (step % 5), 4 * (step % 2))
+            found.observe_head(1 + step % 3, 0.002)
+            found.learn(4, step % 7, 4 + step % 3)
+            found.learn_source(SUFFIX, step % 7, step % 3)
+            found.begin(Load(4, step % 2, 100 * step, step % 3, read_tokens=step % 5))
+            prices.append(found.settle([SURVIVAL, SURVIVAL[: step % 4]]))
+        said.append(prices)
+
+    assert said[0] == said[1]

@@ -1,0 +1,246 @@
+import random
+import warnings
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+VOCABULARY = 97
+NOTHING = -1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kernels() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
+        from vllm.platforms import current_platform
+
+        current_platform.import_kernels()
+        import engine.worker.verification  # noqa: F401
+
+
+def sampling(**fields: Any) -> Any:
+    """What vLLM says of a step whose requests are greedy and want nothing else."""
+    return SimpleNamespace(**{
+        "all_greedy": True,
+        "all_random": False,
+        "temperature": None,
+        "top_k": None,
+        "top_p": None,
+        "generators": {},
+        "no_penalties": True,
+        "max_num_logprobs": None,
+        "logprob_token_ids": None,
+        "allowed_token_ids_mask": None,
+        "bad_words_token_ids": {},
+        "logitsprocs": SimpleNamespace(non_argmax_invariant=[]),
+        "thinking_budget_state_holder": None,
+        **fields,
+    })  # fmt: skip
+
+
+def verify(drafts: Sequence[Sequence[int]], logits: Any, asked: Any = None) -> list[list[int]]:
+    import torch
+    from vllm.v1.sample.sampler import Sampler
+    from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
+
+    from engine.worker import verification
+
+    metadata = SpecDecodeMetadata.make_dummy([list(draft) for draft in drafts], torch.device("cpu"))
+    behind = metadata.cu_num_sampled_tokens.long() - 1
+    drafted = torch.ones(len(logits), dtype=torch.bool).index_fill_(0, behind, value=False)
+    metadata.target_logits_indices = drafted.nonzero().squeeze(1)  # a dummy has zeros
+    output = verification.verify(metadata, logits, asked or sampling(), Sampler())
+    assert output.logprobs_tensors is None
+    assert output.sampled_token_ids.dtype == torch.int32
+    rows: list[list[int]] = output.sampled_token_ids.tolist()
+    return rows
+
+
+def logits_of(likeliest: Sequence[int]) -> Any:
+    import torch
+
+    return torch.nn.functional.one_hot(torch.tensor(likeliest), VOCABULARY).bfloat16()
+
+
+@pytest.mark.parametrize(
+    ("draft", "expected"),
+    [
+        ([], [5, NOTHING, NOTHING, NOTHING]),
+        ([5], [5, 6, NOTHING, NOTHING]),
+        ([9], [5, NOTHING, NOTHING, NOTHING]),
+        ([5, 6, 7], [5, 6, 7, 8]),
+        ([5, 9, 7], [5, 6, NOTHING, NOTHING]),
+        ([9, 6, 7], [5, NOTHING, NOTHING, NOTHING]),
+    ],
+    ids=str,
+)
+def test_a_draft_is_taken_up_to_the_first_token_that_is_not_the_likeliest(
+    draft: list[int], expected: list[int]
+) -> None:
+    beside = [1, 2, 3]  # the longest draft of the step
+    logits = logits_of([*(5, 6, 7, 8)[: len(draft) + 1], 1, 2, 3, 4])
+
+    rows = verify([draft, beside], logits)
+
+    assert rows == [expected, [1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_any_step_is_verified_as_token_by_token(dtype: str) -> None:
+    """Logits from few values, so that most maxima are shared: the first of them counts."""
+    import torch
+
+    draws = random.Random(3)
+    noise = torch.Generator().manual_seed(3)
+    taken = 0
+    for _ in range(60):
+        lengths = [draws.randrange(6) for _ in range(draws.randint(1, 8))]
+        places = sum(lengths) + len(lengths)
+        logits = torch.randint(0, 9, (places, VOCABULARY), generator=noise).to(
+            getattr(torch, dtype)
+        )
+        best = logits.float().argmax(-1).tolist()
+        drafts, expected, place = [], [], 0
+        for length in lengths:
+            ours = best[place : place + length + 1]
+            draft = [token if draws.random() < 0.8 else token + 1 for token in ours[:length]]
+            row = []
+            for token, wanted in zip([*draft, None], ours, strict=True):
+                row.append(wanted)
+                if token != wanted:
+                    break
+            drafts.append(draft)
+            expected.append(row + [NOTHING] * (max(lengths) + 1 - len(row)))
+            place += length + 1
+            taken += len(row) - 1
+
+        assert verify(drafts, logits) == expected
+    assert taken > 100
+
+
+class TestDrawnTokens:
+    """Drawn 20,000 times from known chances; a share is off by 0.0035 in one of 3 draws."""
+
+    TIMES = 20_000
+    CHANCES = (0.4, 0.1, 0.0, 0.3, 0.2)
+    CLOSE = 0.014
+
+    def draw(self, draft: list[int], *, temperature: float = 1.0) -> Any:
+        """Return tokens of shape (times, longest draft + 1) of requests with the same draft."""
+        import torch
+
+        torch.manual_seed(5)
+        logits = torch.tensor(self.CHANCES).log() * temperature
+        places = self.TIMES * (len(draft) + 1)
+        asked = sampling(
+            all_greedy=False,
+            all_random=True,
+            temperature=torch.full((self.TIMES,), temperature),
+            logitsprocs=SimpleNamespace(non_argmax_invariant=[], argmax_invariant=[]),
+            output_token_ids=[],
+        )
+        return torch.tensor(verify([draft] * self.TIMES, logits.repeat(places, 1), asked))
+
+    def shares(self, tokens: Any) -> list[float]:
+        import torch
+
+        shares: list[float] = (torch.bincount(tokens, minlength=5) / len(tokens)).tolist()
+        return shares
+
+    @pytest.mark.parametrize("temperature", [1.0, 0.5])
+    @pytest.mark.parametrize("token", range(5))
+    def test_a_token_is_drawn_by_the_targets_chances_whatever_was_drafted(
+        self, token: int, temperature: float
+    ) -> None:
+        tokens = self.draw([token], temperature=temperature)
+
+        assert self.shares(tokens[:, 0]) == pytest.approx(self.CHANCES, abs=self.CLOSE)
+        assert (tokens[:, 0] != 2).all()
+        kept = tokens[:, 0] == token
+        assert (tokens[~kept, 1] == NOTHING).all()
+        if kept.any():
+            within = 4 * 0.5 / int(kept.sum()) ** 0.5
+            assert self.shares(tokens[kept, 1]) == pytest.approx(self.CHANCES, abs=within)
+
+    def test_behind_a_refused_token_nothing_is_taken(self) -> None:
+        tokens = self.draw([0, 3, 4])
+
+        first, both = tokens[:, 0] == 0, (tokens[:, 0] == 0) & (tokens[:, 1] == 3)
+        assert (tokens[~first, 1:] == NOTHING).all()
+        assert (tokens[first & ~both, 2:] == NOTHING).all()
+        assert both.float().mean().item() == pytest.approx(0.4 * 0.3, abs=self.CLOSE)
+        assert (tokens[both, 2] != NOTHING).all()
+
+    def test_greedy_requests_beside_others_take_the_likeliest(self) -> None:
+        import torch
+
+        asked = sampling(
+            all_greedy=False,
+            temperature=torch.tensor([0.0, 1.0, 0.0]),
+            logitsprocs=SimpleNamespace(non_argmax_invariant=[], argmax_invariant=[]),
+            output_token_ids=[],
+        )
+        certain = logits_of([5, 6, 7, 8, 9, 10, 11]).float() * 1e4
+
+        rows = verify([[5, 9], [8], [11]], certain, asked)
+
+        assert rows == [[5, 6, NOTHING], [8, 9, NOTHING], [10, NOTHING, NOTHING]]
+
+    def test_a_step_in_which_no_draft_is_refused(self) -> None:
+        import torch
+
+        asked = sampling(
+            all_greedy=False,
+            all_random=True,
+            temperature=torch.ones(2),
+            logitsprocs=SimpleNamespace(non_argmax_invariant=[], argmax_invariant=[]),
+            output_token_ids=[],
+        )
+
+        rows = verify([[5], []], logits_of([5, 6, 7]).float() * 1e4, asked)
+
+        assert rows == [[5, 6], [7, NOTHING]]
+
+
+def test_who_wants_only_tokens() -> None:
+    from vllm.v1.sample.logits_processor.builtin import (
+        LogitBiasLogitsProcessor,
+        MinTokensLogitsProcessor,
+    )
+
+    from engine.worker.verification import wants_only_tokens
+
+    def processors(*, biases: Any = (), least: Any = ()) -> Any:
+        biased, lengthened = (
+            object.__new__(kind) for kind in (LogitBiasLogitsProcessor, MinTokensLogitsProcessor)
+        )
+        biased.biases, lengthened.min_toks = dict(biases), dict(least)
+        return SimpleNamespace(non_argmax_invariant=[biased, lengthened])
+
+    assert wants_only_tokens(sampling())
+    assert wants_only_tokens(sampling(logitsprocs=processors()))
+    assert not wants_only_tokens(sampling(logitsprocs=processors(biases={0: {1: 2.0}})))
+    assert not wants_only_tokens(sampling(logitsprocs=processors(least={0: (1, [], {2})})))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"top_k": object()},
+        {"top_p": object()},
+        {"no_penalties": False},
+        {"max_num_logprobs": 0},
+        {"logprob_token_ids": {0: [1]}},
+        {"allowed_token_ids_mask": object()},
+        {"bad_words_token_ids": {0: [[1]]}},
+        {"logitsprocs": SimpleNamespace(non_argmax_invariant=[object()])},
+        {"thinking_budget_state_holder": SimpleNamespace(has_tracked_requests=lambda: True)},
+    ],
+    ids=lambda asked: next(iter(asked)),
+)
+def test_who_wants_more_is_verified_by_vllm(asked: dict[str, Any]) -> None:
+    from engine.worker.verification import wants_only_tokens
+
+    assert not wants_only_tokens(sampling(**asked))

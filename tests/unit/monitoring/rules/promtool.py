@@ -1,0 +1,89 @@
+"""Prometheus' own tool: check rules, and play series to them."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from monitoring.rules import rule_files
+
+_SECONDS = 30
+
+
+def write_rules(folder: Path) -> list[str]:
+    """Write the rules as they are generated now; returns their paths."""
+    for name, text in rule_files().items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [str(folder / name) for name in rule_files()]
+
+
+def write_needed_rules(folder: Path, query: str) -> str:
+    """Write the rules that a query leads to, and no others: all of them cost seconds to evaluate.
+
+    Args:
+        folder: Gets the file.
+        query: Names what is recorded, and alerts as `ALERTS{alertname="..."}`.
+
+    Returns:
+        The file's path.
+    """
+    groups = [yaml.safe_load(text)["groups"][0] for text in rule_files().values()]
+    named = {
+        rule.get("record") or rule["alert"]: rule for group in groups for rule in group["rules"]
+    }
+    needed: set[str] = set()
+    waiting = [query]
+    while waiting:
+        found = (set(re.findall(r"[\w:]+", waiting.pop())) & named.keys()) - needed
+        needed |= found
+        waiting += [named[name]["expr"] for name in found]
+    for group in groups:
+        group["rules"] = [rule for rule in group["rules"] if rule in map(named.get, needed)]
+    path = folder / "needed.yaml"
+    path.write_text(yaml.safe_dump({"groups": [g for g in groups if g["rules"]]}), encoding="utf-8")
+    return str(path)
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    command = shutil.which("promtool")
+    assert command is not None, "promtool is missing: scripts/apt.sh installs it with prometheus"
+    return subprocess.run(
+        [command, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+
+
+def evaluate(
+    folder: Path, series: Mapping[str, str], query: str, *, at: str, expected: list[dict[str, Any]]
+) -> str:
+    """Play series to the rules, a sample a minute, and compare what a query gives.
+
+    Args:
+        folder: An empty one.
+        series: Selectors and values, in promtool's short form.
+        query: Any, over the series, what is recorded, and `ALERTS`.
+        at: When, from the start.
+        expected: Labels and value of each sample.
+
+    Returns:
+        What promtool has to say; empty if all is as expected.
+    """
+    test = {
+        "rule_files": [write_needed_rules(folder, query)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": s, "values": v} for s, v in series.items()],
+                "promql_expr_test": [{"expr": query, "eval_time": at, "exp_samples": expected}],
+            }
+        ],
+    }
+    path = folder / "test.yaml"
+    path.write_text(yaml.safe_dump(test), encoding="utf-8")
+    done = promtool("test", "rules", str(path))
+    return "" if done.returncode == 0 else done.stdout + done.stderr

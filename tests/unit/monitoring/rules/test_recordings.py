@@ -1,0 +1,46 @@
+from pathlib import Path
+
+import pytest
+
+from monitoring.rules import RECORDINGS
+from tests.unit.monitoring.rules.promtool import evaluate
+
+DRAFTED = 'engine_spec_draft_tokens_total{namespace="n", instance="w", source="suffix"}'
+ACCEPTED = 'engine_spec_accepted_tokens_total{namespace="n", instance="w", source="suffix"}'
+RATIO = "namespace_source:engine_spec_acceptance:ratio_rate5m"
+LABELS = '{namespace="n", source="suffix"}'
+
+
+def test_names_are_unique_and_of_the_form_that_prometheus_asks_for() -> None:
+    names = [recording.name for recording in RECORDINGS]
+
+    assert len(set(names)) == len(names)
+    assert all(name.count(":") == 2 for name in names)
+
+
+@pytest.mark.parametrize(
+    ("series", "ratio"),
+    [
+        pytest.param({DRAFTED: "0+100x10", ACCEPTED: "0+60x10"}, 0.6, id="some accepted"),
+        pytest.param({DRAFTED: "0+100x10"}, 0, id="none ever accepted"),
+    ],
+)
+def test_the_acceptance_ratio_is_there_whenever_something_is_drafted(
+    tmp_path: Path, series: dict[str, str], ratio: float
+) -> None:
+    expected = [{"labels": f"{RATIO}{LABELS}", "value": ratio}]
+
+    assert evaluate(tmp_path, series, RATIO, at="10m", expected=expected) == ""
+
+
+def test_a_perfect_request_is_one_above_95_percent(tmp_path: Path) -> None:
+    histogram = "gateway_request_acceptance_ratio"
+    labels = 'namespace="n", model="m", source="suffix"'
+    name = "namespace_model_source:gateway_request_perfect:ratio_rate30m"
+    series = {
+        f'{histogram}_bucket{{{labels}, le="0.95"}}': "0+3x40",
+        f"{histogram}_count{{{labels}}}": "0+4x40",
+    }
+    expected = [{"labels": f"{name}{{{labels}}}", "value": 0.25}]
+
+    assert evaluate(tmp_path, series, name, at="40m", expected=expected) == ""
