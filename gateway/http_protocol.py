@@ -1,6 +1,7 @@
 """uvicorn's HTTP protocol with fewer packets, a short way for streams, and errors as OpenAI's."""
 
 import asyncio
+import weakref
 from collections.abc import MutableMapping
 from typing import Any, cast
 
@@ -39,15 +40,18 @@ class GatewayProtocol(HttpToolsProtocol):
 class DirectBody:
     """The short way of a stream's chunks to the socket, past a dictionary and a chain of `send`s.
 
-    It does what uvicorn's `send` does with a body message of a chunked answer that goes on.
+    It does what uvicorn's `send` does with a body message of a chunked answer that goes on. The
+    cycle's scope holds it, so it does not hold the cycle.
     """
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
+        self._cycle = weakref.ref(cycle)
 
     def write(self, data: bytes) -> bool:
         """Send `data`; False if it has to be sent as a message: to wait, or to be refused."""
-        cycle = self._cycle
+        cycle = self._cycle()
+        if cycle is None:
+            return False  # its answer has ended
         if cycle.flow.write_paused or not cycle.chunked_encoding or cycle.response_complete:
             return False
         if not data:

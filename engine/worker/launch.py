@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine.config import (
     PINNED_ENVIRONMENT,
+    USUAL_ENVIRONMENT,
     EngineSettings,
     export_environment,
     process_environment,
@@ -33,7 +34,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     offline = {"HF_HUB_OFFLINE": "1"} if model.is_local else {}
     openmp = preload(find_openmp(), before=process_environment().get("LD_PRELOAD"))
     forced = {**PINNED_ENVIRONMENT, **offline, **openmp, **shared}
-    export_environment(settings.environment, forced=forced)
+    export_environment({**USUAL_ENVIRONMENT, **settings.environment}, forced=forced)
 
     # vLLM reads the environment while it is imported, so only now.
     import uvloop

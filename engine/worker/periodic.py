@@ -13,7 +13,7 @@ class Periodic:
     An error of `work` is logged, once for each kind, and does not end the thread.
     """
 
-    def __init__(self, work: Callable[[], None], *, seconds: float, name: str) -> None:
+    def __init__(self, work: Callable[[], object], *, seconds: float, name: str) -> None:
         self._work = work
         self._seconds = seconds
         self._logged: set[str] = set()

@@ -4,23 +4,26 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.platforms import current_platform
 
+from engine.worker.heap import keep_heap_trimmed
+
 _Worker: Any = object
 
 
-class _Profiled(_Worker):
+class _Prepared(_Worker):
     """What both workers add to vLLM's; stands before it in the order of classes."""
 
     def compile_or_warm_up_model(self) -> Any:
-        """Prepare the model, then see what its steps take."""
+        """Prepare the model, see what its steps take, and have the heap trimmed from now on."""
         spent = super().compile_or_warm_up_model()
         self.model_runner.profile_steps()
+        keep_heap_trimmed()
         return spent
 
 
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
 
-    class HybridWorker(_Profiled, Worker):
+    class HybridWorker(_Prepared, Worker):
         """The worker for GPUs."""
 
         def _make_model_runner(self) -> Any:
@@ -32,7 +35,7 @@ else:
     # vLLM's CPU worker wants to be imported before torch's shared memory is used.
     from vllm.v1.worker.cpu_worker import CPUWorker
 
-    class HybridWorker(_Profiled, CPUWorker):
+    class HybridWorker(_Prepared, CPUWorker):
         """The worker for CPUs."""
 
         def init_device(self) -> None:

@@ -71,13 +71,7 @@ class StreamReader:
         self.usage: Usage | None = None
         self.acceptance: Acceptance | None = None
         self.frames_read = 0
-        self._read = {
-            Dialect.CHAT: self._read_chunk,
-            Dialect.COMPLETIONS: self._read_chunk,
-            Dialect.RESPONSES: self._read_response_event,
-            Dialect.MESSAGES: self._read_message_event,
-            Dialect.PLAIN: self._read_unknown,
-        }[request.endpoint.dialect]
+        self._read = _READS[request.endpoint.dialect]
 
     @property
     def needs_end_frame(self) -> bool:
@@ -91,7 +85,7 @@ class StreamReader:
             GatewayError: The frame is the worker's own error, or is no JSON where JSON is due.
         """
         self.frames_read += 1
-        return self._read(frame)
+        return self._read(self, frame)
 
     def read_usual(self, frame: bytes) -> tuple[bytes, int] | None:
         """Decide about a frame with text and running usage, as most are; changes nothing here.
@@ -202,6 +196,16 @@ class StreamReader:
 
     def _read_unknown(self, frame: bytes) -> Relayed:
         return Relayed(frame, FrameKind.SERVICE)
+
+
+# Not bound to a reader, which would be a cycle with itself.
+_READS = {
+    Dialect.CHAT: StreamReader._read_chunk,
+    Dialect.COMPLETIONS: StreamReader._read_chunk,
+    Dialect.RESPONSES: StreamReader._read_response_event,
+    Dialect.MESSAGES: StreamReader._read_message_event,
+    Dialect.PLAIN: StreamReader._read_unknown,
+}
 
 
 def _is_usage_chunk(data: bytes) -> bool:

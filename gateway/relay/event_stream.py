@@ -82,6 +82,9 @@ class EventStream:
         trace: TracebackType | None,
     ) -> None:
         self._keeper.cancel()
+        # Each of them knows this stream: a cycle would keep all of it for the garbage collector.
+        del self._keeper
+        self._kept_back = None
         try:
             await self._stuck.__aexit__(kind, error, trace)
         except TimeoutError as timeout:

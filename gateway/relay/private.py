@@ -59,6 +59,9 @@ class PrivateSink:
         policy: When they leave.
         mark: Told of each token that leaves.
         added: Takes a delay in seconds, and how many tokens had it.
+
+    Attributes:
+        started: The answer has begun; its head leaves with the first tick.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class PrivateSink:
         self._sending: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._passing: deque[_Passage] = deque()
+        self.started = False
 
     async def __aenter__(self) -> Self:
         return self
@@ -90,18 +94,16 @@ class PrivateSink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._sending is not None:
-            self._sending.cancel()
+        # Let go of: the task knows this sink, by the frames of the error that it ended with.
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.cancel()
             # Gathered, so that an error which nobody waited for counts as seen.
-            await asyncio.gather(self._sending, return_exceptions=True)
-
-    @property
-    def started(self) -> bool:
-        """Whether the answer has begun; its head leaves with the first tick."""
-        return self._sending is not None
+            await asyncio.gather(sending, return_exceptions=True)
 
     async def start(self, status: int, headers: Headers) -> None:
         """Begin the answer."""
+        self.started = True
         self._sending = asyncio.create_task(self._send(status, headers), name="private")
 
     async def write(self, data: bytes) -> None:

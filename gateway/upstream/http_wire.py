@@ -109,6 +109,10 @@ class HttpWire(asyncio.Protocol):
     def release(self) -> None:
         """The exchange is over; before the answer's end that closes the connection."""
         self._silence.stop()
+        # Both know this wire, the error by the frames that it has passed; with them in its hands a
+        # wire would have to wait for the garbage collector.
+        del self._silence
+        self._error = None
         if self._complete and self._keeps_alive and not self._lost:
             self._busy = False
         else:
@@ -151,6 +155,7 @@ class HttpWire(asyncio.Protocol):
         elif not self._complete:
             self._fail(_lost(), exc)
         self._wake()
+        del self._parser  # it knows this wire, too: now both can go
 
     # httptools' callbacks
 

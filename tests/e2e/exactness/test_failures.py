@@ -72,7 +72,8 @@ def test_repeated_failure_pauses_drafting_where_a_person_can_see_it(
     with broken(speculating, "advance"):
         answer = speculating.ask(body)
         speculating.wait_for(STEPS, above=paused + 20, verdict="paused")
-        assert speculating.metric("engine_spec_gate_open", source="suffix") == 0
+        # Published by the same round as the steps, a little after them.
+        speculating.wait_for("engine_spec_gate_open", below=1, source="suffix")
 
     assert answer == plain.ask(body)
     assert answer.drafts.drafted == 0

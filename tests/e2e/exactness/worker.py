@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -111,10 +112,18 @@ class Worker:
             if sample.name == name and labels.items() <= sample.labels.items()
         )
 
-    def wait_for(self, name: str, *, above: float, seconds: float = 15, **labels: str) -> float:
-        """Wait until a metric is above a value: ours are published once a second."""
+    def wait_for(
+        self,
+        name: str,
+        *,
+        above: float = -math.inf,
+        below: float = math.inf,
+        seconds: float = 15,
+        **labels: str,
+    ) -> float:
+        """Wait until a metric is between two values: ours are published once a second."""
         deadline = time.monotonic() + seconds
-        while (value := self.metric(name, **labels)) <= above:
+        while not above < (value := self.metric(name, **labels)) < below:
             assert time.monotonic() < deadline, f"{name} stays at {value}"
             time.sleep(0.1)
         return value
