@@ -47,8 +47,8 @@ PINNED_ENVIRONMENT: Mapping[str, str] = {
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
 # Set for a worker unless its profile or the process says otherwise. oneDNN, which multiplies on
-# CPUs, keeps what it compiled for each number of tokens that a step had, 270 kB apiece, and 1,024 of
-# them if nobody says how many; vLLM keeps those of the latest 128 numbers beside that.
+# CPUs, keeps what it compiled for each number of tokens that a step had, 270 kB apiece, and 1,024
+# of them if nobody says how many; vLLM keeps those of the latest 128 numbers beside that.
 USUAL_ENVIRONMENT: Mapping[str, str] = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 _ENVIRONMENT_FAMILIES = (
     "CUDA_", "GOMP_", "HF_", "KMP_", "NCCL_", "OMP_", "ONEDNN_", "TORCH", "VLLM_",

@@ -3,9 +3,9 @@
     python -m loadtest.soak [--minutes N] [--rate N] [--scenario NAME|FILE] [--seed N]
 
 The worker's KV cache is filled once before (`kv_cache`). Progress goes to stderr; the last line on
-stdout is one JSON object. Growth of a process is the median of its PSS in the last tenth of the
-time after the warm-up, over that in the first tenth, less one; `by_minute` shows it beside the
-requests that ran. Exit status 1: a process grew more than 2 %, a request had no good ending, a
+stdout is one JSON object. Growth of a process is the median of its memory (`written_bytes`) in the
+last tenth of the time after the warm-up, over that in the first tenth, less one; `by_minute` shows
+it beside the requests that ran. Exit status 1: a process grew more than 2 %, a request had no good ending, a
 process was another at the end, or more and more requests ran at a time: then the machine could not
 keep up, and memory that grew with them says nothing.
 """
@@ -41,7 +41,7 @@ from loadtest.load import (
     play,
 )
 from loadtest.machine import describe_machine
-from loadtest.memory import Processes, shared_out_bytes
+from loadtest.memory import Processes, written_bytes
 from loadtest.processes import StartError, free_port
 from loadtest.progress import say
 from loadtest.service import ServiceError, private_cache, start_gateway
@@ -73,19 +73,19 @@ class Sample:
     Attributes:
         seconds: Since the load began.
         at_ns: The same moment by CLOCK_MONOTONIC.
-        pss_bytes: By the name of the process.
+        own_bytes: What each process wrote, by its name.
         rss_bytes: Likewise.
     """
 
     seconds: float
     at_ns: int
-    pss_bytes: dict[str, int]
+    own_bytes: dict[str, int]
     rss_bytes: dict[str, int]
 
 
 def growth_of(samples: Sequence[Sample], name: str, *, warm_up_seconds: float) -> float | None:
     """How much a process grew after the warm-up, as a share; None with too few samples."""
-    steady = [each.pss_bytes[name] for each in samples if each.seconds >= warm_up_seconds]
+    steady = [each.own_bytes[name] for each in samples if each.seconds >= warm_up_seconds]
     if len(steady) < _LEAST_SAMPLES:
         return None
     first, last = _ends(steady)
@@ -124,7 +124,7 @@ def report_of(
     """
     seconds = samples[-1].seconds
     warm_up = warm_up_of(seconds)
-    names = list(samples[0].pss_bytes)
+    names = list(samples[0].own_bytes)
     growth = {name: growth_of(samples, name, warm_up_seconds=warm_up) for name in names}
     known = [each for each in growth.values() if each is not None]
     running = [_running(outcomes, sample.at_ns) for sample in samples]
@@ -139,7 +139,7 @@ def report_of(
         "samples": len(samples),
         "growth_ratio": growth,
         "growth_ratio_max": max(known, default=None),
-        "pss_mb": {name: _spread([s.pss_bytes[name] for s in samples]) for name in names},
+        "own_mb": {name: _spread([s.own_bytes[name] for s in samples]) for name in names},
         "rss_mb": {name: _spread([s.rss_bytes[name] for s in samples]) for name in names},
         "by_minute": _by_minute(samples, running),
         "same_processes": same,
@@ -163,9 +163,9 @@ def _by_minute(samples: Sequence[Sample], running: Sequence[int]) -> list[Json]:
         {
             "minute": minute,
             "running": median(running[place] for place in places),
-            "pss_mb": {
-                name: round(median(samples[place].pss_bytes[name] for place in places) / _MIB, 1)
-                for name in samples[0].pss_bytes
+            "own_mb": {
+                name: round(median(samples[place].own_bytes[name] for place in places) / _MIB, 1)
+                for name in samples[0].own_bytes
             },
         }
         for minute, places in minutes.items()
@@ -231,7 +231,7 @@ def _look(processes: Processes, seconds: float) -> Sample:
     return Sample(
         seconds=seconds,
         at_ns=time.monotonic_ns(),
-        pss_bytes={name: shared_out_bytes(process) for name, process in found.items()},
+        own_bytes={name: written_bytes(process) for name, process in found.items()},
         rss_bytes={name: int(process.memory_info().rss) for name, process in found.items()},
     )
 

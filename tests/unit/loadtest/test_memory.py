@@ -1,12 +1,15 @@
+import mmap
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
-from loadtest.memory import Processes, family_bytes, shared_out_bytes
+from loadtest.memory import Processes, family_bytes, shared_out_bytes, written_bytes
 from tests.integration.waiting import eventually
 
+_FILE_BYTES = 64 << 20
 _TREE = "sh -c 'sleep 60; : EngineCore' & wait"
 
 
@@ -43,3 +46,28 @@ async def test_a_family_takes_what_its_members_take(worker: psutil.Process) -> N
     members = [worker, *worker.children(recursive=True)]
     assert taken == pytest.approx(sum(map(shared_out_bytes, members)), rel=0.2)
     assert taken > 0
+
+
+def test_what_a_process_wrote_counts_and_a_file_that_it_maps_does_not(tmp_path: Path) -> None:
+    ourselves = psutil.Process()
+    (tmp_path / "file").write_bytes(b"x" * _FILE_BYTES)
+    before = written_bytes(ourselves)
+
+    with (
+        (tmp_path / "file").open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+    ):
+        assert mapped.find(b"y") == -1  # each page of it is in memory now
+        with_file = written_bytes(ourselves)
+    held = bytearray(b"x") * _FILE_BYTES
+
+    assert with_file - before < _FILE_BYTES // 2
+    assert written_bytes(ourselves) - before > _FILE_BYTES // 2
+    assert len(held) == _FILE_BYTES
+
+
+def test_who_is_gone_wrote_nothing() -> None:
+    with subprocess.Popen(["true"]) as process:
+        gone = psutil.Process(process.pid)
+    with pytest.raises(psutil.NoSuchProcess):
+        written_bytes(gone)

@@ -100,5 +100,5 @@ def test_a_soak_that_the_machine_cannot_keep_up_with_is_not_good() -> None:
     assert not found["is_good"]
     minutes = found["by_minute"]
     assert isinstance(minutes, list)
-    assert minutes[0] == {"minute": 0, "running": 3.5, "pss_mb": {"gateway": 0.0}}
+    assert minutes[0] == {"minute": 0, "running": 3.5, "own_mb": {"gateway": 0.0}}
     assert minutes[-1]["running"] == 57.5
