@@ -5,9 +5,9 @@
 The worker's KV cache is filled once before (`kv_cache`). Progress goes to stderr; the last line on
 stdout is one JSON object. Growth of a process is the median of its memory (`written_bytes`) in the
 last tenth of the time after the warm-up, over that in the first tenth, less one; `by_minute` shows
-it beside the requests that ran. Exit status 1: a process grew more than 2 %, a request had no good ending, a
-process was another at the end, or more and more requests ran at a time: then the machine could not
-keep up, and memory that grew with them says nothing.
+it beside the requests that ran. Exit status 1: a process grew more than 2 %, a request had no good
+ending, a process was another at the end, or more and more requests ran at a time: then the machine
+could not keep up, and memory that grew with them says nothing.
 """
 
 import argparse
