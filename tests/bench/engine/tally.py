@@ -18,6 +18,8 @@ _OWN_TIME = re.compile(
     r'^engine_spec_step_seconds_(sum|count)\{[^}]*phase="draft_cpu"[^}]*\} (\S+)$', re.MULTILINE
 )
 _DECODE_TIME = re.compile(r"^vllm:request_decode_time_seconds_sum\{[^}]*\} (\S+)$", re.MULTILINE)
+_GENERATED = re.compile(r"^vllm:generation_tokens_total\{[^}]*\} (\S+)$", re.MULTILINE)
+_RUNNING = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -133,3 +135,13 @@ def own_time(metrics: str) -> tuple[float, float]:
 def decode_time(metrics: str) -> float:
     """Read how long requests have decoded so far, in seconds, from a worker's `/metrics`."""
     return sum(float(value) for value in _DECODE_TIME.findall(metrics))
+
+
+def generated_tokens(metrics: str) -> int:
+    """Read how many tokens were generated so far, also for requests that run."""
+    return sum(int(float(value)) for value in _GENERATED.findall(metrics))
+
+
+def running_requests(metrics: str) -> int:
+    """Read how many requests run or wait."""
+    return sum(int(float(value)) for value in _RUNNING.findall(metrics))

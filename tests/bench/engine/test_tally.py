@@ -1,7 +1,14 @@
 import pytest
 
 from engine.drafting import NATIVE, Origin
-from tests.bench.engine.tally import Tally, decode_time, own_time, pooled
+from tests.bench.engine.tally import (
+    Tally,
+    decode_time,
+    generated_tokens,
+    own_time,
+    pooled,
+    running_requests,
+)
 
 SUFFIX = 1
 METRICS = """\
@@ -78,3 +85,17 @@ def test_our_own_time_is_told_a_step() -> None:
 def test_decoding_begins_at_the_first_token() -> None:
     assert decode_time(METRICS) == 1.75
     assert Tally(requests=2, tokens=12, decode_seconds=0.5).decoded_per_second == 20.0
+
+
+def test_tokens_and_requests_are_read_from_metrics() -> None:
+    shown = (
+        'vllm:generation_tokens_total{engine="0"} 1.2e+03\n'
+        'vllm:generation_tokens_total{engine="1"} 5.0\n'
+        'vllm:num_requests_running{engine="0"} 2.0\n'
+        'vllm:num_requests_waiting{engine="0"} 1.0\n'
+        'vllm:num_requests_waiting_by_reason{engine="0"} 1.0\n'
+    )
+
+    assert generated_tokens(shown) == 1205
+    assert running_requests(shown) == 3
+    assert (generated_tokens(""), running_requests("")) == (0, 0)

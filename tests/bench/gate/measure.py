@@ -1,12 +1,16 @@
 """Asks the workers in turn: every setting gets the same requests in a round, and each round others.
 
 Each prompt is read by its worker before it is measured, so that the time is that of decoding: what
-is read of prompts is the same for every setting, and with many clients most of the time. Each
-setting has a tenant of its own for each concurrency, so that it drafts from no other's answers.
+is read of prompts is the same for every setting, and with many clients most of the time. Measured
+is for as long as every client is busy: what the last requests would take, while fewer and fewer
+run, is the time of another concurrency. Each setting has a tenant of its own for each concurrency,
+so that it drafts from no other's answers.
 """
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,13 +20,22 @@ from engine.config import EngineSettings
 from engine.models import ResolvedModel
 from loadtest.progress import say
 from tests.bench.engine.fleet import running_workers
-from tests.bench.engine.measure import ask_in_turn, rotated, run_clients, warm_up
+from tests.bench.engine.measure import (
+    Answerer,
+    ask_in_turn,
+    rotated,
+    run_clients,
+    warm_up,
+)
 from tests.bench.engine.records import Ask, Pools
-from tests.bench.engine.tally import Tally, own_time
-from tests.bench.engine.worker import BenchWorker
+from tests.bench.engine.tally import Tally, generated_tokens, own_time, running_requests
+from tests.bench.engine.worker import BenchWorker, WorkerError
 from tests.bench.gate.plan import Plan
 from tests.bench.gate.prompts import deal
 from tests.bench.gate.settings import Setting, settings_of, workers_of
+
+_END_SECONDS = 20.0
+"""For requests that are broken off to end."""
 
 BySetting = dict[str, list[Tally]]
 """By setting, a round each."""
@@ -118,16 +131,78 @@ async def _ask_worker(
     own = [setting for setting in settings if setting.worker == worker.method.name]
     for setting in turned(own, first):
         asked = Asked(worker, setting, f"{setting.name} {clients}")
-        seconds_before, steps_before = own_time(await worker.metrics())
-        began = time.perf_counter()
-        answers = await run_clients(asked, [[ask] for ask in asks], clients)
-        tally = Tally(seconds=time.perf_counter() - began)
-        seconds, steps = own_time(await worker.metrics())
+        before = await worker.metrics()
+        busy = await run_busy(asked, asks, clients, worker.metrics)
+        tally = Tally(seconds=busy.seconds)
+        (seconds_before, steps_before), (seconds, steps) = own_time(before), own_time(busy.metrics)
         tally.own_seconds, tally.own_steps = seconds - seconds_before, steps - steps_before
-        for answer in answers:
+        for answer in busy.answers:
             tally.take(answer)
+        # Those of requests that were broken off, too.
+        tally.tokens = generated_tokens(busy.metrics) - generated_tokens(before)
         found[setting.name] = tally
+        await _until_idle(worker)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """What came while all clients were busy.
+
+    Attributes:
+        answers: Those that were complete.
+        seconds: From the first request until a client had none left to send.
+        metrics: The worker's, at that moment.
+    """
+
+    answers: Sequence[Mapping[str, Any]]
+    seconds: float
+    metrics: str
+
+
+async def run_busy(
+    worker: Answerer,
+    asks: Sequence[Ask],
+    clients: int,
+    metrics: Callable[[], Awaitable[str]],
+) -> Busy:
+    """Send requests by clients that each wait for an answer; once one has none left all break off.
+
+    Raises:
+        WorkerError: A request failed.
+    """
+    waiting = deque(asks)
+    answers: list[Mapping[str, Any]] = []
+
+    async def client() -> None:
+        while waiting:
+            answers.append(await worker.answer(waiting.popleft()))
+
+    began = time.perf_counter()
+    tasks = [asyncio.create_task(client()) for _ in range(clients)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+        seconds, complete = time.perf_counter() - began, list(answers)
+        return Busy(complete, seconds, await metrics())
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _until_idle(worker: BenchWorker) -> None:
+    """Wait until a worker has let go of what was broken off.
+
+    Raises:
+        WorkerError: It does not.
+    """
+    give_up_at = time.monotonic() + _END_SECONDS
+    while running_requests(await worker.metrics()):
+        if time.monotonic() > give_up_at:
+            raise WorkerError(f"{worker.method.name}: goes on with requests nobody waits for")
+        await asyncio.sleep(0.05)
 
 
 def turned(settings: Sequence[Setting], number: int) -> Sequence[Setting]:

@@ -39,7 +39,7 @@ FULL = Plan(
     rounds=3,
     answer_tokens=128,
     least_tokens=72,
-    seconds=1_500.0,
+    seconds=2_400.0,
 )
 QUICK = Plan(
     clients=(1, 8),

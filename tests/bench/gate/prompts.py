@@ -10,9 +10,10 @@ from tests.bench.gate.plan import Plan
 from tests.bench.suffix.datasets import DataError
 
 MIXED, CREATIVE = "mixed", "creative"
+_PER_CLIENT = 2
 _LEAST_CREATIVE = 2
 _MOST_CHARACTERS = 4_000
-"""Of a prompt: 32 requests then fit into the worker's space for keys and values."""
+"""Of a prompt: 64 requests then fit into the worker's space for keys and values."""
 
 Rounds = Mapping[str, Sequence[Sequence[Ask]]]
 """By workload, for each round the requests that every setting gets in it."""
@@ -21,15 +22,19 @@ Rounds = Mapping[str, Sequence[Sequence[Ask]]]
 def deal(pools: Pools, plan: Plan, clients: int) -> Rounds:
     """Deal prompts for so many clients.
 
-    `mixed` has as many of each kind, greedy. `creative` cannot be foreseen: chat at temperature 1;
-    it ignores the end of the text, as no two settings draw the same one.
+    `mixed` has as many of each kind, greedy, and two for each client, if there are so many, so that
+    all are busy although answers end at different times. `creative` cannot be foreseen: chat at temperature 1; it ignores
+    the end of the text, as no two settings draw the same one, so that all answers end together.
 
     Raises:
         DataError: There are too few.
     """
-    left = {kind: iter(_short(pools, kind)) for kind in KINDS}
+    short = {kind: _short(pools, kind) for kind in KINDS}
+    left = {kind: iter(found) for kind, found in short.items()}
     most = plan.tokens_at(clients)
-    each, creative = max(1, clients // len(KINDS)), max(clients, _LEAST_CREATIVE)
+    fewest = min(len(found) for found in short.values()) // plan.rounds
+    each = max(1, clients // len(KINDS), min(_PER_CLIENT * clients // len(KINDS), fewest))
+    creative = max(clients, _LEAST_CREATIVE)
     rounds: dict[str, list[list[Ask]]] = {MIXED: [], CREATIVE: []}
     for _ in range(plan.rounds):
         mixed = [ask for kind in KINDS for ask in _take(left[kind], each, kind)]

@@ -13,8 +13,9 @@ from tests.bench.suffix.replay import Json
 LEAST_TO_NONE, LEAST_TO_BEST_FIXED = 0.99, 0.97
 
 DEFINITIONS = {
-    "tokens_per_second": "output tokens of all clients over the time from the first request to the "
-    "last answer; prompts had been read before. Median over rounds",
+    "tokens_per_second": "output tokens of all clients while all of them were busy: from the first "
+    "request until a client had none left to send; prompts had been read before. Median over "
+    "rounds",
     "ratio_to_none": "tokens a second with the gate over those of a worker without speculation in "
     "the same round; median and [min, max] over rounds. Each round has other prompts",
     "ratio_to_best_fixed": "the same over the fixed setting (no drafts, or at most so many tokens "
