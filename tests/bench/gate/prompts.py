@@ -23,8 +23,9 @@ def deal(pools: Pools, plan: Plan, clients: int) -> Rounds:
     """Deal prompts for so many clients.
 
     `mixed` has as many of each kind, greedy, and two for each client, if there are so many, so that
-    all are busy although answers end at different times. `creative` cannot be foreseen: chat at temperature 1; it ignores
-    the end of the text, as no two settings draw the same one, so that all answers end together.
+    all are busy although answers end at different times. `creative` cannot be foreseen: chat at
+    temperature 1; it ignores the end of the text, as no two settings draw the same one, so that all
+    answers end together.
 
     Raises:
         DataError: There are too few.
