@@ -31,12 +31,14 @@ class Shifted:
     Attributes:
         recovery: Steps to recover, for each shift; None where it is not asked.
         to_none: For each stage the speed over that without drafts; (seeds,). Likewise.
+        oracle_to_none: For each stage the same of the oracle.
         regret: For each stage what is missing to the oracle, of its speed; (seeds,). Likewise.
     """
 
     contest: Contest
     recovery: Sequence[int] | None = None
     to_none: Sequence[Floats] = ()
+    oracle_to_none: Sequence[Floats] = ()
     regret: Sequence[Floats] = ()
 
 
@@ -165,6 +167,7 @@ def _shifted(curve: Curve, library: Library, shift: Shift, policy: Policy, plan:
         contest,
         steps_to_recover(contest.records["specgate"], contest.records["oracle"], course),
         [contest.stage_ratio("specgate", "none", *mark) for mark in marks],
+        [contest.stage_ratio("oracle", "none", *mark) for mark in marks],
         [1.0 - contest.stage_ratio("specgate", "oracle", *mark) for mark in marks],
     )
 

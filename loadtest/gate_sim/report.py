@@ -16,10 +16,13 @@ DEFINITIONS = {
     "goodput over clients, in an open one what clients wait for, inverted. Tokens are counted as "
     "expected values, times without the noise that rules measure; the first fifth of a run, or "
     "80 tokens of a request if that is more, is left out. The policy's own time is not in it",
-    "worst_*": "the worst of all runs, open loops and shifts included, and to none also of every "
-    "stage between shifts; of each the median over seeds, and the spread is that run's. Without "
-    f"{', '.join(sorted(BEYOND))}, a staircase that is harder than what is asked: `worst_by_curve` "
-    "has every curve",
+    "worst_*": "the worst of all runs, open loops and shifts included; of each the median over "
+    f"seeds, and the spread is that run's. Without {', '.join(sorted(BEYOND))}, a staircase that "
+    "is harder than what is asked: `worst_by_curve` has every curve",
+    "worst_stage_*": "the same of the stages between shifts, and beside it the oracle's own in "
+    "that stage: rules come to a stage with requests that are further or less far, and those that "
+    "drafted in the one before read other prompts in it, so that some hundred steps are not exactly "
+    "the same work for each",
     "best fixed": "the fastest of no drafts and every fixed number of tokens from every source, "
     "chosen for each run in hindsight",
     "oracle": "knows the true survival of every token (of the head's before its pass only what it "
@@ -44,7 +47,8 @@ def report(findings: Findings) -> dict[str, object]:
     recoveries = [steps for run in findings.shifted.values() for steps in run.recovery or ()]
     return {
         "bench": "gate-sim",
-        **_worsts(findings.of([curve for curve in findings.curves if curve not in BEYOND])),
+        **_worsts(held := findings.of([name for name in findings.curves if name not in BEYOND])),
+        **_worst_stage(held),
         "reconverge_steps_max": max(recoveries, default=None),
         "policy_us_per_step_256": _policy_us(contests, MOST_ROWS),
         "policy_us_per_step": {
@@ -59,6 +63,7 @@ def report(findings: Findings) -> dict[str, object]:
                 | {
                     "reconverge_steps": run.recovery,
                     "ratio_to_none_by_stage": [figure(ratio) for ratio in run.to_none],
+                    "oracle_to_none_by_stage": [figure(ratio) for ratio in run.oracle_to_none],
                     "regret_to_oracle_by_stage": [figure(regret) for regret in run.regret],
                 }
                 for (of, shift), run in findings.shifted.items()
@@ -84,7 +89,7 @@ def rounded(value: object) -> object:
 def _worsts(findings: Findings) -> dict[str, object]:
     contests = findings.contests()
     return {
-        **_worst("worst_ratio_to_none", _to_none(findings), high=False),
+        **_worst("worst_ratio_to_none", map(_to_none, contests), high=False),
         **_worst("worst_ratio_to_best_fixed", [_to_best(one) for one in contests], high=False),
         **_worst("worst_regret_to_oracle", _regrets(contests), high=True),
     }
@@ -99,10 +104,26 @@ def _worst(name: str, found: Iterable[Floats], *, high: bool) -> dict[str, objec
     return {name: worst["median"], f"{name}_spread": worst["spread"]}
 
 
-def _to_none(findings: Findings) -> list[Floats]:
-    """Of every run, and of every stage of those with shifts."""
-    stages = [ratio for run in findings.shifted.values() for ratio in run.to_none]
-    return [*stages, *(one.ratio("specgate", "none") for one in findings.contests())]
+def _worst_stage(findings: Findings) -> dict[str, object]:
+    """The stage with the lowest ratio to none, and what the oracle had in the same."""
+    stages = [
+        pair
+        for run in findings.shifted.values()
+        for pair in zip(run.to_none, run.oracle_to_none, strict=True)
+    ]
+    ours, oracle = min(stages, key=lambda pair: float(np.median(pair[0])), default=(None, None))
+    return {
+        **_worst("worst_stage_ratio_to_none", _given(ours), high=False),
+        **_worst("worst_stage_oracle_to_none", _given(oracle), high=False),
+    }
+
+
+def _given(values: Floats | None) -> list[Floats]:
+    return [] if values is None else [values]
+
+
+def _to_none(contest: Contest) -> Floats:
+    return contest.ratio("specgate", "none")
 
 
 def _to_best(contest: Contest) -> Floats:

@@ -31,8 +31,8 @@ constexpr std::size_t kFirstPlainSteps = 32;
 
 // Where drafts gain or lose less by verification than so many of its standard deviations, steps
 // with and without are both made at least once in so many.
-constexpr double kOpen = 1.0;
-constexpr std::size_t kOpenSteps = 8;
+constexpr double kOpen = 0.5;
+constexpr std::size_t kOpenSteps = 16;
 
 // Of `min_acceptance_ratio`: below such a price verification is nearly free, and refused tokens
 // are no loss.

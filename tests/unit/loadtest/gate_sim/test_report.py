@@ -26,7 +26,10 @@ FINDINGS = Findings(
     opened={("cpu", "chat", 0.5): contest_of([1.2, 1.2, 1.2])},
     shifted={
         ("cpu", "slower"): Shifted(
-            contest_of([1.1, 1.1, 1.1]), [3, 17], [np.array([1.2, 1.3, 1.1]), np.array([0.95] * 3)]
+            contest_of([1.1, 1.1, 1.1]),
+            [3, 17],
+            to_none=[np.array([1.2, 1.3, 1.1]), np.array([0.95] * 3)],
+            oracle_to_none=[np.array([1.4] * 3), np.array([0.96] * 3)],
         ),
         ("cpu", "to and fro"): Shifted(contest_of([1.0, 1.0, 1.0])),
     },
@@ -52,11 +55,12 @@ def test_a_curve_that_is_harder_than_asked_counts_for_itself_alone() -> None:
     assert found["worst_by_curve"]["gpu-graphs"]["worst_ratio_to_none"] == pytest.approx(0.5)
 
 
-def test_a_stage_may_be_the_worst_of_all() -> None:
-    stage = np.array([0.5, 0.7, 0.6])
-    findings = Findings(shifted={("cpu", "slower"): Shifted(contest_of([2.0]), [0], [stage])})
+def test_the_worst_stage_is_told_with_what_the_oracle_had_in_it() -> None:
+    found = report(FINDINGS)
 
-    assert report(findings)["worst_ratio_to_none"] == pytest.approx(0.6)
+    assert found["worst_stage_ratio_to_none"] == pytest.approx(0.95)
+    assert found["worst_stage_oracle_to_none"] == pytest.approx(0.96)
+    assert report(replace(FINDINGS, shifted={}))["worst_stage_ratio_to_none"] is None
 
 
 def test_the_longest_recovery_counts() -> None:
@@ -75,6 +79,7 @@ def test_details_are_found_by_curve_traffic_and_load() -> None:
     assert line["open_loop"]["cpu"]["chat"]["0.5"]["ratio_to_none"]["median"] == 1.2
     assert line["shifts"]["cpu"]["slower"]["reconverge_steps"] == [3, 17]
     assert line["shifts"]["cpu"]["slower"]["ratio_to_none_by_stage"][1]["median"] == 0.95
+    assert line["shifts"]["cpu"]["slower"]["oracle_to_none_by_stage"][0]["median"] == 1.4
     assert line["shifts"]["cpu"]["to and fro"]["reconverge_steps"] is None
 
 
