@@ -20,9 +20,8 @@ DEFINITIONS = {
     f"seeds, and the spread is that run's. Without {', '.join(sorted(BEYOND))}, a staircase that "
     "is harder than what is asked: `worst_by_curve` has every curve",
     "worst_stage_*": "the same of the stages between shifts, and beside it the oracle's own in "
-    "that stage: rules come to a stage with requests that are further or less far, and those that "
-    "drafted in the one before read other prompts in it, so that some hundred steps are not exactly "
-    "the same work for each",
+    "that stage: rules come to a stage with requests that are further or less far, and read other "
+    "prompts in it, so that some hundred steps are not exactly the same work for each",
     "best fixed": "the fastest of no drafts and every fixed number of tokens from every source, "
     "chosen for each run in hindsight",
     "oracle": "knows the true survival of every token (of the head's before its pass only what it "
