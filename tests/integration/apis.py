@@ -47,11 +47,24 @@ class Api:
 
 
 def _openai(url: str) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=_KEY, max_retries=0, timeout=20.0)
+    return openai.AsyncOpenAI(
+        base_url=f"{url}/v1",
+        api_key=_KEY,
+        max_retries=0,
+        timeout=20.0,
+        # Without certificates, which take longer to read than an answer.
+        http_client=openai.DefaultAsyncHttpxClient(verify=False),
+    )
 
 
 def _anthropic(url: str) -> anthropic.AsyncAnthropic:
-    return anthropic.AsyncAnthropic(base_url=url, api_key=_KEY, max_retries=0, timeout=20.0)
+    return anthropic.AsyncAnthropic(
+        base_url=url,
+        api_key=_KEY,
+        max_retries=0,
+        timeout=20.0,
+        http_client=anthropic.DefaultAsyncHttpxClient(verify=False),
+    )
 
 
 async def _stream_chat(url: str, extra: Mapping[str, Any], into: list[str]) -> None:

@@ -184,18 +184,20 @@ async def test_burst_of_one_tenant_does_not_stand_in_front_of_another(
         add_record(folder / "keys", record)
         headers[tenant] = {"authorization": f"Bearer {key}"}
     admission = {"max_running_requests": 1}
-    script = {"delay_headers_seconds": 0.05}
     order: list[str] = []
 
     async with running_gateway(
         worker, keys={"file": folder / "keys"}, admission=admission
     ) as gateway:
 
-        async def ask(tenant: str) -> None:
-            await _ask(gateway, headers[tenant], fake=script)
+        async def ask(tenant: str, *, seconds: float = 0.01) -> None:
+            await _ask(gateway, headers[tenant], fake={"delay_headers_seconds": seconds})
             order.append(tenant)
 
-        loud = [asyncio.create_task(ask("loud")) for _ in range(10)]
+        # The first one takes long enough for all the others to line up behind it.
+        loud = [asyncio.create_task(ask("loud", seconds=1.5))]
+        await eventually(lambda: worker.active == 1)
+        loud += [asyncio.create_task(ask("loud")) for _ in range(9)]
         await eventually(lambda: gateway.metric("gateway_queue_depth") == 9)
         await ask("quiet")
         await asyncio.gather(*loud)

@@ -50,7 +50,7 @@ async def test_broken_stream_ends_in_one_error_event(
     assert [event["code"] for event in _error_events(answer.content)] == [code]
     assert _error_events(frames[-1]) != []
     assert api.end not in answer.content
-    assert len([piece for piece in pieces if piece]) == 3
+    assert "".join(pieces) in (" hello" * 3, " naïve 🙂" * 3)  # however pacing has cut it
     assert "ngine" in str(raised.value)
     assert _endings(shared_gateway) == (before[0], before[1] + 2)
 
