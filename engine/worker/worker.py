@@ -9,21 +9,20 @@ from engine.worker.heap import keep_heap_trimmed
 _Worker: Any = object
 
 
-class _Prepared(_Worker):
+class _Profiled(_Worker):
     """What both workers add to vLLM's; stands before it in the order of classes."""
 
     def compile_or_warm_up_model(self) -> Any:
-        """Prepare the model, see what its steps take, and have the heap trimmed from now on."""
+        """Prepare the model, then see what its steps take."""
         spent = super().compile_or_warm_up_model()
         self.model_runner.profile_steps()
-        keep_heap_trimmed()
         return spent
 
 
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
 
-    class HybridWorker(_Prepared, Worker):
+    class HybridWorker(_Profiled, Worker):
         """The worker for GPUs."""
 
         def _make_model_runner(self) -> Any:
@@ -35,7 +34,7 @@ else:
     # vLLM's CPU worker wants to be imported before torch's shared memory is used.
     from vllm.v1.worker.cpu_worker import CPUWorker
 
-    class HybridWorker(_Prepared, CPUWorker):
+    class HybridWorker(_Profiled, CPUWorker):
         """The worker for CPUs."""
 
         def init_device(self) -> None:
@@ -47,3 +46,9 @@ else:
             mend_verification_on_cpus()
             # vLLM makes its runner inline; nothing is loaded into it yet.
             self.model_runner = HybridCPUModelRunner(self.vllm_config, self.device)
+
+        def compile_or_warm_up_model(self) -> Any:
+            """Also have the heap trimmed from now on: on a CPU all tensors come from it."""
+            spent = super().compile_or_warm_up_model()
+            keep_heap_trimmed()
+            return spent
