@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from loadtest.pacing.best import best_gaps
+from loadtest.pacing.bound import least_ratio, least_ratio_unheaped
 from loadtest.pacing.compare import added, evenness, long_enough, pairs_of, uneven
 from loadtest.pacing.crowd import CrowdFigures
-from loadtest.pacing.figures import Gaps, percentile
+from loadtest.pacing.figures import Gaps, Played, percentile
 from loadtest.pacing.plan import BOUND_MS, MODES, THOUSAND, Mode
 from loadtest.pacing.privacy import Attack
 from loadtest.pacing.round import Playback
@@ -16,6 +17,8 @@ from loadtest.summary import Json, put_summary, summary_of
 
 UNEVEN_RATIO = 5.0
 """From here on a worker's p99 over median is what pacing is to even out."""
+EVEN_RATIO = 2.0
+"""Up to here a client's p99 over median is even."""
 
 DEFINITIONS = {
     "delay": "of a token: the client's read of its last character less the worker's write of its "
@@ -38,11 +41,18 @@ DEFINITIONS = {
     "by token on a beat is uneven by it, as tokens are",
     "gap per piece": "the same with each piece one gap of g, however many tokens it brought",
     "gap_p99_over_median_*": "per token, over the recorded streams whose worker's own is 5 or "
-    "more; `gap_streams` says how many of how many. `by_pattern` has all kinds and gaps",
+    "more; `gap_streams` says how many of how many, `gap_streams_even` how many of them have 2 or "
+    "less at the client. `by_pattern` has all kinds and gaps",
     "gap_ratio_best_possible": "the same of the smoothest release that there is within the bound "
     "(the end: 50 ms) for one who knows all that will come: a taut string, token by token; none "
-    "varies less. Less p99 over median than that is to be had only by more variation: if half of "
-    "the gaps are nearly none, the median says nothing of them. by_pattern has it as `best`",
+    "varies less, but some have a lower ratio. by_pattern has it as `best`",
+    "gap_ratio_least_possible": "proven: no release of such a stream within the same bounds has a "
+    "lower ratio, token by token or in pieces. Each pattern once a round. It is low where nearly "
+    "half of the tokens can leave in heaps, so that the median is a gap of the others",
+    "gap_ratio_least_possible_unheaped": "proven: nor does a release whose median is not above its "
+    "mean, which is the stream's own, have a lower one than this",
+    "gap_streams_never_even": "of how many of these no release at all, and no unheaped one, has a "
+    "ratio of 2 or less, and how many these are",
     "by_pattern": "chat-8: recorded chat with 8 clients at once; steady, bursts (1-16 tokens "
     "every 40 ms), slow-bursts (every 170 ms), stalls (1 s, every 75 tokens), ramps (a quarter to "
     "four times the rate): made up, all but bursts 50 tokens a second on the whole",
@@ -143,26 +153,60 @@ def _added(rounds: Rounds, mode: Mode, kind: str | None = None) -> Json:
 
 def _headline_gaps(rounds: Rounds) -> Json:
     each_round = []
-    streams = recorded = 0
+    recorded = 0
+    streams: list[Played] = []
+    bounds: list[_Bound] = []
     for each in rounds:
         judged = [one for one in long_enough(each["smooth"].good) if is_recorded(one.pattern.kind)]
         recorded += len(judged)
         judged = uneven(judged, UNEVEN_RATIO)
-        streams += len(judged)
+        streams += judged
         sent = evenness([one.worker_gaps() for one in judged])
         got = evenness([one.client_gaps() for one in judged])
         best = evenness([best_gaps(one) for one in judged])
+        least = _bounds(judged)
+        bounds += least
         each_round.append(
             {
                 "gap_p99_over_median_worker": sent.token_ratio,
                 "gap_p99_over_median_client": got.token_ratio,
                 "gap_ratio_best_possible": best.token_ratio,
+                "gap_ratio_least_possible": _median([one.ratio for one in least]),
+                "gap_ratio_least_possible_unheaped": _median([one.unheaped for one in least]),
                 "gap_variation_worker": sent.token_variation,
                 "gap_variation_client": got.token_variation,
                 "gap_variation_best": best.token_variation,
             }
         )
-    return _over_rounds(each_round) | {"gap_streams": [streams, recorded]}
+    ratios = [one.client_gaps().token_ratio for one in streams]
+    even = [ratio for ratio in ratios if ratio is not None and ratio <= EVEN_RATIO]
+    return _over_rounds(each_round) | {
+        "gap_streams": [len(streams), recorded],
+        "gap_streams_even": [len(even), len(streams)],
+        "gap_streams_never_even": [
+            sum(one.ratio > EVEN_RATIO for one in bounds),
+            sum(one.unheaped > EVEN_RATIO for one in bounds),
+            len(bounds),
+        ],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """What no release of a stream is below; `unheaped` holds for those without heaps."""
+
+    ratio: float
+    unheaped: float
+
+
+def _bounds(streams: Sequence[Played]) -> list[_Bound]:
+    """Of one play of each pattern."""
+    once = {one.pattern.name: one for one in streams}.values()
+    return [_Bound(least_ratio(one), least_ratio_unheaped(one)) for one in once]
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return float(np.median(values)) if values else None
 
 
 def is_recorded(kind: str) -> bool:

@@ -3,13 +3,15 @@
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from loadtest.pacing.bound import least_ratio, least_ratio_unheaped
 from loadtest.pacing.crowd import CrowdFigures
 from loadtest.pacing.dialect import Arrival
 from loadtest.pacing.figures import Played, played
 from loadtest.pacing.patterns import Chunk, Pattern
-from loadtest.pacing.plan import MODES, THOUSAND, Mode
+from loadtest.pacing.plan import BOUND_MS, MODES, THOUSAND, Mode
 from loadtest.pacing.privacy import Attack
 from loadtest.pacing.report import Measured, is_recorded, report
 from loadtest.pacing.round import Playback
@@ -23,6 +25,9 @@ KEYS = [
     "end_delay_ms_p99",
     "gap_p99_over_median_worker",
     "gap_p99_over_median_client",
+    "gap_ratio_best_possible",
+    "gap_ratio_least_possible",
+    "gap_ratio_least_possible_unheaped",
     "streams_1000_cpu_cores",
     "streams_1000_late_ms_p99",
     "attacker_accuracy_raw",
@@ -104,6 +109,33 @@ def test_the_headline_of_gaps_is_of_recorded_streams_that_stutter() -> None:
     assert found["gap_p99_over_median_worker"] == pytest.approx(10.0)
     assert found["gap_p99_over_median_client"] == pytest.approx(10.0)
     assert found["gap_streams"] == [2, 4]
+
+
+def test_streams_are_judged_one_by_one() -> None:
+    evened = stream("chat-8", 1.0)
+    evened = replace(evened, piece_ns=np.arange(100) * 20 * MS)
+    # Nobody can fill a pause of three times the bound.
+    stalled = stream("edit-1", 1.0, pause_ms=3 * BOUND_MS)
+    playback = Playback([evened, stalled], [], [], None)
+    found = report(replace(MEASURED, rounds=[dict.fromkeys(MODES, playback)]))
+
+    assert found["gap_streams_even"] == [1, 2]
+    assert found["gap_streams_never_even"] == [1, 1, 2]
+    unheaped = found["gap_ratio_least_possible_unheaped"]
+    assert unheaped == pytest.approx(
+        (least_ratio_unheaped(evened) + least_ratio_unheaped(stalled)) / 2, abs=1e-4
+    )
+    least = found["gap_ratio_least_possible"]
+    assert least == pytest.approx((least_ratio(evened) + least_ratio(stalled)) / 2, abs=1e-4)
+
+
+def test_a_pattern_is_bounded_once_a_round() -> None:
+    one = stream("chat-8", 1.0)
+    playback = Playback([one, one, one], [], [], None)
+    found = report(replace(MEASURED, rounds=[dict.fromkeys(MODES, playback)] * 2))
+
+    assert found["gap_streams"] == [6, 6]
+    assert found["gap_streams_never_even"] == [0, 0, 2]
 
 
 def test_lateness_is_what_is_beyond_the_bound() -> None:
