@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from loadtest.pacing.figures import Played, Values
-from loadtest.pacing.reach import Stream, is_reachable, most_fast, stream_of
+from loadtest.pacing.reach import ROUNDED, Stream, is_reachable, most_fast, stream_of
 
 _STEP = 1.02
 _STEPS = 400
@@ -60,7 +60,7 @@ def _least_ratio(stream: Stream, most_ratio: float, *, most_median_us: float) ->
     while most > least * _PRECISION:
         ratio = math.sqrt(least * most)
         median_us = p99_us / _STEP / ratio
-        found = median_us <= most_median_us
+        found = median_us <= most_median_us * (1 + ROUNDED)
         found[found] = is_reachable(stream, median_us[found], p99_us[found])
         if found.any():
             most, p99_us = ratio, p99_us[found]

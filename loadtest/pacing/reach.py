@@ -32,9 +32,10 @@ Clocks = NDArray[np.int32]
 Claims = NDArray[np.bool_]
 Counts = slice | tuple[slice, ...]
 
+ROUNDED = 1e-9
+"""More than the last digits of a quotient."""
 _NEVER = 2**30
 _LONGEST_US = 2**28  # added to `_NEVER` it still is a 32-bit number
-_ROUNDED = 1e-9  # more than the last digits of a quotient
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +186,10 @@ class _Piece:
 
     def __init__(self, tokens: int, fast_us: Values, slow_us: Values) -> None:
         self.tokens = tokens
-        self.least_us = _clocks(np.floor(tokens * fast_us * (1 - _ROUNDED)))
-        self.fast_us = _clocks(np.ceil(tokens * fast_us * (1 + _ROUNDED)))
-        self.slow_us = _clocks(np.floor(tokens * slow_us * (1 - _ROUNDED)))
-        self.most_us = _clocks(np.ceil(tokens * slow_us * (1 + _ROUNDED)))
+        self.least_us = _clocks(np.floor(tokens * fast_us * (1 - ROUNDED)))
+        self.fast_us = _clocks(np.ceil(tokens * fast_us * (1 + ROUNDED)))
+        self.slow_us = _clocks(np.floor(tokens * slow_us * (1 - ROUNDED)))
+        self.most_us = _clocks(np.ceil(tokens * slow_us * (1 + ROUNDED)))
 
 
 def _clocks(values: Values) -> Clocks:
