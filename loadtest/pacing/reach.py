@@ -1,9 +1,9 @@
 """Whether any release of a stream has a median and a p99 of gaps within given limits. Pure.
 
-A release is a row of pieces, each of the whole tokens after the piece before it. The first token leaves
-when it comes, every other one not before it comes and not after the bound, and the last one not
-after the bound on the end. As in `gaps_of`, what leaves within a millisecond is one piece, and a
-piece of n tokens after g ms is n gaps of g/n.
+A release is a row of pieces, each of the whole tokens after the piece before it. The first token
+leaves when it comes, every other one not before it comes and not after the bound, and the last one
+not after the bound on the end. As in `gaps_of`, what leaves within a millisecond is one piece, and
+a piece of n tokens after g ms is n gaps of g/n.
 
 The proof. In a release whose p99 is at most `slow` and whose median is at least `fast`, no more
 than one token in a hundred has a gap above `slow`, and less than half of them have one below
