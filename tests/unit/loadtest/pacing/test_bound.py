@@ -84,7 +84,9 @@ def test_no_release_of_a_tiny_stream_is_below_the_bound(one: Played) -> None:
 @st.composite
 def streams(draw: st.DrawFn) -> Played:
     gaps = st.one_of(st.integers(0, 60), st.integers(100, 900))
-    chunks = draw(st.lists(st.tuples(gaps, st.integers(1, 6)), min_size=2, max_size=12))
+    chunks = draw(
+        st.lists(st.tuples(gaps, st.sampled_from([1, 2, 5, 20])), min_size=2, max_size=12)
+    )
     ends = np.cumsum([gap for gap, _ in chunks])
     return sent([(int(at), tokens) for at, (_, tokens) in zip(ends, chunks, strict=True)])
 
@@ -106,8 +108,9 @@ def any_release(one: Played, random: Random) -> list[float]:
 
 
 @settings(max_examples=20, deadline=None)
-@given(streams(), st.randoms(use_true_random=False))
-def test_no_release_is_below_the_bound(one: Played, random: Random) -> None:
+@given(streams(), st.integers(0, 2**32))
+def test_no_release_is_below_the_bound(one: Played, seed: int) -> None:
+    random = Random(seed)
     least, unheaped = least_ratio(one), least_ratio_unheaped(one)
 
     tried = [best_gaps(one), *(released(any_release(one, random)) for _ in range(30))]

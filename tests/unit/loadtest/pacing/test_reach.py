@@ -64,6 +64,17 @@ def test_a_piece_of_many_tokens_is_as_many_gaps() -> None:
     assert not reaches(bursts, median_ms=0, p99_ms=45)
 
 
+def test_one_gap_in_a_hundred_may_be_longer() -> None:
+    beats = [*range(0, 2_000, 20), *range(5_000, 6_600, 20)]
+    once, twice = sent_at(*beats), sent_at(*beats, *range(8_580, 8_780, 20))
+
+    assert most_slow(179) == most_slow(189) == 1
+    assert reaches(once, median_ms=20, p99_ms=20)
+    # Seven tokens come within the bound and share the shorter pause.
+    assert reaches(twice, median_ms=0, p99_ms=2_000 / 7 + 20)
+    assert not reaches(twice, median_ms=0, p99_ms=2_000 / 7 - 20)
+
+
 def test_a_piece_waits_for_its_last_token() -> None:
     # Four tokens are there within the bound, so at most four share the pause before them.
     pause = sent_at(0, 1_000, 1_040, 1_080, 1_120, 1_160)
