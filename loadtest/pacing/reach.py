@@ -72,7 +72,6 @@ def stream_of(played: Played) -> Stream:
     least_us = np.maximum(0, (came_ns - SAME_MOMENT_NS) // 1_000)
     most_us = -(-came_ns // 1_000) + BOUND_MS * 1_000
     most_us[-1] += (END_MS - BOUND_MS) * 1_000
-    most_us[0] = 0
     most_us = np.minimum.accumulate(most_us[::-1])[::-1]  # nothing overtakes
     assert most_us[-1] < _LONGEST_US, "clocks have 32 bits"
     return Stream(
@@ -154,17 +153,17 @@ class _Ends:
         """It can be one more piece, which has to leave within a window."""
         n = piece.tokens
         _, slow, fast = self.least.shape
-        self._widen(np.s_[:], before.least + piece.least_us, before.most + piece.most_us, window)
+        most = before.most + piece.most_us
+        self._widen(np.s_[:], before.least + piece.least_us, most, window)
+        # What is counted as fast or slow may be neither: that rules out no release.
         if n < fast:
-            least, most = before.least[:, :, :-n].copy(), before.most[:, :, :-n]
-            self._widen(np.s_[:, :, n:], least, most + piece.fast_us, window)
+            self._widen(np.s_[:, :, n:], before.least[:, :, :-n], most[:, :, :-n], window)
         if n < slow:
-            least = before.least[:, :-n] + piece.slow_us
+            least = before.least[:, :-n]
             self._widen(np.s_[:, n:], least, np.full_like(least, window[1]), window)
 
     def _widen(self, counts: Counts, least: Clocks, most: Clocks, window: tuple[int, int]) -> None:
-        np.maximum(least, window[0], out=least)
-        np.minimum(most, window[1], out=most)
+        least, most = np.maximum(least, window[0]), np.minimum(most, window[1])
         empty = least > most
         np.copyto(least, _NEVER, where=empty)
         np.copyto(most, -_NEVER, where=empty)
@@ -177,18 +176,15 @@ class _Piece:
 
     Attributes:
         tokens: How many.
-        least_us: Of a gap that is neither slow nor fast; `most_us` too.
-        fast_us: Of a fast one at most.
-        slow_us: Of a slow one at least.
+        least_us: Of a gap that is not fast.
+        most_us: Of one that is not slow.
     """
 
-    __slots__ = ("fast_us", "least_us", "most_us", "slow_us", "tokens")
+    __slots__ = ("least_us", "most_us", "tokens")
 
     def __init__(self, tokens: int, fast_us: Values, slow_us: Values) -> None:
         self.tokens = tokens
         self.least_us = _clocks(np.floor(tokens * fast_us * (1 - ROUNDED)))
-        self.fast_us = _clocks(np.ceil(tokens * fast_us * (1 + ROUNDED)))
-        self.slow_us = _clocks(np.floor(tokens * slow_us * (1 - ROUNDED)))
         self.most_us = _clocks(np.ceil(tokens * slow_us * (1 + ROUNDED)))
 
 
