@@ -84,15 +84,15 @@ def test_a_piece_waits_for_its_last_token() -> None:
 
 
 def test_the_first_token_of_a_piece_is_not_held_for_longer_than_the_bound() -> None:
-    # Three tokens can share the pause; with more of them the first would be late.
-    pause = sent_at(0, *range(1_000, 3_000, 50))
+    # Two tokens share each pause, and the first two have left by 1,120 ms.
+    pauses = sent_at(0, 1_000, 1_100, 2_300, 2_400)
 
-    assert reaches(pause, median_ms=0, p99_ms=1_120 / 3)
-    assert not reaches(pause, median_ms=0, p99_ms=1_090 / 3)
+    assert reaches(pauses, median_ms=0, p99_ms=(2_400 - 1_120) / 2)
+    assert not reaches(pauses, median_ms=0, p99_ms=(2_400 - 1_120) / 2 - 5)
 
 
 def test_what_comes_within_a_millisecond_is_one_piece_from_its_first() -> None:
-    pairs = sent_at(*(at + late for at in range(0, 900, 100) for late in (0.0, 0.8)))
+    pairs = sent_at(0, *(at + late for at in range(100, 900, 100) for late in (0.0, 0.8)))
 
     assert reaches(pairs, median_ms=0, p99_ms=50.0)
 
