@@ -63,7 +63,7 @@ bench-gate: install-dev ## measure the gate on a real model (BATCH=1,4,16 DATA=d
 
 .PHONY: bench-pacing
 bench-pacing: install-dev ## measure pacing (DATA=dir URL= PATTERNS=file PLOT=file, QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m loadtest.pacing_bench $(BENCH_FLAGS) $(addprefix --data ,$(DATA)) \
+	@$(VENV)/bin/python -m loadtest.pacing $(BENCH_FLAGS) $(addprefix --data ,$(DATA)) \
 		$(addprefix --url ,$(URL)) $(addprefix --patterns ,$(PATTERNS)) $(addprefix --plot ,$(PLOT))
 
 .PHONY: load

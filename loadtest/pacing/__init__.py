@@ -1,0 +1,1 @@
+"""What pacing does to streams, what it costs, and what it hides from who watches the line."""
