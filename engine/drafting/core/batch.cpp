@@ -210,6 +210,16 @@ std::size_t Batch::cut(Row& row, double price) {
   return request.drafted;
 }
 
+Verdict Batch::judge(bool proposed, bool drafted) {
+  Verdict verdict = proposed ? kPricedOut : kUnknown;
+  if (drafted) verdict = kDrafted;
+  if (gate_.is_probing() && proposed) verdict = kProbed;
+  if (gate_.is_limited() && !drafted) verdict = kLimited;
+  const bool was_free = verdict != kUnknown && verdict != kProbed;
+  has_turned_ = was_free && regime_.learn(drafted);
+  return verdict;
+}
+
 std::size_t Batch::native_tokens() {
   const double floor = gate_.floor();
   const bool wanted =

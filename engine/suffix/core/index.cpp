@@ -228,10 +228,21 @@ void Index::advance(std::span<Ask> rows, std::optional<float> least_survival) {
     check_draft(least_survival, row.draft.tokens.size());
   }
   std::scoped_lock lock(mutex_);
+  fetch_ahead(rows);
   for (Ask& row : rows) {
     Request& request = find(row.request);
     extend_for(request, row.tokens);
     if (!row.draft.tokens.empty()) propose_for(request, least_survival, row.draft);
+  }
+}
+
+void Index::fetch_ahead(std::span<const Ask> rows) {
+  for (const Ask& row : rows) find(row.request).prefetch();
+  for (const Ask& row : rows) {
+    Request& request = find(row.request);
+    const Tail tail = request.recent.tail_with(row.tokens);
+    request.own.prefetch(tail);
+    request.tenant->store.prefetch(tail);
   }
 }
 

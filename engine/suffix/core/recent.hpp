@@ -28,10 +28,16 @@ class Recent {
   bool empty() const { return size_ == 0; }
   Token newest() const { return tokens_[size_ - 1]; }
 
-  Tail tail() const {
+  Tail tail() const { return tail_with({}); }
+
+  // What `tail` will be behind more tokens.
+  Tail tail_with(std::span<const Token> more) const {
     Tail tail;
     for (std::size_t i = 0; i < tail.size(); ++i) {
-      tail[i] = i < size_ ? tokens_[size_ - 1 - i] : kGap;
+      const std::size_t back = i - more.size();
+      tail[i] = i < more.size() ? more[more.size() - 1 - i]
+                : back < size_  ? tokens_[size_ - 1 - back]
+                                : kGap;
     }
     return tail;
   }
@@ -41,9 +47,12 @@ class Recent {
     const std::size_t most = std::min<std::size_t>(
         {kLongestMatch, size_, static_cast<std::size_t>(position - text.begin())});
     std::size_t length = 0;
-    while (length < most &&
-           text[position - 1 - static_cast<Position>(length)] == tokens_[size_ - 1 - length]) {
-      ++length;
+    bool agrees = true;
+    while (agrees && length < most) {
+      const auto piece = text.before(position - static_cast<Position>(length));
+      const Token* theirs = piece.data() + piece.size();
+      const std::size_t end = std::min(most, length + piece.size());
+      while (length < end && (agrees = *--theirs == tokens_[size_ - 1 - length])) ++length;
     }
     return static_cast<int>(length);
   }
