@@ -59,7 +59,16 @@ void Batch::add(Request& request, std::size_t at, std::span<const Token> sampled
   sampled_.insert(sampled_.end(), sampled.begin(), sampled.end());
 }
 
+void Batch::fetch_ahead() {
+  for (const Row& row : rows_) row.request->prefetch();
+  for (const Row& row : rows_) {
+    if (row.request->native) row.request->native->prefetch();
+    if (row.request->head) row.request->head->prefetch();
+  }
+}
+
 void Batch::learn(policy::Load load) {
+  fetch_ahead();
   const Token* sampled = sampled_.data();
   for (Row& row : rows_) {
     Request& request = *row.request;

@@ -102,6 +102,8 @@ class Batch {
   // The head's tokens; where they end, or are no longer sure, the source goes on.
   Draft head_draft(const Row& row, std::span<const Token> tokens,
                    std::span<const double> survival);
+  // Bring into the cache what is remembered of the rows, of all at once.
+  void fetch_ahead();
   // Tell the gate what the last step verified, and of whom.
   void account();
 

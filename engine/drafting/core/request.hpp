@@ -39,6 +39,12 @@ struct Request {
   std::optional<policy::Guesser> head;    // the draft head in its eyes
   std::optional<policy::Guesser> native;  // likewise vLLM's own drafter
   std::string name;
+
+  void prefetch() const {
+    const auto* begin = reinterpret_cast<const char*>(this);
+    const auto* end = reinterpret_cast<const char*>(this + 1);
+    for (; begin < end; begin += suffix::kLineBytes) __builtin_prefetch(begin);
+  }
 };
 
 // A request in the step that is being drafted for.

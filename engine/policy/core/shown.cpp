@@ -28,9 +28,8 @@ Shown::Sum Shown::gain(std::size_t most, double price) const {
   for (std::size_t back = 0, slot = next_; back < held; ++back) {
     slot = (slot == 0 ? held : slot) - 1;
     for (std::size_t at = 0; at < length; ++at) {
-      const double over = survival_[slot * positions_ + at] - price;
-      if (!(over > 0.0)) break;
-      sum.gain += weight * over;
+      // Without a branch: it never rises, and where it falls below the price cannot be foreseen.
+      sum.gain += weight * std::max(0.0, survival_[slot * positions_ + at] - price);
     }
     sum.count += weight;
     weight *= keep_;
