@@ -1,4 +1,4 @@
-"""One step of drafting: tell the sources what came, ask them, choose, and trim at the price.
+"""One step of drafting: who begins, what the core drafts for all rows, and what happens on an error.
 
 Whatever goes wrong in here makes the step plain (docs/ARCHITECTURE.md, "One step").
 """

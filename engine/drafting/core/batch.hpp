@@ -1,5 +1,5 @@
 // The running requests, and what each row of a step drafts: all of a step but its order, which is
-// Python's (drafter.py).
+// the module's.
 //
 // After a model step all caches are cold, so what a row costs is what it touches. What is
 // remembered of a request is one piece of memory, and no Python object is looked at but the lists

@@ -1,4 +1,5 @@
-// The Python module engine.drafting._core: Python's lists in, a step of the batch, lists out.
+// The Python module engine.drafting._core: Python's lists in, a step of the batch in its order,
+// lists out.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>

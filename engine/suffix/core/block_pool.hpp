@@ -13,7 +13,6 @@
 namespace specgate::suffix {
 
 inline constexpr std::size_t kBlockBytes = 16384;
-inline constexpr std::size_t kLineBytes = 64;  // of the processor's caches
 inline constexpr std::size_t kSlabBytes = std::size_t{2} << 20;
 
 class BlockPool {

@@ -110,7 +110,7 @@ class SurvivalModel {
 
   static Features features(const Vote& vote, const Fortune& fortune);
 
-  // Bring into the cache what `score` looks at.
+  // Bring into the cache what `score` and `learn` look at: after a model step that is far away.
   void prefetch(const Features& features) const {
     for (const std::uint16_t index : features.discrete) __builtin_prefetch(&weights_[index]);
   }

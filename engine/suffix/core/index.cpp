@@ -120,6 +120,10 @@ void Index::score(Request& request, std::span<const Token> tokens) {
   Pending& pending = request.pending;
   SurvivalModel& survival = request.tenant->model.survival;
   const auto most = std::min(static_cast<std::size_t>(pending.scored), tokens.size());
+  for (const auto& [taken, rival] : std::span(pending.choices).first(most)) {
+    survival.prefetch(taken.features);
+    if (rival.token != kGap) survival.prefetch(rival.features);
+  }
   int accepted = 0;
   for (std::size_t i = 0; i < most; ++i) {
     const auto& [taken, rival] = pending.choices[i];
@@ -234,21 +238,10 @@ void Index::advance(std::span<Ask> rows, std::optional<float> least_survival) {
     check_draft(least_survival, row.draft.tokens.size());
   }
   std::scoped_lock lock(mutex_);
-  fetch_ahead(rows);
   for (Ask& row : rows) {
     Request& request = find(row.request);
     extend_for(request, row.tokens);
     if (!row.draft.tokens.empty()) propose_for(request, least_survival, row.draft);
-  }
-}
-
-void Index::fetch_ahead(std::span<const Ask> rows) {
-  for (const Ask& row : rows) find(row.request).prefetch();
-  for (const Ask& row : rows) {
-    Request& request = find(row.request);
-    const Tail tail = request.recent.tail_with(row.tokens);
-    request.own.prefetch(tail);
-    request.tenant->store.prefetch(tail);
   }
 }
 

@@ -70,7 +70,7 @@ class Index {
 
   // The same for callers that ask in every step: without a look-up by name.
   Ticket ticket(std::string_view request);
-  // For each row in turn `extend`, then `propose`. Unknown ones among them: nothing is changed.
+  // For each row in turn `extend`, then `propose`. An error leaves the rows before it advanced.
   void advance(std::span<Ask> rows, std::optional<float> least_survival);
   void propose_after(Ticket request, std::span<const Token> tokens, float survival,
                      std::optional<float> least_survival, Draft& draft);
@@ -111,9 +111,6 @@ class Index {
   Request& find(Ticket request);
   void extend_for(Request& request, std::span<const Token> tokens);
   Tenant& tenant_of(std::string_view name);
-  // Bring into the cache what rows are about to look at: after a model step all of it is far away,
-  // and one by one each row would wait for its own.
-  void fetch_ahead(std::span<const Ask> rows);
   void propose_for(Request& request, std::optional<float> least_survival, Draft& draft);
   static void propose_after_for(Request& request, std::span<const Token> tokens, float survival,
                                 std::optional<float> least_survival, Draft& draft);

@@ -28,16 +28,10 @@ class Recent {
   bool empty() const { return size_ == 0; }
   Token newest() const { return tokens_[size_ - 1]; }
 
-  Tail tail() const { return tail_with({}); }
-
-  // What `tail` will be behind more tokens.
-  Tail tail_with(std::span<const Token> more) const {
+  Tail tail() const {
     Tail tail;
     for (std::size_t i = 0; i < tail.size(); ++i) {
-      const std::size_t back = i - more.size();
-      tail[i] = i < more.size() ? more[more.size() - 1 - i]
-                : back < size_  ? tokens_[size_ - 1 - back]
-                                : kGap;
+      tail[i] = i < size_ ? tokens_[size_ - 1 - i] : kGap;
     }
     return tail;
   }

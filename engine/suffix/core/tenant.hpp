@@ -39,14 +39,6 @@ struct Index::Request {
     return own.blocks() + (prediction ? prediction->blocks() : 0);
   }
 
-  // Bring into the cache what a step looks at, but for choices of long drafts.
-  void prefetch() const {
-    constexpr std::size_t kChoices = 4;
-    const auto* begin = reinterpret_cast<const char*>(this);
-    const auto* end = reinterpret_cast<const char*>(&pending.choices[kChoices]);
-    for (; begin < end; begin += kLineBytes) __builtin_prefetch(begin);
-  }
-
   Tenant* tenant;
   Ticket ticket;
   Store own;
