@@ -1,4 +1,4 @@
-"""One step of drafting: who begins, what the core drafts for all rows, and what happens on an error.
+"""One step of drafting: who begins, what the core drafts for all rows, what an error does.
 
 Whatever goes wrong in here makes the step plain (docs/ARCHITECTURE.md, "One step").
 """

@@ -21,7 +21,7 @@ _MOST_BYTES = 32 << 20
 
 
 _Noted = tuple[Sequence[str], Sequence[Sequence[int]], Tensor, Sequence[int] | None]
-"""A step as it came: the arguments of `HeadMemory.note`. A plain tuple, since each step makes one."""
+"""A step as it came: the arguments of `HeadMemory.note`."""
 
 
 class _Piece(NamedTuple):

@@ -224,8 +224,8 @@ Verdict Batch::judge(bool proposed, bool drafted) {
   if (drafted) verdict = kDrafted;
   if (gate_.is_probing() && proposed) verdict = kProbed;
   if (gate_.is_limited() && !drafted) verdict = kLimited;
-  const bool was_free = verdict != kUnknown && verdict != kProbed;
-  has_turned_ = was_free && regime_.learn(drafted);
+  const bool was_asked = verdict != kUnknown && verdict != kProbed;
+  has_turned_ = was_asked && regime_.learn(drafted);
   return verdict;
 }
 

@@ -25,7 +25,7 @@
 namespace specgate::drafting {
 
 // What a step came to; `counters.py` says what each means, and has those beside.
-enum Verdict : std::uint8_t { kDrafted, kProbed, kPricedOut, kUnknown, kLimited, kVerdictsEnd };
+enum Verdict : std::uint8_t { kDrafted, kProbed, kPricedOut, kUnknown, kLimited };
 
 class Batch {
  public:

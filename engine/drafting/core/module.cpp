@@ -81,6 +81,7 @@ class PyBatch {
     for (const Source whose : {kNobody, kSuffix, kHead, kNative, kPrediction}) {
       origins_.push_back(make_origin_(static_cast<int>(whose), 0, 0));
     }
+    // In the order of `Verdict`.
     for (const char* verdict : {"drafted", "probed", "priced_out", "unknown", "limited"}) {
       verdicts_.push_back(nb::steal(PyUnicode_InternFromString(verdict)));
     }

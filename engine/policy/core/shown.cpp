@@ -28,7 +28,7 @@ Shown::Sum Shown::gain(std::size_t most, double price) const {
   for (std::size_t back = 0, slot = next_; back < held; ++back) {
     slot = (slot == 0 ? held : slot) - 1;
     for (std::size_t at = 0; at < length; ++at) {
-      // Without a branch: it never rises, and where it falls below the price cannot be foreseen.
+      // Without a branch: where it falls below the price cannot be foreseen.
       sum.gain += weight * std::max(0.0, survival_[slot * positions_ + at] - price);
     }
     sum.count += weight;

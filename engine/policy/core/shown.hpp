@@ -16,6 +16,7 @@ class Shown {
   Shown(std::size_t proposals, std::size_t positions, double keep)
       : proposals_(proposals), positions_(positions), keep_(keep) {}
 
+  // `survival` never rises.
   void add(std::span<const double> survival);
 
   // Bring its ends into the cache: those that most proposals of one request are in.
