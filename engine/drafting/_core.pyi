@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
+from engine.drafting.rows import HeadPass
 from engine.drafting.source import Source
 from engine.policy import ForwardDrafter, Gate, Load
 from engine.suffix import Index
@@ -11,9 +12,8 @@ from engine.suffix import Index
 class Batch:
     """The running requests, and the step that is being drafted for.
 
-    A step calls `enter`, `ask` and `settle`, then what it has of `offer_native`, `head_rows` and
-    `offer_head`, each followed by `settle`, and at last `cut`. After an error, of a source or of an
-    argument, the requests of the step may be in any state: they must be ended.
+    A step calls `enter`, then `draft`. After an error, of a source, of the head or of an argument,
+    the requests of the step may be in any state: they must be ended.
 
     Args:
         gate: Says what a draft token has to be worth; it learns from each step.
@@ -82,44 +82,33 @@ class Batch:
             first. None where there are none.
         """
 
-    def ask(self) -> None:
-        """Tell the source what was generated, and ask it for the rows that may have a draft."""
+    def draft(
+        self, native: Sequence[Sequence[int]] | None, head: HeadPass | None
+    ) -> tuple[list[list[int]], list[Origin | None], str, bool]:
+        """Tell the source what was generated, and choose what each row drafts; ends the step.
 
-    def settle(self) -> float:
-        """Return the price at which the drafts that there are by now are to be cut.
-
-        It is not for rows with a price of their own.
-        """
-
-    def offer_native(self, drafts: Sequence[Sequence[int]], price: float) -> None:
-        """Take what vLLM's own drafter proposes, by row, where it is worth more at that price."""
-
-    def head_rows(self, price: float) -> list[int] | None:
-        """Return for which rows to run the head, rising; None where it is not to run.
-
-        Those where it is likely to bring more than what the row has, if together that is more than
-        a pass costs; now and then, to see if it would, also others.
-        """
-
-    def offer_head(
-        self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], price: float
-    ) -> None:
-        """Take what the head proposes for these rows where it is worth more at that price.
-
-        Where its tokens end, or are no longer sure, the source goes on.
+        The source is asked first, for the rows that may have a draft. A row takes what vLLM's
+        drafter or the head proposes where it is worth more than what it has, at the price of what
+        there is by then; where the head's tokens end, or are no longer sure, the source goes on.
+        The head runs for the rows where it is likely to bring more than they have, if together that
+        is more than a pass costs; now and then, to see if it would, also for others.
 
         Args:
-            guesses: Its tokens, and its own probability of each.
-            price: Of a draft token.
-        """
-
-    def cut(self, price: float) -> tuple[list[list[int]], list[Origin | None], int, int]:
-        """Cut the drafts at a price; what is left of them is now being verified.
+            native: What vLLM's own drafter proposes, by row; None where it did not run.
+            head: Runs the head; None where there is nothing to run it on.
 
         Returns:
-            By row the tokens, and whose they are, None where there are none; how many rows had a
-            draft before the cut, and how many have one.
+            By row the tokens, which are now being verified, and whose they are, None where there
+            are none; the verdict (`Counters`); whether the step has changed `is_open`.
         """
+
+    @property
+    def price(self) -> float:
+        """At which the drafts of the latest step that had any were cut."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether steps of late drafted by and large, where they could."""
 
     def native_tokens(self) -> int:
         """Return how many tokens vLLM's own drafter shall propose next; ask once a step."""

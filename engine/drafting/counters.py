@@ -9,7 +9,7 @@ VERDICTS = ("drafted", "probed", "priced_out", "unknown", "limited", "paused", "
 
 @dataclass(slots=True)
 class Counters:
-    """Sums since the start, and the latest values.
+    """Sums since the start, and whether drafting is paused.
 
     Attributes:
         verdicts: Steps by what was decided: `drafted`; `unknown`, no source had a guess;
@@ -17,11 +17,9 @@ class Counters:
             below it, or none, to see what steps then take; `limited`, more rows than
             `max_batch_size`; `paused`, after repeated errors; `failed`, an error.
         fallbacks: Steps or requests that decoded plainly because of an error, by its cause.
-        price: Of the latest step that had guesses.
         paused: Whether the breaker is open.
     """
 
     verdicts: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
-    price: float = 0.0
     paused: bool = False

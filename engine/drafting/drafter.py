@@ -1,4 +1,4 @@
-"""One step of drafting: tell the sources what came, ask them, choose, and trim at the price.
+"""One step of drafting: who begins, what the core drafts for all rows, what an error does.
 
 Whatever goes wrong in here makes the step plain (docs/ARCHITECTURE.md, "One step").
 """
@@ -13,7 +13,7 @@ from engine.drafting.origin import Origin
 from engine.drafting.rows import Beginning, HeadPass, StepDrafts
 from engine.drafting.source import Source
 from engine.errors import SuffixCapacityError
-from engine.policy import Breaker, ForwardDrafter, Gate, Load, Regime
+from engine.policy import Breaker, ForwardDrafter, Gate, Load
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,6 @@ class Drafter:
     Attributes:
         counters: What was decided.
         gate: As given.
-        regime: Whether it is by and large open.
 
     Args:
         suffix: The source that is asked for every row; None where there is none.
@@ -65,14 +64,24 @@ class Drafter:
             head=ForwardDrafter(head_most, calibrated=True, probe_steps=_HEAD_PROBE_STEPS),
             origin=Origin,
         )
-        self.regime = Regime()
         self._breaker = Breaker()
+        self._is_failing = False
         self._logged: set[str] = set()
 
     @property
     def running(self) -> Collection[str]:
         """Requests that something is remembered of."""
         return self._batch.running
+
+    @property
+    def price(self) -> float:
+        """Of the latest step that had guesses."""
+        return self._batch.price
+
+    @property
+    def is_open(self) -> bool:
+        """Whether steps of late drafted by and large, where they could."""
+        return self._batch.is_open
 
     def step(
         self,
@@ -100,12 +109,20 @@ class Drafter:
             self.counters.verdicts["paused"] += 1
             return StepDrafts.nothing(len(requests))
         try:
-            drafts = self._step(requests, sampled, begin, native, head, load)
+            unknown = self._batch.enter(requests, sampled, load)
+            if unknown is not None:
+                for name in unknown:
+                    self._begin(name, begin(name))
+                self._batch.enter(requests, sampled, load)
+            tokens, origins, verdict, has_turned = self._batch.draft(native, head)
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
             return self.fail(exc, requests)
-        self._breaker.succeeded()
-        self.counters.paused = False
-        return drafts
+        self.counters.verdicts[verdict] += 1
+        if has_turned:
+            self._tell_regime(verdict, len(requests))
+        if self._is_failing:
+            self._recover()
+        return StepDrafts(tokens, origins)
 
     def fail(self, exc: Exception, requests: Sequence[str]) -> StepDrafts:
         """Make a step plain because of an error in it, or in what came before it.
@@ -116,6 +133,7 @@ class Drafter:
                 step begins them again.
         """
         self._count(exc)
+        self._is_failing = True
         self.counters.verdicts["failed"] += 1
         self.end(requests, keep=False)
         if not self._breaker.is_open and self._breaker.failed():
@@ -146,55 +164,17 @@ class Drafter:
             except Exception as exc:  # noqa: BLE001  # as in `step`
                 self._count(exc)
 
-    def _step(
-        self,
-        requests: Sequence[str],
-        sampled: Sequence[Sequence[int]],
-        begin: Callable[[str], Beginning],
-        native: Sequence[Sequence[int]] | None,
-        head: HeadPass | None,
-        load: Load,
-    ) -> StepDrafts:
-        batch = self._batch
-        unknown = batch.enter(requests, sampled, load)
-        if unknown is not None:
-            for name in unknown:
-                self._begin(name, begin(name))
-            batch.enter(requests, sampled, load)
-        batch.ask()
-        price = batch.settle()
-        if native is not None:
-            batch.offer_native(native, price)
-            price = batch.settle()
-        if head is not None:
-            asked = batch.head_rows(price)
-            if asked is not None:
-                batch.offer_head(head(asked), price)
-                price = batch.settle()
-        tokens, origins, proposed, drafted = batch.cut(price)
-        if proposed:
-            self.counters.price = price
-        verdict = self._verdict(proposed, drafted)
-        self.counters.verdicts[verdict] += 1
-        if verdict not in ("unknown", "probed") and self.regime.learn(drafted=verdict == "drafted"):
-            self._tell_regime(verdict, len(requests))
-        return StepDrafts(tokens, origins)
-
-    def _verdict(self, proposed: int, drafted: int) -> str:
-        if not drafted and self.gate.is_limited:
-            return "limited"
-        if self.gate.is_probing and proposed:
-            return "probed"
-        if drafted:
-            return "drafted"
-        return "priced_out" if proposed else "unknown"
+    def _recover(self) -> None:
+        self._is_failing = False
+        self._breaker.succeeded()
+        self.counters.paused = False
 
     def _tell_regime(self, verdict: str, rows: int) -> None:
         gate = self.gate
         _log.info(
             "the gate is %s: %s; price %.2f at %d requests, %.1f tokens a second expected, "
             "promises kept %.2f",
-            "open" if self.regime.is_open else "shut",
+            "open" if self.is_open else "shut",
             verdict,
             gate.price,
             rows,

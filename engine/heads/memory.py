@@ -20,13 +20,8 @@ _MOST_BYTES = 32 << 20
 """Of states that are kept before entries are made of all of them."""
 
 
-class _Noted(NamedTuple):
-    """A step as it came; see `HeadMemory.note`."""
-
-    requests: Sequence[str]
-    sampled: Sequence[Sequence[int]]
-    hidden: Tensor
-    first: Sequence[int] | None
+_Noted = tuple[Sequence[str], Sequence[Sequence[int]], Tensor, Sequence[int] | None]
+"""A step as it came: the arguments of `HeadMemory.note`."""
 
 
 class _Piece(NamedTuple):
@@ -99,7 +94,7 @@ class HeadMemory:
         """
         if len(self._noted) == _MOST_STEPS:
             self._hand_out()
-        self._noted.append(_Noted(requests, sampled, hidden, first))
+        self._noted.append((requests, sampled, hidden, first))
 
     def ignore(self, request: str) -> None:
         """Make nothing of a request's rows, until it is forgotten: nobody will ask for them."""

@@ -12,13 +12,13 @@ from engine.policy._core import (
     Guesser,
     Load,
     Pace,
+    Regime,
     paying,
     worth,
 )
 from engine.policy.breaker import Breaker
 from engine.policy.gate import Gate, Limits
 from engine.policy.profile import Profile, check_profile
-from engine.policy.regime import Regime
 
 __all__ = [
     "HEAD",

@@ -291,6 +291,21 @@ class Pace:
         one that gets on fast by itself.
         """
 
+class Regime:
+    """Follows the share of steps that drafted, of those in which something could have been drafted.
+
+    It is shut when of some 64 steps of late fewer than 5 % drafted, and open again above 25 %; for
+    people, so that not every flap counts.
+    """
+
+    def __init__(self) -> None: ...
+    @property
+    def is_open(self) -> bool:
+        """What it is now; open at first."""
+
+    def learn(self, *, drafted: bool) -> bool:
+        """Take a step in; True if that changed what it is."""
+
 class Gate:
     """See `engine.policy.Gate`, which checks what it is made of."""
 

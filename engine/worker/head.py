@@ -71,10 +71,6 @@ class StepStates:
         self.hidden = hidden
         self.first = None if drafted is None else [0, *accumulate(n + 1 for n in drafted)]
 
-    def __len__(self) -> int:
-        # `len` of a tensor is Python of torch's: 20 us when a forward pass has emptied the caches.
-        return int(self.hidden.shape[0])
-
     def last(
         self, rows: Sequence[int], sampled: Sequence[Sequence[int]]
     ) -> tuple[torch.Tensor, Sequence[int]]:

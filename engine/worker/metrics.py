@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from engine.drafting import SOURCE_NAMES, VERDICTS, Counters, Origin
+from engine.drafting import SOURCE_NAMES, VERDICTS, Drafter, Origin
 from engine.policy import HEAD, NATIVE, SUFFIX, Gate
 from engine.suffix import Stats
 
@@ -250,15 +250,14 @@ class DraftingMetrics:
         """Record a step's measured time over what was expected of it."""
         self._prediction.observe(ratio)
 
-    def publish(
-        self, counters: Counters, gate: Gate, index: Stats | None, sources: tuple[str, ...]
-    ) -> None:
+    def publish(self, drafter: Drafter, index: Stats | None, sources: tuple[str, ...]) -> None:
         """Hand the sums and the latest values to Prometheus."""
+        counters, gate = drafter.counters, drafter.gate
         for spread in (self._target, self._draft, self._draft_cpu, self._head, self._prediction):
             spread.publish()
         self._steps.publish({(verdict,): counters.verdicts[verdict] for verdict in VERDICTS})
         self._fallbacks.publish({(reason,): n for reason, n in list(counters.fallbacks.items())})
-        self._price.set(counters.price)
+        self._price.set(drafter.price)
         for source in sources:
             state = source_state(gate, source)
             self._open.labels(source).set(state["open"] and not counters.paused)

@@ -54,6 +54,8 @@ def note_prefill(
             continue
         computed = computed_by_row[row]
         known = known_by_row[row] - len(sampled[row])
+        if computed >= known - 1:  # most rows: they only decode
+            continue
         since = max(computed, known - memory.rows)
         until = min(computed + scheduled[request], known - 1)
         if since >= until:

@@ -61,6 +61,7 @@ class _HybridDrafting(_Runner):
         self._states: StepStates | None = None
         # Of the step: what was scheduled, and the states of all of its places.
         self._step: tuple[Any, Any] | None = None
+        self._verified_tokens = 0  # of drafts, in the step just computed
         self._reuses_states = self.device.type != "cpu"
         self._vocabulary = self.model_config.get_vocab_size()
         self._controls: dict[str, Control] = {}
@@ -147,6 +148,7 @@ class _HybridDrafting(_Runner):
         self._scheduled = scheduler_output
         self._sampled = ()
         self._states = self._step = None
+        self._verified_tokens = 0
         self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
         if self._speculation is not None:
             drafter = self._speculation.drafter
@@ -217,9 +219,11 @@ class _HybridDrafting(_Runner):
         It is faster, and vLLM 0.32's other one ends the engine on CPUs if a request has `top_k` and
         no request has a draft.
         """
-        if spec_decode_metadata is not None and not any(spec_decode_metadata.num_draft_tokens):
-            spec_decode_metadata = None
         if spec_decode_metadata is not None:
+            self._verified_tokens = sum(spec_decode_metadata.num_draft_tokens)
+        if not self._verified_tokens:
+            spec_decode_metadata = None
+        else:
             verified = self._verify(logits, spec_decode_metadata)
             if verified is not None:
                 return verified
@@ -264,7 +268,7 @@ class _HybridDrafting(_Runner):
             native = None
             if self._speculation.has_native and self._native_tokens and proposed is not None:
                 native = proposed.draft_token_ids
-            head = self._head_run(requests)
+            head = self._head_run(requests, reads=bool(load.read_tokens))
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             drafts = drafter.fail(exc, requests)
             self._clear_head_memory()
@@ -284,7 +288,7 @@ class _HybridDrafting(_Runner):
             drafter.gate.observe_head(head.rows, head_seconds)
         if load is not None:
             tokens = self._scheduled.total_num_scheduled_tokens
-            verifying = load.rows if self._verified_tokens() else 0
+            verifying = load.rows if self._verified_tokens else 0
             self._timer.end(Step(requests, tokens, load.context_tokens, head_seconds, verifying))
         self._speculation.observe_step(
             target=began - self._step_began,
@@ -294,16 +298,22 @@ class _HybridDrafting(_Runner):
         )
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
-    def _head_run(self, requests: Sequence[str]) -> HeadRun | None:
-        """Return a pass of the head, should the drafter want it; its memory takes the step in."""
+    def _head_run(self, requests: Sequence[str], *, reads: bool) -> HeadRun | None:
+        """Return a pass of the head, should the drafter want it; its memory takes the step in.
+
+        Args:
+            requests: Of the step.
+            reads: Whether it read anything of prompts, beside what each row needs for its tokens.
+        """
         assert self._speculation is not None
         if self._speculation.drafter.counters.paused:
             self._clear_head_memory()
             return None
         if self._head is None or self._states is None:
             return None
-        if self._head_memory is not None:
-            self._note_prefill(self._head_memory, self._states)
+        reads = reads or bool(self._scheduled.scheduled_new_reqs) or not all(self._sampled)
+        if reads and self._head_memory is not None:
+            self._note_prefill(self._head_memory)
         return HeadRun(
             self._head,
             self._speculation.head_most,
@@ -315,39 +325,35 @@ class _HybridDrafting(_Runner):
 
     def _next_load(self) -> Load:
         """Return what is known of the next step, for which drafts are to be chosen."""
+        batch, output = self.input_batch, self._scheduled
+        rows = len(self._sampled) - self._sampled.count([])
+        return next_load(
+            () if rows == len(self._sampled) else self._unread(),
+            # As a list: after a forward pass numpy's sum takes 25 us.
+            sum(batch.num_tokens_no_spec[: batch.num_reqs].tolist()),
+            getattr(output, "specgate_backlog", _NO_BACKLOG),
+            budget_tokens=self.scheduler_config.max_num_batched_tokens,
+            rows=rows,
+            read_tokens=output.total_num_scheduled_tokens
+            - len(output.num_scheduled_tokens)
+            - self._verified_tokens,
+        )
+
+    def _unread(self) -> list[int]:
+        """Return for each running request whose prompt is not read to its end what is left."""
         batch, scheduled = self.input_batch, self._scheduled.num_scheduled_tokens
-        reading = [at for at, tokens in enumerate(self._sampled) if not tokens]
         unread = [
             int(batch.num_prompt_tokens[at] - batch.num_computed_tokens_cpu[at])
             - scheduled.get(batch.req_ids[at], 0)
-            for at in reading
+            for at, tokens in enumerate(self._sampled)
+            if not tokens
         ]
-        return next_load(
-            [left for left in unread if left > 0],
-            # As a list: after a forward pass numpy's sum takes 25 us.
-            sum(batch.num_tokens_no_spec[: batch.num_reqs].tolist()),
-            getattr(self._scheduled, "specgate_backlog", _NO_BACKLOG),
-            budget_tokens=self.scheduler_config.max_num_batched_tokens,
-            rows=len(self._sampled) - len(reading),
-            read_tokens=self._scheduled.total_num_scheduled_tokens
-            - len(scheduled)
-            - self._verified_tokens(),
-        )
+        return [left for left in unread if left > 0]
 
-    def _verified_tokens(self) -> int:
-        """Return how many draft tokens the step just computed verified."""
-        return sum(map(len, self._scheduled.scheduled_spec_decode_tokens.values()))
-
-    def _note_prefill(self, memory: HeadMemory, states: StepStates) -> None:
-        """Have the head's memory take in what the step read of prompts, if it read any."""
+    def _note_prefill(self, memory: HeadMemory) -> None:
+        """Have the head's memory take in what the step read of prompts."""
         assert self._step is not None
         output, hidden = self._step
-        if (
-            output.total_num_scheduled_tokens == len(states)
-            and not output.scheduled_new_reqs
-            and all(self._sampled)
-        ):
-            return
         note_prefill(
             memory,
             hidden,

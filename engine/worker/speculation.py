@@ -122,7 +122,7 @@ class RankSpeculation:
 
     def _publish(self) -> None:
         index = None if self._index is None else self._index.stats()
-        self._metrics.publish(self.drafter.counters, self.drafter.gate, index, self._sources)
+        self._metrics.publish(self.drafter, index, self._sources)
         self._report.write(self._facts())
 
     def _facts(self) -> dict[str, JsonValue]:
@@ -130,7 +130,7 @@ class RankSpeculation:
         drafter, gate = self.drafter, self.drafter.gate
         counters = drafter.counters
         return {
-            "open": drafter.regime.is_open and not counters.paused,
+            "open": drafter.is_open and not counters.paused,
             "price": round(gate.price, 4),
             "goodput_tokens_per_second": round(gate.goodput, 1),
             "promised_over_kept": round(gate.promise, 3),

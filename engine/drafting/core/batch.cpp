@@ -59,7 +59,16 @@ void Batch::add(Request& request, std::size_t at, std::span<const Token> sampled
   sampled_.insert(sampled_.end(), sampled.begin(), sampled.end());
 }
 
+void Batch::fetch_ahead() {
+  for (const Row& row : rows_) row.request->prefetch();
+  for (const Row& row : rows_) {
+    if (row.request->native) row.request->native->prefetch();
+    if (row.request->head) row.request->head->prefetch();
+  }
+}
+
 void Batch::learn(policy::Load load) {
+  fetch_ahead();
   const Token* sampled = sampled_.data();
   for (Row& row : rows_) {
     Request& request = *row.request;
@@ -208,6 +217,16 @@ std::size_t Batch::cut(Row& row, double price) {
   request.promised = std::accumulate(bought.begin(), bought.end(), 0.0);
   request.origin = row.best.origin;
   return request.drafted;
+}
+
+Verdict Batch::judge(bool proposed, bool drafted) {
+  Verdict verdict = proposed ? kPricedOut : kUnknown;
+  if (drafted) verdict = kDrafted;
+  if (gate_.is_probing() && proposed) verdict = kProbed;
+  if (gate_.is_limited() && !drafted) verdict = kLimited;
+  const bool was_asked = verdict != kUnknown && verdict != kProbed;
+  has_turned_ = was_asked && regime_.learn(drafted);
+  return verdict;
 }
 
 std::size_t Batch::native_tokens() {

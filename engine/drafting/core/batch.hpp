@@ -1,5 +1,5 @@
 // The running requests, and what each row of a step drafts: all of a step but its order, which is
-// Python's (drafter.py).
+// the module's.
 //
 // After a model step all caches are cold, so what a row costs is what it touches. What is
 // remembered of a request is one piece of memory, and no Python object is looked at but the lists
@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,10 +18,14 @@
 #include "drafts.hpp"
 #include "forward.hpp"
 #include "gate.hpp"
+#include "regime.hpp"
 #include "request.hpp"
 #include "source.hpp"
 
 namespace specgate::drafting {
+
+// What a step came to; `counters.py` says what each means, and has those beside.
+enum Verdict : std::uint8_t { kDrafted, kProbed, kPricedOut, kUnknown, kLimited };
 
 class Batch {
  public:
@@ -60,8 +65,29 @@ class Batch {
   // Take what the head proposes for a row where it is worth more.
   void offer_head(Row& row, std::span<const Token> tokens, std::span<const double> confidence,
                   double price);
-  // How much of its draft a row gets at a price; it is remembered as being verified.
-  std::size_t cut(Row& row, double price);
+  // How much of its draft each row gets at a price, calling `each` with those that have any, and
+  // what that makes of the step. It is remembered as being verified.
+  template <class Each>
+  Verdict cut(double price, Each each) {
+    bool proposed = false;
+    bool drafted = false;
+    for (Row& row : rows_) {
+      if (!row.best) continue;
+      proposed = true;
+      if (const std::size_t length = cut(row, price)) {
+        drafted = true;
+        each(row, length);
+      }
+    }
+    if (proposed) price_ = price;
+    return judge(proposed, drafted);
+  }
+
+  // The price of the latest step that had drafts to cut.
+  double price() const { return price_; }
+  // Whether steps of late drafted by and large, and whether the latest one has changed that.
+  bool is_open() const { return regime_.is_open(); }
+  bool has_turned() const { return has_turned_; }
 
   std::span<Row> rows() { return rows_; }
   const Drafts& drafts() const { return drafts_; }
@@ -70,10 +96,14 @@ class Batch {
   std::size_t native_tokens();
 
  private:
+  std::size_t cut(Row& row, double price);
+  Verdict judge(bool proposed, bool drafted);
   void prefer(Row& row, const Draft& draft, double price);
   // The head's tokens; where they end, or are no longer sure, the source goes on.
   Draft head_draft(const Row& row, std::span<const Token> tokens,
                    std::span<const double> survival);
+  // Bring into the cache what is remembered of the rows, of all at once.
+  void fetch_ahead();
   // Tell the gate what the last step verified, and of whom.
   void account();
 
@@ -82,6 +112,9 @@ class Batch {
   policy::ForwardDrafter head_;
   RowSource* source_ = nullptr;
   std::unordered_map<std::string, std::unique_ptr<Request>> running_;
+  policy::Regime regime_;
+  bool has_turned_ = false;
+  double price_ = 0.0;
 
   // Of the step; kept, so that the next one finds its memory.
   std::vector<Row> rows_;

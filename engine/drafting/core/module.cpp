@@ -1,4 +1,5 @@
-// The Python module engine.drafting._core: Python's lists in, a step of the batch, lists out.
+// The Python module engine.drafting._core: Python's lists in, a step of the batch in its order,
+// lists out.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -80,6 +81,10 @@ class PyBatch {
     for (const Source whose : {kNobody, kSuffix, kHead, kNative, kPrediction}) {
       origins_.push_back(make_origin_(static_cast<int>(whose), 0, 0));
     }
+    // In the order of `Verdict`.
+    for (const char* verdict : {"drafted", "probed", "priced_out", "unknown", "limited"}) {
+      verdicts_.push_back(nb::steal(PyUnicode_InternFromString(verdict)));
+    }
     set_source(std::move(source));
   }
 
@@ -160,65 +165,21 @@ class PyBatch {
     return nb::none();
   }
 
-  void ask() { batch_.ask(); }
-  double settle() { return batch_.settle(); }
-
-  void offer_native(nb::handle drafts, double price) {
-    const Items all(drafts);
-    for (Row& row : batch_.rows()) {
-      read_tokens(all[row.at], tokens_);
-      batch_.offer_native(row, tokens_, price);
+  // The rest of the step that `enter` began. Each time that somebody has proposed, the price is
+  // settled anew.
+  nb::object draft(nb::handle native, nb::handle head) {
+    batch_.ask();
+    double price = batch_.settle();
+    if (!native.is_none()) {
+      offer_native(native, price);
+      price = batch_.settle();
     }
+    if (!head.is_none() && offer_head(head, price)) price = batch_.settle();
+    return cut(price);
   }
 
-  nb::object head_rows(double price) {
-    asked_rows_ = batch_.head_rows(price);
-    if (asked_rows_.empty()) return nb::none();
-    nb::list places;
-    for (const Row* row : asked_rows_) places.append(row->at);
-    return places;
-  }
-
-  void offer_head(nb::handle guesses, double price) {
-    const Items all(guesses);
-    if (all.size() != asked_rows_.size()) throw nb::value_error("must be a guess for each row");
-    for (std::size_t at = 0; at < all.size(); ++at) {
-      const Items guess(all[at]);
-      read_tokens(guess[0], tokens_);
-      read_chances(guess[1], confidence_);
-      batch_.offer_head(*asked_rows_[at], tokens_, confidence_, price);
-    }
-  }
-
-  // For each row of the step its draft and whose it is, how many rows had one, and how many have.
-  nb::object cut(double price) {
-    const auto places = static_cast<Py_ssize_t>(seats_.size());
-    nb::object tokens = nb::steal(PyList_New(places));
-    nb::object origins = nb::steal(PyList_New(places));
-    int proposed = 0;
-    int drafted = 0;
-    for (Py_ssize_t at = 0; at < places; ++at) {
-      PyList_SET_ITEM(origins.ptr(), at, nb::none().release().ptr());
-    }
-    for (Row& row : batch_.rows()) {
-      if (!row.best) continue;
-      ++proposed;
-      const std::size_t length = batch_.cut(row, price);
-      if (length == 0) continue;
-      ++drafted;
-      const auto at = static_cast<Py_ssize_t>(row.at);
-      PyList_SET_ITEM(tokens.ptr(), at,
-                      list_of(batch_.drafts().tokens(row.best).first(length)).release().ptr());
-      nb::object origin = origin_of(row.best.origin.cut(length));
-      PyList_SetItem(origins.ptr(), at, origin.release().ptr());
-    }
-    for (Py_ssize_t at = 0; at < places; ++at) {
-      if (PyList_GET_ITEM(tokens.ptr(), at) == nullptr) {
-        PyList_SET_ITEM(tokens.ptr(), at, PyList_New(0));
-      }
-    }
-    return nb::make_tuple(tokens, origins, proposed, drafted);
-  }
+  double price() const { return batch_.price(); }
+  bool is_open() const { return batch_.is_open(); }
 
   std::size_t native_tokens() { return batch_.native_tokens(); }
 
@@ -228,6 +189,56 @@ class PyBatch {
     nb::object name;
     Request* request = nullptr;
   };
+
+  void offer_native(nb::handle drafts, double price) {
+    const Items all(drafts);
+    for (Row& row : batch_.rows()) {
+      read_tokens(all[row.at], tokens_);
+      batch_.offer_native(row, tokens_, price);
+    }
+  }
+
+  // Run the head, if it is worth its pass; whether it ran.
+  bool offer_head(nb::handle head, double price) {
+    asked_rows_ = batch_.head_rows(price);
+    if (asked_rows_.empty()) return false;
+    nb::list places;
+    for (const Row* row : asked_rows_) places.append(row->at);
+    const nb::object guesses = head(places);
+    const Items all(guesses);
+    if (all.size() != asked_rows_.size()) throw nb::value_error("must be a guess for each row");
+    for (std::size_t at = 0; at < all.size(); ++at) {
+      const Items guess(all[at]);
+      read_tokens(guess[0], tokens_);
+      read_chances(guess[1], confidence_);
+      batch_.offer_head(*asked_rows_[at], tokens_, confidence_, price);
+    }
+    return true;
+  }
+
+  // For each row of the step its draft and whose it is, the verdict, and whether it has changed
+  // what the batch by and large does.
+  nb::object cut(double price) {
+    const auto places = static_cast<Py_ssize_t>(seats_.size());
+    nb::object tokens = nb::steal(PyList_New(places));
+    nb::object origins = nb::steal(PyList_New(places));
+    for (Py_ssize_t at = 0; at < places; ++at) {
+      PyList_SET_ITEM(origins.ptr(), at, nb::none().release().ptr());
+    }
+    const Verdict verdict = batch_.cut(price, [&](const Row& row, std::size_t length) {
+      const auto at = static_cast<Py_ssize_t>(row.at);
+      PyList_SET_ITEM(tokens.ptr(), at,
+                      list_of(batch_.drafts().tokens(row.best).first(length)).release().ptr());
+      nb::object origin = origin_of(row.best.origin.cut(length));
+      PyList_SetItem(origins.ptr(), at, origin.release().ptr());
+    });
+    for (Py_ssize_t at = 0; at < places; ++at) {
+      if (PyList_GET_ITEM(tokens.ptr(), at) == nullptr) {
+        PyList_SET_ITEM(tokens.ptr(), at, PyList_New(0));
+      }
+    }
+    return nb::make_tuple(tokens, origins, verdicts_[verdict], batch_.has_turned());
+  }
 
   // The step's rows point to requests that may end.
   void clear() {
@@ -260,6 +271,7 @@ class PyBatch {
   Batch batch_;
   nb::object make_origin_;
   std::vector<nb::object> origins_;  // by source, of drafts that are all of one
+  std::vector<nb::object> verdicts_;  // their names
   nb::object source_;
   std::unique_ptr<RowSource> asked_;
   std::vector<Seat> seats_;
@@ -286,12 +298,9 @@ NB_MODULE(_core, module) {
       .def("join", &PyBatch::join, "request"_a)
       .def("end", &PyBatch::end, "request"_a)
       .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "load"_a)
-      .def("ask", &PyBatch::ask)
-      .def("settle", &PyBatch::settle)
-      .def("offer_native", &PyBatch::offer_native, "drafts"_a, "price"_a)
-      .def("head_rows", &PyBatch::head_rows, "price"_a)
-      .def("offer_head", &PyBatch::offer_head, "guesses"_a, "price"_a)
-      .def("cut", &PyBatch::cut, "price"_a)
+      .def("draft", &PyBatch::draft, "native"_a.none(), "head"_a.none())
+      .def_prop_ro("price", &PyBatch::price)
+      .def_prop_ro("is_open", &PyBatch::is_open)
       .def("native_tokens", &PyBatch::native_tokens);
 }
 

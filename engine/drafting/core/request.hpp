@@ -14,6 +14,8 @@
 
 namespace specgate::drafting {
 
+inline constexpr std::size_t kLineBytes = 64;  // of the processor's caches
+
 // What a request asks for, and how far it may go.
 struct Wishes {
   std::size_t most;   // tokens of a draft
@@ -39,6 +41,12 @@ struct Request {
   std::optional<policy::Guesser> head;    // the draft head in its eyes
   std::optional<policy::Guesser> native;  // likewise vLLM's own drafter
   std::string name;
+
+  void prefetch() const {
+    const auto* begin = reinterpret_cast<const char*>(this);
+    const auto* end = reinterpret_cast<const char*>(this + 1);
+    for (; begin < end; begin += kLineBytes) __builtin_prefetch(begin);
+  }
 };
 
 // A request in the step that is being drafted for.

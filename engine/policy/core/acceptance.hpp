@@ -14,6 +14,7 @@ class PositionAcceptance {
                      double start);
 
   std::size_t positions() const { return outcomes_.size(); }
+  void prefetch() const { __builtin_prefetch(outcomes_.data()); }
 
   // One verified draft: `accepted` of its `drafted` tokens were right. The parent learns too.
   void learn(std::size_t drafted, std::size_t accepted);

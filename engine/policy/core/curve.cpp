@@ -29,6 +29,13 @@ double Curve::slope_behind(std::size_t point) const {
   return (b.time - a.time) / (b.at - a.at);
 }
 
+double Curve::Walk::time(double tokens) {
+  const auto& points = curve_.points_;
+  while (point_ + 1 < points.size() && points[point_ + 1].at <= tokens) ++point_;
+  const double behind = std::max(0.0, tokens - points[point_].at);
+  return points[point_].time + behind * curve_.slope_behind(point_);
+}
+
 double Curve::time(double tokens) const {
   const auto behind = std::upper_bound(points_.begin(), points_.end(), tokens, kBefore);
   if (behind == points_.begin()) return points_.front().time;
@@ -38,11 +45,12 @@ double Curve::time(double tokens) const {
 
 Curve Curve::beside(std::span<const double> more) const {
   std::vector<Point> mean = points_;
-  for (Point& point : mean) {
-    point.time = 0.0;
-    for (const double tokens : more) point.time += time(point.at + tokens);
-    point.time /= static_cast<double>(more.size());
+  for (Point& point : mean) point.time = 0.0;
+  for (const double tokens : more) {
+    Walk walk(*this);
+    for (Point& point : mean) point.time += walk.time(point.at + tokens);
   }
+  for (Point& point : mean) point.time /= static_cast<double>(more.size());
   return Curve(mean);
 }
 
@@ -67,18 +75,14 @@ Curve::Purchase Curve::settle(std::span<double> survival, std::size_t tokens,
 
   const auto known = static_cast<double>(tokens);
   const double begin = time(known);
-  std::size_t point = 0;
-  const auto time_later = [&](double at) {  // of rising arguments
-    while (point + 1 < points_.size() && points_[point + 1].at <= at) ++point;
-    return points_[point].time + std::max(0.0, at - points_[point].at) * slope_behind(point);
-  };
+  Walk walk(*this);
   double brought = 0.0;
   double most_gained = 0.0;
   std::size_t bought = 0;
   for (std::size_t n = 1; n <= std::min(able, terms.most); ++n) {
     brought += survival[n - 1];
     if (n < able && survival[n] == survival[n - 1]) continue;
-    const double taken = time_later(known + static_cast<double>(n)) - begin;
+    const double taken = walk.time(known + static_cast<double>(n)) - begin;
     const double gained = brought - terms.worth * taken;
     // What costs as much as it brings is bought: it does no harm, and shows what it costs.
     if (gained >= most_gained) {

@@ -49,6 +49,17 @@ class Curve {
   Purchase settle(std::span<double> survival, std::size_t tokens, const Terms& terms) const;
 
  private:
+  // `time` of arguments that rise, without a search for each.
+  class Walk {
+   public:
+    explicit Walk(const Curve& curve) : curve_(curve) {}
+    double time(double tokens);
+
+   private:
+    const Curve& curve_;
+    std::size_t point_ = 0;
+  };
+
   double slope_behind(std::size_t point) const;
 
   std::vector<Point> points_;

@@ -67,6 +67,14 @@ std::vector<double> Guesser::propose(std::span<const std::int32_t> tokens,
   return survival;
 }
 
+void Guesser::prefetch() const {
+  acceptance_.prefetch();
+  shown_.prefetch();
+  __builtin_prefetch(tokens_.data());
+  __builtin_prefetch(confidence_.data());
+  __builtin_prefetch(rates_.data());
+}
+
 void Guesser::learn(std::span<const std::int32_t> sampled) {
   if (tokens_.empty()) return;
   const std::size_t known = std::min(tokens_.size(), sampled.size());

@@ -37,6 +37,9 @@ class Guesser {
   std::vector<double> propose(std::span<const std::int32_t> tokens,
                               std::optional<std::span<const double>> confidence);
 
+  // Bring into the cache what the other calls look at.
+  void prefetch() const;
+
   // Score the last proposal by the tokens that came; then it is forgotten.
   void learn(std::span<const std::int32_t> sampled);
 

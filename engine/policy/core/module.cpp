@@ -20,6 +20,7 @@
 #include "guesser.hpp"
 #include "pace.hpp"
 #include "pricing.hpp"
+#include "regime.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -196,6 +197,11 @@ NB_MODULE(_core, module) {
       .def(nb::init<>())
       .def("learn", &Pace::learn, "tokens"_a)
       .def("count", &Pace::count, "mean"_a);
+
+  nb::class_<Regime>(module, "Regime")
+      .def(nb::init<>())
+      .def_prop_ro("is_open", &Regime::is_open)
+      .def("learn", &Regime::learn, nb::kw_only(), "drafted"_a);
 
   nb::class_<Gate>(module, "Gate")
       .def("__init__",

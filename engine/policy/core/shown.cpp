@@ -24,12 +24,12 @@ Shown::Sum Shown::gain(std::size_t most, double price) const {
   const std::size_t held = survival_.size() / positions_;
   const std::size_t length = std::min(most, positions_);
   double weight = 1.0;
-  for (std::size_t back = 1; back <= held; ++back) {
-    const std::size_t slot = (next_ + held - back) % held;
+  // From the latest one back.
+  for (std::size_t back = 0, slot = next_; back < held; ++back) {
+    slot = (slot == 0 ? held : slot) - 1;
     for (std::size_t at = 0; at < length; ++at) {
-      const double over = survival_[slot * positions_ + at] - price;
-      if (!(over > 0.0)) break;
-      sum.gain += weight * over;
+      // Without a branch: where it falls below the price cannot be foreseen.
+      sum.gain += weight * std::max(0.0, survival_[slot * positions_ + at] - price);
     }
     sum.count += weight;
     weight *= keep_;

@@ -16,7 +16,14 @@ class Shown {
   Shown(std::size_t proposals, std::size_t positions, double keep)
       : proposals_(proposals), positions_(positions), keep_(keep) {}
 
+  // `survival` never rises.
   void add(std::span<const double> survival);
+
+  // Bring its ends into the cache: those that most proposals of one request are in.
+  void prefetch() const {
+    __builtin_prefetch(survival_.data());
+    __builtin_prefetch(survival_.data() + survival_.size());
+  }
 
   // What they bring at a price by their first `most` tokens, in tokens above their cost: the sum,
   // where the latest counts most, and of how many.

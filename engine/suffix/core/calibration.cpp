@@ -146,7 +146,13 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
 float SurvivalModel::score(const Features& features) const {
   // Four sums side by side: one after the other each addition would wait for the last.
   std::array<float, 4> sums{};
-  for (std::size_t i = 0; i < kDense; ++i) sums[i % 4] += dense_[i] * features.dense[i];
+  std::size_t i = 0;
+  for (; i + sums.size() <= kDense; i += sums.size()) {
+    for (std::size_t lane = 0; lane < sums.size(); ++lane) {
+      sums[lane] += dense_[i + lane] * features.dense[i + lane];
+    }
+  }
+  for (std::size_t lane = 0; i < kDense; ++i, ++lane) sums[lane] += dense_[i] * features.dense[i];
   float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   for (const std::uint16_t index : features.discrete) sum += weights_[index].value;
   return sum;

@@ -110,6 +110,10 @@ class SurvivalModel {
 
   static Features features(const Vote& vote, const Fortune& fortune);
 
+  // Bring into the cache what `score` and `learn` look at: after a model step that is far away.
+  void prefetch(const Features& features) const {
+    for (const std::uint16_t index : features.discrete) __builtin_prefetch(&weights_[index]);
+  }
   // Log odds that its token is the next one.
   float score(const Features& features) const;
   // `score` is what was said of these features; what was learnt since makes no difference.

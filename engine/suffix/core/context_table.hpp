@@ -56,11 +56,10 @@ class ContextTable {
 
   // The pool must have the blocks that this needs.
   void grow(std::uint32_t slots) {
+    if (size_ == 0) return begin(slots);
     while (size_ < slots) {
-      if (size_ == blocks_.size() * kSlotsPerBlock) {
-        blocks_.push_back(static_cast<Slot*>(pool_->take()));
-      }
-      if (size_ > 0) slot(size_) = slot(size_ - std::bit_floor(size_));
+      if (size_ == blocks_.size() * kSlotsPerBlock) take_block();
+      slot(size_) = slot(size_ - std::bit_floor(size_));
       ++size_;
       mask_ = std::bit_ceil(size_) - 1;
     }
@@ -84,6 +83,15 @@ class ContextTable {
  private:
   Slot& slot(std::uint32_t index) {
     return blocks_[index / kSlotsPerBlock][index % kSlotsPerBlock];
+  }
+
+  void take_block() { blocks_.push_back(static_cast<Slot*>(pool_->take())); }
+
+  // Nothing is in it yet, so there is nothing to copy: blocks come empty.
+  void begin(std::uint32_t slots) {
+    while (blocks_.size() * kSlotsPerBlock < slots) take_block();
+    size_ = slots;
+    mask_ = std::bit_ceil(size_) - 1;
   }
 
   static Slot latest(const Slot& a, const Slot& b, Position front) {

@@ -125,6 +125,7 @@ struct Candidate {
   float share = 0.0f;
 };
 
+// Without its score.
 Candidate look_at(const Ballot& ballot, const Count& count, const Voters& voters, const Path& path,
                   const Model& model, const Fortune& fortune) {
   Vote vote{};
@@ -136,7 +137,8 @@ Candidate look_at(const Ballot& ballot, const Count& count, const Voters& voters
   vote.previous = path.last;
   voters.describe(model.reliability, vote);
   const Features features = SurvivalModel::features(vote, fortune);
-  return {{vote.token, model.survival.score(features), features}, vote.share};
+  model.survival.prefetch(features);
+  return {{vote.token, 0.0f, features}, vote.share};
 }
 
 }  // namespace
@@ -155,20 +157,26 @@ void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, co
   while (path.length < most && voters.size() > 0) {
     const Count count = voters.count(model.reliability);
     if (count.ballots[0].token == kGap) break;
-    Candidate taken = look_at(count.ballots[0], count, voters, path, model, fortune);
-    Candidate rival;
-    for (std::size_t i = 1; i < kCandidates; ++i) {
-      const Ballot& ballot = count.ballots[i];
-      if (ballot.weight <= kRivalWeight * count.ballots[0].weight) break;
-      const Candidate other = look_at(ballot, count, voters, path, model, fortune);
-      if (other.guess.score > taken.guess.score) {
-        rival = std::exchange(taken, other);
-      } else if (rival.guess.token == kGap || other.guess.score > rival.guess.score) {
-        rival = other;
+    std::array<Candidate, kCandidates> candidates;
+    std::size_t able = 0;
+    for (const Ballot& ballot : count.ballots) {
+      if (able > 0 && ballot.weight <= kRivalWeight * count.ballots[0].weight) break;
+      candidates[able++] = look_at(ballot, count, voters, path, model, fortune);
+    }
+    const Candidate* best = nullptr;
+    const Candidate* second = nullptr;
+    for (Candidate& other : std::span(candidates).first(able)) {
+      other.guess.score = model.survival.score(other.guess.features);
+      if (best == nullptr || other.guess.score > best->guess.score) {
+        second = std::exchange(best, &other);
+      } else if (second == nullptr || other.guess.score > second->guess.score) {
+        second = &other;
       }
     }
+    const Candidate& taken = *best;
+    const Guess rival = second == nullptr ? Guess{} : second->guess;
     if (pending.scored < kScored) {
-      pending.choices[static_cast<std::size_t>(pending.scored++)] = {taken.guess, rival.guess};
+      pending.choices[static_cast<std::size_t>(pending.scored++)] = {taken.guess, rival};
     }
     const float survival = path.survival / (1.0f + std::exp(-taken.guess.score));
     if (survival < price.at(path.before + path.length)) break;

@@ -37,10 +37,10 @@ struct Choice {
 // A draft that waits for its outcome. One choice more than was drafted is kept: the one that was
 // not sure enough. Its outcome is as good to learn from, and keeps a low guess from staying low.
 struct Pending {
-  std::array<Choice, kScored> choices;
   int drafted = 0;  // all, also those beyond kScored
   int scored = 0;   // choices that are set: at most drafted + 1
   bool asked = false;
+  std::array<Choice, kScored> choices;  // last, since most of them are seldom touched
 
   void clear() {
     drafted = scored = 0;

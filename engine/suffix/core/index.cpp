@@ -1,6 +1,8 @@
 #include "index.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "errors.hpp"
@@ -10,7 +12,7 @@ namespace specgate::suffix {
 
 namespace {
 
-constexpr std::size_t kRequestBlocks = 1;  // what a request needs beside its texts, rounded up
+constexpr std::size_t kRequestBlocks = 1;  // what a request needs beside its texts
 constexpr std::size_t kLongestName = 1024;  // bytes; names are not in the pool
 
 void check_tokens(std::span<const Token> tokens) {
@@ -58,6 +60,11 @@ Index::Index(std::size_t capacity_bytes, std::uint64_t salt)
 
 Index::~Index() = default;
 
+void Index::GiveBack::operator()(Request* request) const {
+  std::destroy_at(request);
+  pool->give_back(request);
+}
+
 void Index::start(std::string_view name, std::string_view tenant_name,
                   std::span<const Token> prompt) {
   check_tokens(prompt);
@@ -68,17 +75,16 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   const bool is_new = !tenants_.contains(tenant_name);
   Tenant& tenant = tenant_of(tenant_name);
   static_assert(sizeof(Request) <= kRequestBlocks * kBlockBytes);
-  auto request = std::make_unique<Request>(tenant, pool_, hash_);
-  request->recent.push(prompt);
   ++tenant.requests;
   tenant.last_used = ++clock_;
-  const std::size_t least = kRequestBlocks + request->own.blocks_for(1);
-  if (!make_room(tenant, least) || !pool_.charge(kRequestBlocks)) {
-    request.reset();
+  if (!make_room(tenant, kRequestBlocks + Store(pool_, hash_).blocks_for(1))) {
     --tenant.requests;
     if (is_new) drop(tenant);
     throw OutOfRoom("running requests use all of the index's memory");
   }
+  // In a block, since those lie on huge pages.
+  RunningRequest request(new (pool_.take()) Request(tenant, pool_, hash_), {&pool_});
+  request->recent.push(prompt);
   // Of a prompt that does not fit the latest part counts most.
   while (!make_room(tenant, request->own.blocks_for(prompt.size()))) {
     prompt = prompt.last(prompt.size() / 2);
@@ -114,6 +120,10 @@ void Index::score(Request& request, std::span<const Token> tokens) {
   Pending& pending = request.pending;
   SurvivalModel& survival = request.tenant->model.survival;
   const auto most = std::min(static_cast<std::size_t>(pending.scored), tokens.size());
+  for (const auto& [taken, rival] : std::span(pending.choices).first(most)) {
+    survival.prefetch(taken.features);
+    if (rival.token != kGap) survival.prefetch(rival.features);
+  }
   int accepted = 0;
   for (std::size_t i = 0; i < most; ++i) {
     const auto& [taken, rival] = pending.choices[i];
@@ -278,7 +288,6 @@ void Index::finish(std::string_view name, bool keep) {
   --tenant.requests;
   places_[request.ticket.place] = nullptr;
   requests_.erase(requests_.find(name));
-  pool_.refund(kRequestBlocks);
   if (!answer.empty()) this->keep(tenant, answer);
 }
 

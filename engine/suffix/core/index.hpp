@@ -100,7 +100,12 @@ class Index {
     }
   };
   template <class T>
-  using Named = std::unordered_map<std::string, std::unique_ptr<T>, NameHash, std::equal_to<>>;
+  using Named = std::unordered_map<std::string, T, NameHash, std::equal_to<>>;
+  struct GiveBack {
+    BlockPool* pool;
+    void operator()(Request* request) const;
+  };
+  using RunningRequest = std::unique_ptr<Request, GiveBack>;
 
   Request& find(std::string_view request);
   Request& find(Ticket request);
@@ -128,8 +133,8 @@ class Index {
   std::mutex mutex_;
   BlockPool pool_;
   ContextHash hash_;
-  Named<Tenant> tenants_;
-  Named<Request> requests_;
+  Named<std::unique_ptr<Tenant>> tenants_;
+  Named<RunningRequest> requests_;
   std::vector<Request*> places_;  // by ticket; null where its request has ended
   std::uint64_t clock_ = 0;  // counts requests: who was there last
   std::uint64_t evicted_tokens_ = 0;

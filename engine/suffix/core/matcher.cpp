@@ -31,7 +31,17 @@ void Matcher::add(const Recent& recent, Store* store, Position position, Kind ki
                                                  static_cast<std::uint8_t>(length), kind};
 }
 
+Matcher::Searched Matcher::extent_of(const Sources& sources) {
+  Searched extent{sources.own->text().begin(), sources.own->text().end()};
+  if (sources.tenant != nullptr) {
+    extent.tenant_begin = sources.tenant->text().begin();
+    extent.tenant_end = sources.tenant->text().end();
+  }
+  return extent;
+}
+
 void Matcher::search(const Recent& recent, const Sources& sources) {
+  searched_ = extent_of(sources);
   const bool expecting = size_ == 1 && matches_[0].store == sources.prediction &&
                          matches_[0].kind.origin == Origin::kOwnAligned &&
                          matches_[0].next == sources.prediction->text().begin();
@@ -125,8 +135,8 @@ void Matcher::advance(Token token, Reliability& reliability) {
 }
 
 void Matcher::foresee(std::span<const Token> tokens, Recent recent, const Sources& sources) {
-  // Also drops matches whose text was forgotten since they were found.
-  search(recent, sources);
+  // Unless that was done since the latest token came, and no text has grown or been forgotten.
+  if (searched_ != extent_of(sources)) search(recent, sources);
   const Ahead ahead{sources.own, tokens, nullptr};
   for (const Token token : tokens) {
     walk([&](const Match& match) { return ahead.vote_of(match) == token; });
@@ -138,6 +148,7 @@ void Matcher::foresee(std::span<const Token> tokens, Recent recent, const Source
 void Matcher::expect(Store* prediction, Position begin) {
   matches_[0] = {prediction, begin, kPredictedLength, {Origin::kOwnAligned, false}};
   size_ = 1;
+  searched_ = {};
   anchor_store_ = prediction;
   anchor_ = begin;
   anchor_age_ = 0;
@@ -149,6 +160,7 @@ void Matcher::drop(const Store* store) {
                      [=](const Match& match) { return match.store == store; }) -
       matches_.begin());
   if (anchor_store_ == store) anchor_store_ = nullptr;
+  searched_ = {};
 }
 
 }  // namespace specgate::suffix

@@ -84,8 +84,20 @@ class Matcher {
   void add_found(const Recent& recent, Store* store, Origin origin, int quota);
   bool has(const Store* store, Position position) const;
 
+  // Up to where texts reached, and from where, when they were searched.
+  struct Searched {
+    Position own_begin = 0;
+    Position own_end = 0;
+    Position tenant_begin = 0;
+    Position tenant_end = 0;
+
+    bool operator==(const Searched&) const = default;
+  };
+  static Searched extent_of(const Sources& sources);
+
   std::array<Match, kMost> matches_;
   int size_ = 0;
+  Searched searched_;
   Store* anchor_store_ = nullptr;  // where the last long match was, or went on to
   Position anchor_ = 0;
   Origin anchor_origin_ = Origin::kOwn;

@@ -41,9 +41,12 @@ class Recent {
     const std::size_t most = std::min<std::size_t>(
         {kLongestMatch, size_, static_cast<std::size_t>(position - text.begin())});
     std::size_t length = 0;
-    while (length < most &&
-           text[position - 1 - static_cast<Position>(length)] == tokens_[size_ - 1 - length]) {
-      ++length;
+    bool agrees = true;
+    while (agrees && length < most) {
+      const auto piece = text.before(position - static_cast<Position>(length));
+      const Token* theirs = piece.data() + piece.size();
+      const std::size_t end = std::min(most, length + piece.size());
+      while (length < end && (agrees = *--theirs == tokens_[size_ - 1 - length])) ++length;
     }
     return static_cast<int>(length);
   }

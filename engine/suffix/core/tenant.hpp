@@ -46,9 +46,9 @@ struct Index::Request {
   Recent recent;
   Matcher matcher;
   Fortune fortune;
-  Pending pending;
   Position answer = 0;    // where it begins in `own`
   bool has_room = true;   // false: no memory for its text; it gets no drafts
+  Pending pending;
 };
 
 }  // namespace specgate::suffix

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "block_pool.hpp"
@@ -39,6 +40,12 @@ class Text {
   Token operator[](Position position) const {
     const std::uint32_t offset = position - front_;
     return blocks_[first_ + offset / kTokensPerBlock][offset % kTokensPerBlock];
+  }
+
+  // What lies in one piece up to a position behind the first one: at least one token.
+  std::span<const Token> before(Position position) const {
+    const std::uint32_t last = position - front_ - 1;
+    return {blocks_[first_ + last / kTokensPerBlock], last % kTokensPerBlock + 1};
   }
 
   // Where the token lies, for a prefetch.

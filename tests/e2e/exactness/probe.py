@@ -15,7 +15,7 @@ _ROOMS = {
     "advance": ("engine.suffix:SuffixIndex", "advance"),
     "go_on": ("engine.suffix:SuffixIndex", "propose_after"),
     "finish": ("engine.suffix:SuffixIndex", "finish"),
-    "price": ("engine.drafting._core:Batch", "settle"),
+    "price": ("engine.drafting._core:Batch", "draft"),
     "head": ("engine.heads:DraftHead", "guess"),
     "memory": ("engine.heads:HeadMemory", "note"),
     "forgetting": ("engine.heads:HeadMemory", "forget"),

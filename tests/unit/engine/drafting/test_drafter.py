@@ -79,7 +79,7 @@ def test_tokens_below_the_price_are_cut(source: Scripted) -> None:
 
     assert drafts.tokens == [[1, 2], []]
     assert drafts.origins == [Origin(SUFFIX), None]
-    assert hybrid.counters.price == pytest.approx(0.01)
+    assert hybrid.price == pytest.approx(0.01)
 
 
 def test_the_source_is_told_the_lowest_price(source: Scripted) -> None:
@@ -112,7 +112,7 @@ def test_accepted_drafts_raise_the_price() -> None:
         hybrid = drafter(source, cost)
         for _ in range(500):
             hybrid.step(["r"], [[1] * (1 + accepted)], begin())
-        prices[accepted] = hybrid.counters.price
+        prices[accepted] = hybrid.price
 
     assert prices[8] > 3 * prices[0]
 

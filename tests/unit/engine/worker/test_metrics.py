@@ -1,7 +1,7 @@
 import pytest
 from prometheus_client import CollectorRegistry, Histogram
 
-from engine.drafting import Counters, Origin
+from engine.drafting import Drafter, Origin
 from engine.drafting.origin import NATIVE, PREDICTION, SUFFIX
 from engine.policy import HEAD, Gate, Limits, Load
 from engine.suffix import SuffixIndex
@@ -11,6 +11,7 @@ from engine.worker.metrics import (
     DraftingMetrics,
     source_state,
 )
+from tests.unit.engine.drafting.scripted import begin
 
 
 @pytest.fixture
@@ -74,19 +75,21 @@ def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) 
     index.start("r", "t", [1])
     index.extend("r", [2, 3, 4])
     index.finish("r", keep=True)
-    counters = Counters(price=0.25, paused=True)
-    counters.verdicts["drafted"] = 4
-    counters.fallbacks["RuntimeError"] = 1
+    gate = Gate([(1, 1.0)])
+    drafter = Drafter(None, gate, most=4, native_most=3)
+    drafter.step(["r"], [[1]], begin(), native=[[7]])
+    drafter.counters.paused = True
+    drafter.counters.verdicts["drafted"] = 4
+    drafter.counters.fallbacks["RuntimeError"] = 1
     metrics = DraftingMetrics(registry)
 
-    gate = Gate([(1, 1.0)])
     gate.observe_step(2, 0, 0.02)
     for _ in range(20):
         gate.observe_step(2, 0, 0.02)
         gate.observe_step(2, 0, 0.03, verifying=1)
     metrics.observe_prediction(1.2)
     metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005, head=0.001)
-    metrics.publish(counters, gate, index.stats(), ("suffix",))
+    metrics.publish(drafter, index.stats(), ("suffix",))
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
@@ -97,7 +100,7 @@ def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) 
     assert value("engine_spec_verification_cost_seconds", rows="1") == pytest.approx(0.01, rel=0.2)
     assert value("engine_spec_step_prediction_ratio_sum") == pytest.approx(1.2)
     assert value("engine_spec_fallbacks_total", reason="RuntimeError") == 1
-    assert value("engine_spec_price") == 0.25
+    assert value("engine_spec_price") == drafter.price > 0.0
     assert value("engine_spec_gate_open", source="suffix") == 0
     assert value("engine_suffix_tokens") == index.stats().tokens > 0
     assert value("engine_suffix_bytes") == index.stats().bytes
@@ -109,7 +112,7 @@ def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) 
 
 
 def published(metrics: DraftingMetrics) -> None:
-    metrics.publish(Counters(), Gate([(1, 1.0)]), None, ())
+    metrics.publish(Drafter(None, Gate([(1, 1.0)]), most=4), None, ())
 
 
 def test_steps_in_which_the_head_did_not_run_are_not_counted_for_it(

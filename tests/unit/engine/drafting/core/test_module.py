@@ -1,5 +1,7 @@
 """What the compiled batch promises to Python, where the drafter does not ask for it."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from engine.drafting import Control, Source, SuffixSource
@@ -10,44 +12,45 @@ from engine.suffix import Index, SuffixIndex
 from tests.unit.engine.drafting.scripted import FREE, PROMPT, Scripted
 
 
-def make(source: Source | Index | None) -> Batch:
+def make(source: Source | Index | None, *, head_most: int = 0) -> Batch:
     return Batch(
         Gate(FREE),
         source,
         native=ForwardDrafter(0, calibrated=False),
-        head=ForwardDrafter(0, calibrated=True),
+        head=ForwardDrafter(head_most, calibrated=True),
         origin=Origin,
     )
 
 
-def begin(batch: Batch, name: str) -> None:
-    batch.begin(name, Control(), most=8, left=1000)
+def begin(batch: Batch, name: str, control: Control = Control()) -> None:  # noqa: B008  # frozen
+    batch.begin(name, control, most=8, left=1000)
     batch.join(name)
 
 
 @pytest.mark.parametrize(
-    ("price", "length", "origin"),
+    ("price", "length", "origin", "verdict"),
     [
-        (0.95, 0, None),
-        (0.9, 1, Origin(PREDICTION)),
-        (0.55, 2, Origin(PREDICTION)),
-        (0.2, 3, Origin(PREDICTION, SUFFIX, 2)),
-        (0.0, 4, Origin(PREDICTION, SUFFIX, 2)),
+        (0.95, 0, None, "priced_out"),
+        (0.9, 1, Origin(PREDICTION), "drafted"),
+        (0.55, 2, Origin(PREDICTION), "drafted"),
+        (0.2, 3, Origin(PREDICTION, SUFFIX, 2), "drafted"),
+        (0.0, 4, Origin(PREDICTION, SUFFIX, 2), "drafted"),
     ],
     ids=str,
 )
 def test_a_draft_is_cut_where_it_no_longer_pays_and_names_who_is_left(
-    source: Scripted, price: float, length: int, origin: Origin | None
+    source: Scripted, price: float, length: int, origin: Origin | None, verdict: str
 ) -> None:
     source.drafts["r"] = ([1, 2, 3, 4], [0.9, 0.6, 0.5, 0.1])
     source.predicted = 2
     source.running["r"] = []
     batch = make(source)
-    begin(batch, "r")
+    begin(batch, "r", Control(price=price))
     batch.enter(["r"], [[1]], Load(0))
-    batch.ask()
 
-    assert batch.cut(price) == ([[1, 2, 3, 4][:length]], [origin], 1, min(length, 1))
+    found = batch.draft(None, None)
+
+    assert found == ([[1, 2, 3, 4][:length]], [origin], verdict, False)
 
 
 def test_who_is_unknown_is_named_and_nothing_else_happens(source: Scripted) -> None:
@@ -58,7 +61,7 @@ def test_who_is_unknown_is_named_and_nothing_else_happens(source: Scripted) -> N
     names = ["new", "known", "idle", "other"]
     assert batch.enter(names, [[1], [2], [], [3]], Load(0)) == ["new", "other"]
 
-    batch.ask()
+    batch.draft(None, None)
     assert source.running["known"] == []
 
 
@@ -82,10 +85,54 @@ def test_an_end_in_mid_step_leaves_nothing_of_the_step(source: Scripted) -> None
     batch = make(source)
     begin(batch, "r")
     batch.enter(["r"], [[1]], Load(0))
-    batch.ask()
     batch.end("r")
 
-    assert batch.cut(0.0) == ([[]], [None], 0, 0)
+    assert batch.draft(None, None) == ([[]], [None], "unknown", False)
+
+
+def test_a_request_that_ends_while_the_head_runs_gets_no_draft_of_it(source: Scripted) -> None:
+    source.running["r"] = []
+    batch = make(source, head_most=3)
+    begin(batch, "r")
+    batch.enter(["r"], [[1]], Load(0))
+
+    def ending(rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
+        batch.end("r")
+        return [([7], [0.9]) for _ in rows]
+
+    with pytest.raises(ValueError, match="guess for each row"):
+        batch.draft(None, ending)
+
+
+def test_the_price_is_that_of_the_latest_step_that_had_guesses(source: Scripted) -> None:
+    source.drafts["r"] = ([1], [0.9])
+    source.running["r"] = []
+    batch = make(source)
+    begin(batch, "r")
+    batch.enter(["r"], [[1]], Load(0))
+    batch.draft(None, None)
+    price = batch.price
+
+    source.drafts.clear()
+    batch.enter(["r"], [[1]], Load(0))
+    batch.draft(None, None)
+
+    assert batch.price == price > 0.0
+
+
+def test_a_step_says_whether_it_has_changed_what_is_done_by_and_large(source: Scripted) -> None:
+    """Guesses that never pay: it is told once that the gate is shut."""
+    source.drafts["r"] = ([1], [0.5])
+    source.running["r"] = []
+    batch = make(source)
+    begin(batch, "r", Control(price=0.9))
+    turned = []
+    for _ in range(300):
+        batch.enter(["r"], [[1]], Load(0))
+        turned.append(batch.draft(None, None)[3])
+
+    assert sum(turned) == 1
+    assert not batch.is_open
 
 
 def test_an_index_can_be_asked_through_python_and_again_itself() -> None:
@@ -97,8 +144,7 @@ def test_an_index_can_be_asked_through_python_and_again_itself() -> None:
     for asked, sampled in ((source, [11, 12]), (source.core, [13]), (source, [14])):
         batch.source = asked
         batch.enter(["r"], [sampled], Load(0))
-        batch.ask()
-        drafts += batch.cut(0.0)[0]
+        drafts += batch.draft(None, None)[0]
 
     assert batch.source is source
     text = [*PROMPT[2:], 11, 12]

@@ -196,6 +196,17 @@ LONG_LOOP = [
 ]
 
 
+# An answer that is kept between a draft and what is drafted behind another's token. The place that
+# fits best is not among the latest four of the context that ends with that token.
+KEPT_BETWEEN = [
+    (Pair.extend, "two", [50, 51, 52, 53, 54, 60, 61, *[51, 52, 53, 54, 70, 71, 90] * 4]),
+    (Pair.extend, "one", [50, 51, 52, 53]),
+    (Pair.propose, "one", 8, 0.0),
+    (Pair.restart, "two", TENANTS[0], True, [0]),
+    (Pair.propose_after, "one", [54], 0.5, 8, 0.0),
+]
+
+
 @given(st.integers(0, (1 << 64) - 1), texts(80), calls())
 @settings(max_examples=150, deadline=None)
 @example(1, list(range(10, 60)), EDITED_COPY)
@@ -203,6 +214,7 @@ LONG_LOOP = [
 @example(1, list(range(10, 60)), AT_THE_PRICE)
 @example(1, [0], END_OF_AN_ANSWER)
 @example(1, [9], LONG_LOOP)
+@example(1, [0], KEPT_BETWEEN)
 def test_the_core_drafts_what_the_twin_drafts(
     salt: int, prompt: list[int], script: list[tuple[Any, ...]]
 ) -> None:

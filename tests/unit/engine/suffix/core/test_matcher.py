@@ -173,3 +173,19 @@ def test_a_graft_changes_no_later_draft_and_nothing_that_is_kept(tmp_path: Path)
     with_grafts.save(tmp_path / "with")
     without.save(tmp_path / "without")
     assert (tmp_path / "with").read_bytes() == (tmp_path / "without").read_bytes()
+
+
+@pytest.mark.parametrize("before", [4096 - 38, 4096 - 5, 4096, 2 * 4096 - 5])
+def test_a_match_is_as_long_where_its_text_lies_in_two_blocks(before: int) -> None:
+    """A block of text holds 4096 tokens; how sure a draft is tells how long its match was."""
+
+    def survival(words: int) -> list[float]:
+        index = SuffixIndex(4 * MIB, salt=1)
+        index.start("one", "acme", [*range(2000, 2000 + words), *SONG])
+        index.extend("one", [7, *SONG[:30]])
+        return index.propose("one", 8, min_survival=0.0).survival
+
+    found = survival(before)
+
+    assert found == survival(100)
+    assert len(found) == 8
