@@ -37,8 +37,8 @@ FULL = Plan(
     clients=(1, 2, 4, 8, 16, 32),
     draft_tokens=(1, 2, 4, 8, 16),
     rounds=3,
-    answer_tokens=128,
-    least_tokens=72,
+    answer_tokens=256,
+    least_tokens=128,
     seconds=2_400.0,
 )
 QUICK = Plan(
