@@ -43,7 +43,7 @@ DEFINITIONS = {
     "gap_p99_over_median_*": "per token, over the recorded streams whose worker's own is 5 or "
     "more; `gap_streams` says how many of how many, `gap_streams_even` how many of them have 2 or "
     "less at the client. `by_pattern` has all kinds and gaps",
-    "gap_ratio_best_possible": "the same of the smoothest release that there is within the bound "
+    "gap_ratio_smoothest": "the same of the smoothest release that there is within the bound "
     "(the end: 50 ms) for one who knows all that will come: a taut string, token by token; none "
     "varies less, but some have a lower ratio. by_pattern has it as `best`",
     "gap_ratio_least_possible": "proven: no release of such a stream within the same bounds has a "
@@ -170,7 +170,7 @@ def _headline_gaps(rounds: Rounds) -> Json:
             {
                 "gap_p99_over_median_worker": sent.token_ratio,
                 "gap_p99_over_median_client": got.token_ratio,
-                "gap_ratio_best_possible": best.token_ratio,
+                "gap_ratio_smoothest": best.token_ratio,
                 "gap_ratio_least_possible": _median([one.ratio for one in least]),
                 "gap_ratio_least_possible_unheaped": _median([one.unheaped for one in least]),
                 "gap_variation_worker": sent.token_variation,

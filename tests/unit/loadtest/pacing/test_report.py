@@ -25,7 +25,7 @@ KEYS = [
     "end_delay_ms_p99",
     "gap_p99_over_median_worker",
     "gap_p99_over_median_client",
-    "gap_ratio_best_possible",
+    "gap_ratio_smoothest",
     "gap_ratio_least_possible",
     "gap_ratio_least_possible_unheaped",
     "streams_1000_cpu_cores",
