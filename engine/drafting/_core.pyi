@@ -49,7 +49,8 @@ class Batch:
 
         Args:
             request: Its id.
-            control: Says which sources may draft for it, and may name a price of its own.
+            control: Says which sources may draft for it and at which temperature its text is
+                sampled, and may name a price of its own.
             most: Most tokens of a draft.
             left: Most tokens that it may get, those of its first step included.
         """

@@ -18,6 +18,8 @@ class Control:
         prediction: Token ids that the answer is likely to repeat; may be empty.
         price: Survival at which its drafts are cut, whatever the gate says, and for which the head
             always runs: how benchmarks draft without the gate. None for the gate's.
+        temperature: At which its text is sampled, at least 0; 0: greedily. What drafts are worth
+            is learnt from requests like it.
     """
 
     tenant: str = "default"
@@ -27,6 +29,7 @@ class Control:
     native: bool = True
     prediction: tuple[int, ...] = ()
     price: float | None = None
+    temperature: float = 0.0
 
 
 def read_control(extra_args: Mapping[str, Any] | None, *, vocabulary: int) -> Control:

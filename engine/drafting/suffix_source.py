@@ -26,7 +26,7 @@ class SuffixSource:
         Raises:
             SuffixError: As `SuffixIndex.start` and `predict`; the request is then not running.
         """
-        self.index.start(request, control.tenant, tokens)
+        self.index.start(request, control.tenant, tokens, temperature=control.temperature)
         if control.prediction:
             try:
                 self.index.predict(request, control.prediction)

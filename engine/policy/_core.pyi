@@ -112,8 +112,13 @@ class ForwardDrafter:
     def most(self) -> int:
         """Most tokens that it proposes."""
 
-    def guesser(self) -> Guesser:
-        """Return it as a new request sees it."""
+    def guesser(self, temperature: float = 0.0) -> Guesser:
+        """Return it as a new request sees it.
+
+        Args:
+            temperature: At which its text is sampled; 0: greedily. Requests share what they show of
+                the drafter with others that are greedy, up to 0.5, or above, like them.
+        """
 
     def runs(self, *, pays: bool) -> bool:
         """Whether to run it, once a step: where it pays, and now and then to see if it would."""

@@ -62,7 +62,9 @@ class SuffixIndex:
         """The compiled index, for C++ that asks it for all rows of a step (engine/drafting)."""
         return self._core
 
-    def start(self, request: str, tenant: str, prompt_tokens: Tokens) -> None:
+    def start(
+        self, request: str, tenant: str, prompt_tokens: Tokens, *, temperature: float = 0.0
+    ) -> None:
         """Begin a request. Its prompt is seen by it alone, and gone when it ends.
 
         Of a prompt that the free memory cannot hold only the latest part is remembered.
@@ -71,6 +73,8 @@ class SuffixIndex:
             request: Name, not empty, unique among running requests.
             tenant: Whose finished answers it may draft from.
             prompt_tokens: At least one id, each >= 0; a list, or int32 of shape (n,). Copied.
+            temperature: At which its answer is sampled, at least 0; 0: greedily. Of equal matches
+                the warmer request's survive less often, and the calibration learns by how much.
 
         Raises:
             DuplicateRequestError: A request of that name is running.
@@ -79,7 +83,7 @@ class SuffixIndex:
 
         Cost: about 25 ns a token.
         """
-        self._core.start(request, tenant, prompt_tokens)
+        self._core.start(request, tenant, prompt_tokens, temperature)
 
     def extend(self, request: str, tokens: Tokens) -> None:
         """Tell what was generated: accepted draft tokens and the one that follows them.

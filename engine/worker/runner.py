@@ -26,7 +26,7 @@ from engine.heads import DraftHead, HeadMemory
 from engine.policy import Load
 from engine.worker.head import HeadRun, StepStates, gather_tables, load_for_target
 from engine.worker.prefill import note_prefill
-from engine.worker.sampling import all_processors, decodes_plainly
+from engine.worker.sampling import all_processors, decodes_plainly, temperature_of
 from engine.worker.sourced import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
 from engine.worker.step_profile import ProfileFile, measure, sizes_up_to
@@ -406,8 +406,11 @@ class _HybridDrafting(_Runner):
             return known
         params = self.requests[request].sampling_params
         control = read_control(params.extra_args, vocabulary=self._vocabulary)
-        if decodes_plainly(params):
-            control = dataclasses.replace(control, most=0)
+        control = dataclasses.replace(
+            control,
+            most=0 if decodes_plainly(params) else control.most,
+            temperature=temperature_of(params),
+        )
         self._controls[request] = control
         return control
 

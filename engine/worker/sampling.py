@@ -22,6 +22,12 @@ def decodes_plainly(params: Any) -> bool:
     return bool(seeded or params.logit_bias or params.min_p > _NOTHING)
 
 
+def temperature_of(params: Any) -> float:
+    """Return the temperature at which a request's text is sampled; 0 for greedy decoding."""
+    is_greedy = params.temperature <= _NOTHING or params.top_k == 1
+    return 0.0 if is_greedy else float(params.temperature)
+
+
 def accept_all_requests() -> None:
     """Have vLLM's server in this process take requests that `decodes_plainly`."""
     SamplingParams._validate_spec_decode = lambda self, speculative_config: None

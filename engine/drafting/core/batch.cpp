@@ -43,8 +43,11 @@ Request& Batch::begin(std::string_view name, const Wishes& wishes) {
   request->wants_suffix = wishes.suffix;
   request->price = wishes.price;
   request->name = name;
-  if (wishes.most > 0 && wishes.head && head_.most() > 0) request->head = head_.guesser();
-  if (wishes.most > 0 && wishes.native && native_.most() > 0) request->native = native_.guesser();
+  const auto uses = [&](bool wanted, const policy::ForwardDrafter& drafter) {
+    return wishes.most > 0 && wanted && drafter.most() > 0;
+  };
+  if (uses(wishes.head, head_)) request->head = head_.guesser(wishes.temperature);
+  if (uses(wishes.native, native_)) request->native = native_.guesser(wishes.temperature);
   return *(running_[request->name] = std::move(request));
 }
 

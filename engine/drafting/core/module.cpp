@@ -115,7 +115,8 @@ class PyBatch {
     const auto wants = [&](const char* source) { return nb::cast<bool>(control.attr(source)); };
     end(name);
     batch_.begin(name_of(name), {most, left, wants("suffix"), wants("head"), wants("native"),
-                                 nb::cast<std::optional<double>>(control.attr("price"))});
+                                 nb::cast<std::optional<double>>(control.attr("price")),
+                                 nb::cast<double>(control.attr("temperature"))});
   }
 
   // The source knows it now.

@@ -24,6 +24,7 @@ struct Wishes {
   bool head;
   bool native;
   std::optional<double> price;  // at which its drafts are cut, whatever the gate says
+  double temperature;           // of its sampling; 0: greedy
 };
 
 struct Request {

@@ -11,12 +11,19 @@ constexpr std::size_t kTrialRows = 16;
 constexpr int kTries = 4;     // in vain, before they become rarer
 constexpr int kRarest = 3;    // times `probe_steps`
 
+// Requests up to it, and above 0, are mostly of code and extraction; others are to be told things.
+constexpr double kWarm = 0.5;
+
 }  // namespace
 
 ForwardDrafter::ForwardDrafter(std::size_t most, bool calibrated, int probe_steps)
-    : most_(most),
-      probe_steps_(probe_steps),
-      overall_(std::make_shared<Overall>(most, calibrated)) {}
+    : most_(most), probe_steps_(probe_steps) {
+  for (auto& overall : overall_) overall = std::make_shared<Overall>(most, calibrated);
+}
+
+Guesser ForwardDrafter::guesser(double temperature) const {
+  return Guesser(overall_[temperature > kWarm ? 2 : temperature > 0.0 ? 1 : 0]);
+}
 
 bool ForwardDrafter::runs(bool pays) {
   if (pays) {

@@ -2,6 +2,7 @@
 // has shown.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -19,8 +20,9 @@ class ForwardDrafter {
 
   std::size_t most() const { return most_; }
 
-  // As a new request sees it.
-  Guesser guesser() const { return Guesser(overall_); }
+  // As a new request sees it, whose text is sampled at that temperature; 0: greedily. What greedy
+  // text shows of a drafter is too good for sampled text: such requests learn from each other alone.
+  Guesser guesser(double temperature) const;
 
   // Whether to run it; asked once a step.
   bool runs(bool pays);
@@ -33,7 +35,7 @@ class ForwardDrafter {
   int probe_steps_;
   int idle_ = 0;  // steps since it paid, or was tried
   int tries_ = 0;  // since it paid
-  std::shared_ptr<Overall> overall_;
+  std::array<std::shared_ptr<Overall>, 3> overall_;  // by how warm the text is that it drafts for
 };
 
 }  // namespace specgate::policy

@@ -125,7 +125,7 @@ NB_MODULE(_core, module) {
       .def(nb::init<std::size_t, bool, int>(), "most"_a, nb::kw_only(), "calibrated"_a,
            "probe_steps"_a = 64)
       .def_prop_ro("most", &ForwardDrafter::most)
-      .def("guesser", &ForwardDrafter::guesser)
+      .def("guesser", &ForwardDrafter::guesser, "temperature"_a = 0.0)
       .def("runs", &ForwardDrafter::runs, nb::kw_only(), "pays"_a)
       .def("trial", &ForwardDrafter::trial, "rows"_a);
 

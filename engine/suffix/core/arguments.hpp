@@ -61,12 +61,24 @@ inline int int_of(nb::handle value, const char* what) {
   return static_cast<int>(count_of(value, what, std::numeric_limits<int>::max()));
 }
 
-inline float probability_of(nb::handle value, const char* what) {
+// A number, or none where it is none.
+inline double number_of(nb::handle value) {
   const double number = PyBool_Check(value.ptr()) ? NAN : PyFloat_AsDouble(value.ptr());
   PyErr_Clear();
+  return number;
+}
+
+inline float probability_of(nb::handle value, const char* what) {
+  const double number = number_of(value);
   if (!(number >= 0.0 && number <= 1.0)) {
     throw BadInput(std::string(what) + ": must be a number from 0 to 1");
   }
+  return static_cast<float>(number);
+}
+
+inline float amount_of(nb::handle value, const char* what) {
+  const double number = number_of(value);
+  if (!(number >= 0.0)) throw BadInput(std::string(what) + ": must be a number from 0");
   return static_cast<float>(number);
 }
 

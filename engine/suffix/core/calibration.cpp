@@ -116,6 +116,8 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
       0.5f * std::log(vote.weight) / 3.0f,  // half of its log odds
       vote.depth == 0 ? fast : 0.0f,
       0.3f * fast * length,
+      fortune.temperature,
+      fortune.temperature * length,
   };
   const int now = length_class(vote.match_length);
   const auto token = static_cast<std::uint32_t>(vote.token);

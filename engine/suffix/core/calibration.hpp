@@ -81,8 +81,9 @@ struct Vote {
 enum class Outcome : std::uint8_t { kNone, kWrong, kPartlyRight, kRight };
 inline constexpr int kOutcomes = 4;
 
-// How the request's latest drafts fared.
+// How the request's latest drafts fared, and how much of that is chance.
 struct Fortune {
+  float temperature = 0.0f;  // at which its text is sampled; 0: greedily
   float fast = 0.5f;      // moving mean of accepted (1) and rejected (0) draft tokens
   float slow = 0.5f;
   Outcome last = Outcome::kNone;
@@ -90,7 +91,7 @@ struct Fortune {
   void learn(int accepted_tokens, int drafted_tokens);
 };
 
-inline constexpr int kDense = 18;
+inline constexpr int kDense = 20;
 inline constexpr int kDiscrete = 7;
 
 struct Features {

@@ -13,6 +13,7 @@ namespace specgate::suffix {
 namespace {
 
 constexpr std::size_t kRequestBlocks = 1;  // what a request needs beside its texts
+constexpr float kHottest = 2.0f;  // hotter text counts as that
 constexpr std::size_t kLongestName = 1024;  // bytes; names are not in the pool
 
 void check_tokens(std::span<const Token> tokens) {
@@ -66,7 +67,7 @@ void Index::GiveBack::operator()(Request* request) const {
 }
 
 void Index::start(std::string_view name, std::string_view tenant_name,
-                  std::span<const Token> prompt) {
+                  std::span<const Token> prompt, float temperature) {
   check_tokens(prompt);
   check_name(name);
   check_name(tenant_name);
@@ -85,6 +86,7 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   // In a block, since those lie on huge pages.
   RunningRequest request(new (pool_.take()) Request(tenant, pool_, hash_), {&pool_});
   request->recent.push(prompt);
+  request->fortune.temperature = std::min(temperature, kHottest);
   // Of a prompt that does not fit the latest part counts most.
   while (!make_room(tenant, request->own.blocks_for(prompt.size()))) {
     prompt = prompt.last(prompt.size() / 2);

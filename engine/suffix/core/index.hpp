@@ -55,7 +55,9 @@ class Index {
   Index(std::size_t capacity_bytes, std::uint64_t salt);
   ~Index();
 
-  void start(std::string_view request, std::string_view tenant, std::span<const Token> prompt);
+  // `temperature`: at which its text is sampled, from 0.
+  void start(std::string_view request, std::string_view tenant, std::span<const Token> prompt,
+             float temperature);
   void extend(std::string_view request, std::span<const Token> tokens);
   void predict(std::string_view request, std::span<const Token> tokens);
   // Without a `least_survival` a draft ends where its tokens stop to pay for this tenant.

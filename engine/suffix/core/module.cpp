@@ -34,12 +34,14 @@ struct OwnedDraft {
   int predicted;
 };
 
-void start(Index& index, nb::handle request, nb::handle tenant, nb::handle prompt) {
+void start(Index& index, nb::handle request, nb::handle tenant, nb::handle prompt,
+           nb::handle temperature) {
   const auto request_name = name_of(request);
   const auto tenant_name = name_of(tenant);
   const TokenIds tokens(prompt, "prompt_tokens");
+  const float warmth = amount_of(temperature, "temperature");
   const nb::gil_scoped_release released;
-  index.start(request_name, tenant_name, tokens.span());
+  index.start(request_name, tenant_name, tokens.span(), warmth);
 }
 
 void extend(Index& index, nb::handle request, nb::handle generated) {
@@ -250,7 +252,7 @@ NB_MODULE(_core, module) {
              new (index) Index(count_of(capacity_bytes, "capacity_bytes", most),
                                count_of(salt, "salt", most));
            }, any(), any())
-      .def("start", &start, any(), any(), any())
+      .def("start", &start, any(), any(), any(), any())
       .def("extend", &extend, any(), any())
       .def("predict", &predict, any(), any())
       .def("propose", &propose, any(), any(), any())

@@ -55,10 +55,10 @@ inline constexpr std::array<std::array<float, 65>, 8> kPriorReliability = {{
     0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f,
     0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f,
     0.85f, 0.85f, 0.85f, 0.85f, 0.85f}}};
-inline constexpr std::array<float, 18> kPriorDense = {0.586f, -0.4765f, 0.1751f, 0.3511f, -0.1459f, 0.09033f, -0.01654f, -0.0855f, -0.5743f, 0.1879f, -0.1215f, -0.3202f,
-    0.2783f, 0.2503f, 0.3615f, 0.1406f, 0.00306f, 0.01994f};
-inline constexpr std::array<float, 18> kPriorDenseSquares = {5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f,
-    5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f};
+inline constexpr std::array<float, 20> kPriorDense = {0.586f, -0.4765f, 0.1751f, 0.3511f, -0.1459f, 0.09033f, -0.01654f, -0.0855f, -0.5743f, 0.1879f, -0.1215f, -0.3202f,
+    0.2783f, 0.2503f, 0.3615f, 0.1406f, 0.00306f, 0.01994f, -0.75f, 0.1f};
+inline constexpr std::array<float, 20> kPriorDenseSquares = {5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f,
+    5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f};
 inline constexpr std::array<float, 408> kPriorWeights = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f,
     0.0f, 0.0f, 0.0f, 0.0f, -0.2659f, -1.424f, -1.526f, -1.709f, -0.3038f, -0.6438f, -0.6658f, -0.7719f,
     0.0f, -0.4276f, -0.2096f, -0.4225f, 0.0f, -0.3294f, -0.1648f, -0.4164f, -0.6889f, -0.7891f, -1.087f, -1.114f,

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.drafting import Beginning, HeadPass, Source, StepDrafts
+from engine.drafting import Beginning, Control, HeadPass, Source, StepDrafts
 from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
 from engine.policy import HEAD as BY_HEAD
 from engine.policy import NATIVE as BY_NATIVE
@@ -255,8 +255,8 @@ class Twin:
             beginning,
             most,
             beginning.left,
-            self._native.guesser() if control.native and most and self._native.most else None,
-            self._head.guesser() if control.head and most and self._head.most else None,
+            _guesser(self._native, control, most) if control.native else None,
+            _guesser(self._head, control, most) if control.head else None,
         )
         self._source.begin(name, control, beginning.tokens)
 
@@ -366,3 +366,7 @@ def _followed(length: int, followed: int) -> Origin:
     if not followed:
         return Origin(SUFFIX)
     return Origin(PREDICTION) if followed >= length else Origin(PREDICTION, SUFFIX, followed)
+
+
+def _guesser(drafter: ForwardDrafter, control: Control, most: int) -> Guesser | None:
+    return drafter.guesser(control.temperature) if most and drafter.most else None

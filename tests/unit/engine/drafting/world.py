@@ -97,6 +97,7 @@ class World:
             head=random.random() < 0.9,
             native=random.random() < 0.9,
             price=random.choice([None, None, None, None, 0.0, 0.3]),
+            temperature=random.choice([0.0, 0.0, 0.3, 1.0]),
             prediction=tuple(self._phrases[0] + self._phrases[1]) if random.random() < 0.3 else (),
         )
         left = random.choice([5, 20, 1000])

@@ -19,6 +19,7 @@ from tests.unit.engine.suffix.twin_store import CONTEXTS, GAP, LONGEST_MATCH, Ha
 # What core/ may change, by the file it stands in.
 QUOTA, ALIGNED_QUOTA, MOST_MATCHES = 8, 2, 26  # matcher.cpp
 LONG_MATCH, ANCHOR_LIFE = 8, 32
+HOTTEST = 2.0
 BEFORE, BEHIND = 4, 64
 PREDICTED_LENGTH = 16
 CANDIDATES = 4  # draft.cpp
@@ -57,7 +58,9 @@ class Drafted:
 class Request:
     """One running request: its texts, its matches, its last draft."""
 
-    def __init__(self, tenant: Tenant, hashed: Hash, prompt: Sequence[int]) -> None:
+    def __init__(
+        self, tenant: Tenant, hashed: Hash, prompt: Sequence[int], temperature: float
+    ) -> None:
         self.tenant = tenant
         self.own = Store(hashed)
         self.own.append(prompt)
@@ -67,7 +70,7 @@ class Request:
         self.matches: list[Match] = []
         self.anchor: tuple[Store, int] | None = None
         self.anchor_age = 0
-        self.fortune = Fortune()
+        self.fortune = Fortune(Float(min(temperature, HOTTEST)))
         self.pending = Drafted()
 
     def advance(self, token: int) -> None:
@@ -248,6 +251,8 @@ class Request:
             HALF * np.log(odds),
             fast if depth == 0 else 0,
             Float(0.3) * fast * length,
+            self.fortune.temperature,
+            self.fortune.temperature * length,
         ]
         previous = out.tokens[-1] if out.tokens else self.recent[-1]
         now = length_class(longest)
@@ -280,9 +285,11 @@ class Twin:
         self._tenants: dict[str, Tenant] = {}
         self._requests: dict[str, Request] = {}
 
-    def start(self, request: str, tenant: str, prompt_tokens: Sequence[int]) -> None:
+    def start(
+        self, request: str, tenant: str, prompt_tokens: Sequence[int], *, temperature: float = 0.0
+    ) -> None:
         kept = self._tenants.setdefault(tenant, Tenant(Store(self._hash)))
-        self._requests[request] = Request(kept, self._hash, prompt_tokens)
+        self._requests[request] = Request(kept, self._hash, prompt_tokens, temperature)
 
     def extend(self, request: str, tokens: Sequence[int]) -> None:
         it = self._requests[request]

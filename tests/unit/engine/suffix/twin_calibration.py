@@ -56,6 +56,7 @@ class Reliability:
 class Fortune:
     """How a request's latest drafts fared."""
 
+    temperature: Any
     fast: Any = HALF
     slow: Any = HALF
     last: int = NO_DRAFT

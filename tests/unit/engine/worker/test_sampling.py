@@ -42,6 +42,22 @@ def test_who_decodes_plainly(params: Any, asked: dict[str, Any], plainly: bool) 
     assert decodes_plainly(params(**asked)) is plainly
 
 
+@pytest.mark.parametrize(
+    ("asked", "temperature"),
+    [
+        ({}, 1.0),
+        ({"temperature": 0.7, "top_p": 0.5}, 0.7),
+        ({"temperature": 0.0}, 0.0),
+        ({"temperature": 0.7, "top_k": 1}, 0.0),
+    ],
+    ids=str,
+)
+def test_how_warm_a_request_is(params: Any, asked: dict[str, Any], temperature: float) -> None:
+    from engine.worker.sampling import temperature_of
+
+    assert temperature_of(params(**asked)) == temperature
+
+
 def test_vllm_refuses_some_requests_until_it_is_told_to_take_all(
     params: Any, original: None
 ) -> None:

@@ -51,6 +51,33 @@ def test_a_new_request_begins_with_what_others_showed() -> None:
     assert drafter.guesser().expected()[0] > 0.9
 
 
+@pytest.mark.parametrize("calibrated", [False, True])
+@pytest.mark.parametrize(("shown", "asked"), [(0.0, 0.1), (0.0, 1.0), (0.5, 0.51), (1.0, 0.5)])
+def test_what_requests_showed_says_nothing_of_warmer_or_cooler_ones(
+    shown: float, asked: float, calibrated: bool
+) -> None:
+    drafter = ForwardDrafter(1, calibrated=calibrated)
+    untold = drafter.guesser(asked).propose([1], [0.9])
+    for _ in range(100):
+        other = drafter.guesser(shown)
+        other.propose([1], [0.9])
+        other.learn([2])
+
+    assert drafter.guesser(asked).propose([1], [0.9]) == untold
+    assert drafter.guesser(shown).propose([1], [0.9])[0] < untold[0] - 0.2
+
+
+@pytest.mark.parametrize(("shown", "asked"), [(0.1, 0.5), (0.6, 2.0)])
+def test_requests_that_are_about_as_warm_share_what_they_showed(shown: float, asked: float) -> None:
+    drafter = ForwardDrafter(1, calibrated=False)
+    for _ in range(100):
+        other = drafter.guesser(shown)
+        other.propose([1])
+        other.learn([1])
+
+    assert drafter.guesser(asked).expected()[0] > 0.9
+
+
 def test_confidence_counts_where_it_is_calibrated() -> None:
     calibrated, unsaid = ForwardDrafter(1, calibrated=True).guesser(), plain(1)
 

@@ -66,14 +66,18 @@ class Pair:
         self.twin.observe(request, accepted)
         self.drafted[request] = []
 
-    def restart(self, request: str, tenant: str, keep: bool, prompt: Sequence[int]) -> None:
+    def restart(
+        self, request: str, tenant: str, keep: bool, prompt: Sequence[int], temperature: float
+    ) -> None:
         self.index.finish(request, keep=keep)
         self.twin.finish(request, keep=keep)
-        self._start(request, tenant, prompt)
+        self._start(request, tenant, prompt, temperature)
 
-    def _start(self, request: str, tenant: str, prompt: Sequence[int]) -> None:
-        self.index.start(request, tenant, list(prompt))
-        self.twin.start(request, tenant, prompt)
+    def _start(
+        self, request: str, tenant: str, prompt: Sequence[int], temperature: float = 0.0
+    ) -> None:
+        self.index.start(request, tenant, list(prompt), temperature=temperature)
+        self.twin.start(request, tenant, prompt, temperature=temperature)
         self.drafted[request] = []
 
     def _part(self, request: str, part: float) -> list[int]:
@@ -129,7 +133,12 @@ def calls() -> st.SearchStrategy[list[tuple[Any, ...]]]:
         st.tuples(st.just(Pair.predict), request, texts(80)),
         st.tuples(st.just(Pair.observe), request, part),
         st.tuples(
-            st.just(Pair.restart), request, st.sampled_from(TENANTS), st.booleans(), texts(80)
+            st.just(Pair.restart),
+            request,
+            st.sampled_from(TENANTS),
+            st.booleans(),
+            texts(80),
+            st.sampled_from([0.0, 0.3, 1.0, 9.0]),
         ),
     )
     return st.lists(call, max_size=MOST_CALLS)
@@ -179,7 +188,7 @@ AT_THE_PRICE = [
 # The end of an answer that was kept is no place where its last tokens are followed by anything.
 END_OF_AN_ANSWER = [
     (Pair.extend, "one", [0, 0]),
-    (Pair.restart, "one", TENANTS[0], True, [0]),
+    (Pair.restart, "one", TENANTS[0], True, [0], 0.0),
     (Pair.propose, "one", 1, 0.0),
 ]
 
@@ -202,7 +211,7 @@ KEPT_BETWEEN = [
     (Pair.extend, "two", [50, 51, 52, 53, 54, 60, 61, *[51, 52, 53, 54, 70, 71, 90] * 4]),
     (Pair.extend, "one", [50, 51, 52, 53]),
     (Pair.propose, "one", 8, 0.0),
-    (Pair.restart, "two", TENANTS[0], True, [0]),
+    (Pair.restart, "two", TENANTS[0], True, [0], 0.0),
     (Pair.propose_after, "one", [54], 0.5, 8, 0.0),
 ]
 
@@ -265,7 +274,7 @@ def wandering(rounds: int) -> list[tuple[Any, ...]]:
     """Pieces of one text of many words, edited here and there; all places hold them."""
     rng = Random(3)
     source = [rng.randrange(300) for _ in range(900)]
-    steps: list[tuple[Any, ...]] = [(Pair.restart, "one", TENANTS[0], True, source)]
+    steps: list[tuple[Any, ...]] = [(Pair.restart, "one", TENANTS[0], True, source, 0.0)]
     for step in range(rounds):
         at = rng.randrange(800)
         piece = [*source[at : at + 12], step, *source[at + 13 : at + 30]]
@@ -277,7 +286,7 @@ def wandering(rounds: int) -> list[tuple[Any, ...]]:
         ]
         if step % 10 == 9:
             steps += [
-                (Pair.restart, request, TENANTS[0], True, source),
+                (Pair.restart, request, TENANTS[0], True, source, 0.7),
                 (Pair.predict, request, source),
                 (Pair.propose_after, request, source[:3], 0.5, 20, 0.0),
                 (Pair.propose_after, request, [7, *source[1:3]], 0.5, 20, 0.0),

@@ -15,13 +15,17 @@ PHRASE = [5, 6, 7, 8, 9, 10, 11, 12]
 Call = Callable[[SuffixIndex], object]
 
 
-def build() -> SuffixIndex:
-    """An index with a past: one answer kept, one request running with a draft to be judged."""
+def build(*, temperature: float = 0.0) -> SuffixIndex:
+    """An index with a past: one answer kept, one request running with a draft to be judged.
+
+    Args:
+        temperature: Of the running request.
+    """
     index = SuffixIndex(4 * MIB, salt=1)
     index.start("old", "acme", [1, 2, 3])
     index.extend("old", PHRASE * 4)
     index.finish("old", keep=True)
-    index.start("now", "acme", [1, 2, *PHRASE, 3])
+    index.start("now", "acme", [1, 2, *PHRASE, 3], temperature=temperature)
     index.extend("now", PHRASE[:3])
     index.propose("now", 4, min_survival=0.0)
     return index

@@ -87,6 +87,16 @@ WRONG_RATIOS = {
 }
 
 
+WRONG_TEMPERATURES = {
+    "none": None,
+    "text": "0.5",
+    "a bool": True,
+    "not a number": math.nan,
+    "negative": -0.01,
+    "above any float": 10**400,
+}
+
+
 def calls(values: Mapping[str, object], call: Callable[[SuffixIndex, Any], object]) -> list[Any]:
     return [pytest.param(lambda index, v=v: call(index, v), id=k) for k, v in values.items()]
 
@@ -146,6 +156,7 @@ def test_wrong_names_are_refused_and_change_nothing(bad: Call) -> None:
         *calls(WRONG_COUNTS, lambda index, v: index.propose("now", v)),
         *calls(WRONG_COUNTS, lambda index, v: index.propose_after("now", [1], 0.5, v)),
         *calls(WRONG_COUNTS, lambda index, v: index.observe("now", v)),
+        *calls(WRONG_TEMPERATURES, lambda index, v: index.start("new", "acme", [1], temperature=v)),
         *calls(WRONG_RATIOS, lambda index, v: index.propose("now", 1, min_survival=v)),
         *calls(WRONG_RATIOS, lambda index, v: index.propose_many(["now"], rows(1), min_survival=v)),
         *calls(WRONG_RATIOS, lambda index, v: index.propose_after("now", [1], v, 1)),

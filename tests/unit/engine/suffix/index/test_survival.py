@@ -61,6 +61,40 @@ def test_what_is_almost_sure_is_drafted_however_long_the_draft() -> None:
     assert len(draft) == LONGEST_DRAFT
 
 
+@pytest.mark.parametrize(("cooler", "warmer"), [(0.0, 0.3), (0.3, 1.0)])
+def test_the_warmer_a_request_the_less_its_draft_survives(cooler: float, warmer: float) -> None:
+    drafts = [
+        build(temperature=each).propose("now", 1, min_survival=0.0) for each in (cooler, warmer)
+    ]
+
+    assert drafts[0].tokens == drafts[1].tokens
+    assert drafts[0].survival[0] > drafts[1].survival[0] > 0.0
+
+
+def test_what_sampled_requests_refuse_is_held_against_greedy_ones_less() -> None:
+    def survival(of: float, refused_at: float) -> float:
+        index = SuffixIndex(4 * MIB, salt=1)
+        for number in range(40):
+            index.start(f"{number}", "acme", PHRASE, temperature=refused_at)
+            for token in PHRASE[:4]:
+                index.extend(f"{number}", [token])
+                index.propose(f"{number}", 1, min_survival=0.0)
+                index.extend(f"{number}", [99])
+            index.finish(f"{number}", keep=False)
+        index.start("now", "acme", PHRASE, temperature=of)
+        index.extend("now", PHRASE[:1])
+        return index.propose("now", 1, min_survival=0.0).survival[0]
+
+    assert survival(of=1.0, refused_at=1.0) < survival(of=0.0, refused_at=1.0)
+    assert survival(of=0.0, refused_at=0.0) < survival(of=0.0, refused_at=1.0)
+
+
+def test_what_is_hotter_than_two_counts_as_two() -> None:
+    drafts = [build(temperature=each).propose("now", 8, min_survival=0.0) for each in (2.0, 1e30)]
+
+    assert drafts[0].survival == drafts[1].survival
+
+
 def test_an_outcome_is_counted_once() -> None:
     index = build()
 
