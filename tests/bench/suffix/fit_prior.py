@@ -79,12 +79,14 @@ def fit(datasets: Iterable[DataSet]) -> Prior:
             index.finish(name, True)
     learnt = index.calibration("fit")
     assert learnt is not None
-    squares = np.minimum(learnt["dense_squares"], _MOST_DENSE_SQUARES).tolist()
-    greedy = _DENSE - len(_SAMPLED)
+    dense = np.array(learnt["dense"])
+    dense[-len(_SAMPLED) :] = _SAMPLED
+    squares = np.minimum(learnt["dense_squares"], _MOST_DENSE_SQUARES)
+    squares[-len(_SAMPLED) :] = _MOST_DENSE_SQUARES
     return {
         **learnt,
-        "dense": [*learnt["dense"][:greedy], *_SAMPLED],
-        "dense_squares": [*squares[:greedy], *(_MOST_DENSE_SQUARES for _ in _SAMPLED)],
+        "dense": dense.tolist(),
+        "dense_squares": squares.tolist(),
         "squares": np.minimum(learnt["squares"], _MOST_SQUARES).tolist(),
     }
 
