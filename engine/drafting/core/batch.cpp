@@ -131,7 +131,12 @@ void Batch::ask() {
   for (const Row& row : rows_) floor_ = std::min(floor_, price_of(row, floor));
   suffix_floor_ = std::max(floor_, gate_.least(policy::kBySuffix));
   head_floor_ = std::max(floor_, gate_.least(policy::kByHead));
-  if (source_ != nullptr) source_->advance(rows_, suffix_floor_, drafts_);
+  if (source_ == nullptr) return;
+  // A source that is shut is asked too: what it would have drafted is scored in hindsight.
+  source_->advance(rows_, std::min(suffix_floor_, 1.0), drafts_);
+  if (suffix_floor_ > 1.0) {
+    for (Row& row : rows_) row.best = {};
+  }
 }
 
 double Batch::settle() {
@@ -192,7 +197,7 @@ Draft Batch::head_draft(const Row& row, std::span<const Token> tokens,
                         std::span<const double> survival) {
   const std::size_t length = policy::paying(survival, head_floor_);
   if (source_ != nullptr && row.request->in_source && row.request->wants_suffix && length > 0 &&
-      length < row.room) {
+      length < row.room && suffix_floor_ <= 1.0) {
     const Draft sure = drafts_.add(tokens.first(length), survival.first(length), {kHead});
     if (const Draft longer = source_->go_on(row, sure, suffix_floor_, drafts_)) return longer;
   }

@@ -7,6 +7,9 @@ namespace {
 
 // Per token: some 250 that are all refused shut a source whose limit is 0.4.
 constexpr double kRate = 0.01;
+// In a step, whatever came of it: what a large batch drafts at once is refused or accepted before
+// the floor can have an effect, and must not shut the source.
+constexpr double kMostMove = 0.02;
 // Above 1, so that a source that was shut stays so for some 500 steps.
 constexpr double kMost = 1.25;
 constexpr double kRecovery = 1.0 / 2048.0;
@@ -15,7 +18,8 @@ constexpr double kRecovery = 1.0 / 2048.0;
 
 void SourceFloor::learn(std::size_t drafted, std::size_t accepted) {
   const double missing = ratio_ * static_cast<double>(drafted) - static_cast<double>(accepted);
-  least_ = std::clamp(least_ + kRate * missing, 0.0, kMost);
+  const double move = std::clamp(kRate * missing, -kMostMove, kMostMove);
+  least_ = std::clamp(least_ + move, 0.0, kMost);
 }
 
 void SourceFloor::wait() { least_ = std::max(0.0, least_ - kRecovery); }

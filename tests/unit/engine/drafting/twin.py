@@ -270,8 +270,8 @@ class Twin:
         for row in rows:
             most = row.room if row.beginning.control.suffix else 0
             least = max(floor, self._gate.least(BY_SUFFIX))
-            draft = self._source.advance(row.name, row.sampled, most, least)
-            if draft.tokens:
+            draft = self._source.advance(row.name, row.sampled, most, min(least, 1.0))
+            if draft.tokens and least <= 1.0:
                 origin = _followed(len(draft.tokens), draft.predicted)
                 row.best = Candidate(draft.tokens, draft.survival, origin)
         price = self._settle(rows)
@@ -332,9 +332,9 @@ class Twin:
         self, row: Request, tokens: list[int], survival: list[float], floor: float
     ) -> Candidate:
         length = paying(survival, max(floor, self._gate.least(BY_HEAD)))
-        if 0 < length < row.room and row.beginning.control.suffix:
+        least = max(floor, self._gate.least(BY_SUFFIX))
+        if 0 < length < row.room and row.beginning.control.suffix and least <= 1.0:
             sure, reached = tokens[:length], survival[length - 1]
-            least = max(floor, self._gate.least(BY_SUFFIX))
             more = self._source.go_on(row.name, sure, reached, row.room - length, floor=least)
             if more.tokens:
                 origin = Origin(HEAD, SUFFIX, length)

@@ -325,7 +325,8 @@ class TestLimits:
         """Held back it drafts so little that the price is low: that must not keep it there."""
         found = gate(limits=Limits(min_acceptance_ratio=0.4))
         asked(found, Load(8)).settle([])
-        found.learn_source(SUFFIX, 200, 0)
+        for _ in range(40):
+            found.learn_source(SUFFIX, 200, 0)
         held = found.least(SUFFIX)
         asked(found, Load(1)).settle([])
         for _ in range(40):
@@ -338,7 +339,8 @@ class TestLimits:
     def test_a_source_is_tried_again_after_a_while(self) -> None:
         found = gate(limits=Limits(min_acceptance_ratio=0.4))
         asked(found, Load(8)).settle([])
-        found.learn_source(HEAD, 1000, 0)
+        for _ in range(70):
+            found.learn_source(HEAD, 1000, 0)
         shut = found.least(HEAD)
         for _ in range(600):
             found.begin(Load(8))

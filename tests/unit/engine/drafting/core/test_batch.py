@@ -7,7 +7,8 @@ import pytest
 
 from engine.drafting import Beginning, Control, Drafter, Source, SuffixSource
 from engine.drafting.origin import HEAD, NATIVE, SUFFIX, Origin
-from engine.policy import Gate, Limits, Profile
+from engine.policy import SUFFIX as BY_SUFFIX
+from engine.policy import Gate, Limits, Load, Profile
 from engine.suffix import SuffixIndex
 from tests.unit.engine.drafting.scripted import PROMPT, Head, Scripted, begin, drafter
 from tests.unit.engine.drafting.twin import Twin
@@ -217,6 +218,71 @@ class TestDraftHead:
         assert hybrid.step(["r"], [[1]], begin(), head=broken).tokens == [[]]
         assert hybrid.counters.fallbacks == {"RuntimeError": 1}
         assert hybrid.step(["r"], [[1]], begin(), head=Head()).tokens == [[7, 8, 9]]
+
+
+class TestShutSource:
+    """One of which so much was refused that its floor is above every survival."""
+
+    def hybrid(self, source: Source, *, is_shut: bool) -> Drafter:
+        gate = Gate(CURVES["dear"], [(1, 1e-9)], limits=Limits(min_acceptance_ratio=0.4))
+        gate.begin(Load(8))
+        gate.settle([])
+        for _ in range(70 if is_shut else 0):
+            gate.learn_source(BY_SUFFIX, 100, 0)
+        return Drafter(source, gate, most=6, head_most=3)
+
+    def drafts(self, hybrid: Drafter, head: Head | None = None) -> list[list[int]]:
+        """Of a request that copies its prompt."""
+        text = [*range(40)] * 3
+        return [
+            hybrid.step(
+                ["r"],
+                [[token]],
+                lambda _: Beginning(np.array(text, np.int32), Control(), 10_000),
+                head=head,
+            ).tokens[0]
+            for token in text
+        ]
+
+    @pytest.mark.parametrize("kind", ["index", "index through Python"])
+    def test_nothing_of_it_is_drafted_and_nothing_fails(self, kind: str) -> None:
+        def source() -> Source:
+            return SuffixSource(SuffixIndex(1 << 24, salt=1)) if kind == "index" else OnPython()
+
+        shut = self.hybrid(source(), is_shut=True)
+
+        assert any(self.drafts(self.hybrid(source(), is_shut=False)))
+        assert not any(self.drafts(shut))
+        assert shut.gate.least(BY_SUFFIX) > 1.0
+        assert not shut.counters.fallbacks
+
+    @pytest.mark.parametrize("kind", ["index", "index through Python"])
+    def test_it_does_not_go_on_behind_the_head(self, kind: str) -> None:
+        source = SuffixSource(SuffixIndex(1 << 24, salt=1)) if kind == "index" else OnPython()
+        shut = self.hybrid(source, is_shut=True)
+
+        drafts = self.drafts(shut, Head([7, 8], confidence=0.99))
+
+        assert max(map(len, drafts)) == 2
+        assert not shut.counters.fallbacks
+
+    def test_it_learns_while_it_is_shut(self) -> None:
+        """What it would have drafted is scored in hindsight."""
+        index = SuffixIndex(1 << 24, salt=1)
+        shut = self.hybrid(SuffixSource(index), is_shut=True)
+
+        def survival() -> float:
+            index.start("new", "default", [*range(40)] * 2)
+            index.extend("new", [0])
+            draft = index.propose("new", 1, min_survival=0.0)
+            index.finish("new", keep=False)
+            return draft.survival[0]
+
+        before = survival()
+        for _ in range(4):
+            self.drafts(shut)
+
+        assert survival() > before
 
 
 @pytest.mark.parametrize("seed", range(3))

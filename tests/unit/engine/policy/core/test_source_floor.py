@@ -55,13 +55,25 @@ def test_a_source_that_is_always_wrong_is_shut_and_tried_now_and_then() -> None:
 
 def test_it_is_back_as_soon_as_what_it_says_comes_true() -> None:
     floor = SourceFloor(0.4)
-    floor.learn(60, 0)
+    for _ in range(15):
+        floor.learn(4, 0)
     shut = floor.least
     for _ in range(50):
         floor.learn(4, 3)
 
     assert shut > 0.2
     assert floor.least == 0.0
+
+
+def test_a_step_of_many_requests_moves_it_no_further_than_its_effect_can_be_seen() -> None:
+    floor = SourceFloor(0.4)
+    for _ in range(40):
+        floor.learn(1000, 0)
+    high = floor.least
+    floor.learn(1000, 1000)
+
+    assert 0.5 < high < 1.0
+    assert high - 0.05 < floor.least < high
 
 
 @given(
