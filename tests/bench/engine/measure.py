@@ -20,8 +20,8 @@ from tests.bench.engine.fleet import STARTING_SECONDS, running_workers
 from tests.bench.engine.methods import Method
 from tests.bench.engine.plan import Plan
 from tests.bench.engine.records import Ask, Pools, Session
-from tests.bench.engine.tally import Tally, decode_time, own_time
-from tests.bench.engine.worker import BenchWorker
+from tests.bench.engine.tally import Tally, decode_time, fallbacks, own_time
+from tests.bench.engine.worker import BenchWorker, WorkerError
 from tests.bench.engine.workloads import deal, wants_of
 
 _WARM_UP_TOKENS = 24
@@ -142,6 +142,9 @@ async def ask_in_turn(
 
     Returns:
         What `ask` found, by method; most CPU cores that those burnt together who were not asked.
+
+    Raises:
+        WorkerError: Speculation has failed in a worker: what it does since is not what is measured.
     """
     cells: dict[str, _Cell] = {}
     idle_cores = 0.0
@@ -152,6 +155,8 @@ async def ask_in_turn(
         cells[worker.method.name] = await ask(worker)
         idle = (_cpu_seconds(others) - before) / (time.perf_counter() - began)
         idle_cores = max(idle_cores, idle)
+        if failed := fallbacks(await worker.metrics()):
+            raise WorkerError(f"{worker.method.name}: speculation failed {failed} times")
     return cells, idle_cores
 
 

@@ -19,6 +19,7 @@ _OWN_TIME = re.compile(
 )
 _DECODE_TIME = re.compile(r"^vllm:request_decode_time_seconds_sum\{[^}]*\} (\S+)$", re.MULTILINE)
 _GENERATED = re.compile(r"^vllm:generation_tokens_total\{[^}]*\} (\S+)$", re.MULTILINE)
+_FALLBACKS = re.compile(r"^engine_spec_fallbacks_total\{[^}]*\} (\S+)$", re.MULTILINE)
 _RUNNING = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$", re.MULTILINE)
 
 
@@ -140,6 +141,11 @@ def decode_time(metrics: str) -> float:
 def generated_tokens(metrics: str) -> int:
     """Read how many tokens were generated so far, also for requests that run."""
     return sum(int(float(value)) for value in _GENERATED.findall(metrics))
+
+
+def fallbacks(metrics: str) -> int:
+    """Read how often speculation failed so far; zero where a worker does not count that."""
+    return sum(int(float(value)) for value in _FALLBACKS.findall(metrics))
 
 
 def running_requests(metrics: str) -> int:

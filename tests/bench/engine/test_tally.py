@@ -4,6 +4,7 @@ from engine.drafting import NATIVE, Origin
 from tests.bench.engine.tally import (
     Tally,
     decode_time,
+    fallbacks,
     generated_tokens,
     own_time,
     pooled,
@@ -36,6 +37,16 @@ def answer(tokens: int, *steps: tuple[int, int]) -> dict[str, object]:
         "usage": {"completion_tokens": tokens, "prompt_tokens": 5},
         "metrics": {"speculative_decoding": speculative if steps else None},
     }
+
+
+def test_failures_of_speculation_are_counted_whatever_their_cause() -> None:
+    metrics = (
+        'engine_spec_fallbacks_total{reason="A"} 2.0\n'
+        'engine_spec_fallbacks_total{engine="1",reason="B"} 1.0\n'
+    )
+
+    assert fallbacks(METRICS + metrics) == 3
+    assert fallbacks(METRICS) == 0
 
 
 def test_an_answer_without_drafts_is_plain_steps() -> None:
