@@ -6,7 +6,7 @@ namespace specgate::policy {
 namespace {
 
 // Of a try: the pass of all rows may take a fifth of a step, and a few rows tell as much.
-constexpr std::size_t kTrialRows = 4;
+constexpr std::size_t kTrialRows = 8;
 
 constexpr int kTries = 4;     // in vain, before they become rarer
 constexpr int kRarest = 3;    // times `probe_steps`

@@ -325,7 +325,7 @@ class TestLimits:
         """Held back it drafts so little that the price is low: that must not keep it there."""
         found = gate(limits=Limits(min_acceptance_ratio=0.4))
         asked(found, Load(8)).settle([])
-        for _ in range(40):
+        for _ in range(10):
             found.learn_source(SUFFIX, 200, 0)
         held = found.least(SUFFIX)
         asked(found, Load(1)).settle([])

@@ -33,13 +33,13 @@ def test_what_never_pays_is_tried_ever_more_seldom_but_never_given_up() -> None:
 def test_a_try_has_a_few_rows_and_all_in_turn() -> None:
     drafter = ForwardDrafter(3, calibrated=False, probe_steps=1)
     tried = []
-    while len(tried) < 5:
+    while len(tried) < 3:
         if drafter.runs(pays=False):
             tried.append(drafter.trial(20))
 
     assert drafter.trial(0) == []
     assert drafter.trial(3) == [0, 1, 2]
-    assert [len(rows) for rows in tried] == [4] * 5
+    assert [len(rows) for rows in tried] == [7, 6, 7]
     assert all(rows == sorted(rows) for rows in tried)
     assert {row for rows in tried for row in rows} == set(range(20))
 

@@ -1,5 +1,6 @@
 from random import Random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,14 +67,16 @@ def test_it_is_back_as_soon_as_what_it_says_comes_true() -> None:
 
 
 def test_a_step_of_many_requests_moves_it_no_further_than_its_effect_can_be_seen() -> None:
-    floor = SourceFloor(0.4)
-    for _ in range(40):
-        floor.learn(1000, 0)
-    high = floor.least
-    floor.learn(1000, 1000)
+    floor, seen = SourceFloor(0.4), [0.0]
+    for refused in [1000] * 30 + [0] * 5:
+        floor.learn(1000, 1000 - refused)
+        seen.append(floor.least)
 
-    assert 0.5 < high < 1.0
-    assert high - 0.05 < floor.least < high
+    up, down = np.diff(seen)[:30], np.diff(seen)[30:]
+    most = np.maximum(0.02, (1.0 - np.array(seen[:-1])) / 8)
+    assert up == pytest.approx(most[:30])
+    assert down == pytest.approx(-most[30:])
+    assert max(seen[:5]) < 0.5 < 1.0 < max(seen)
 
 
 @given(
