@@ -32,7 +32,7 @@ def test_what_never_pays_is_tried_ever_more_seldom_but_never_given_up() -> None:
 
 def test_a_try_has_a_few_rows_and_all_in_turn() -> None:
     drafter = ForwardDrafter(3, calibrated=False, probe_steps=1)
-    tried = []
+    tried: list[list[int]] = []
     while len(tried) < 3:
         if drafter.runs(pays=False):
             tried.append(drafter.trial(20))
