@@ -91,10 +91,11 @@ class Episode {
   void start(const std::string& name) {
     const auto prompt = dice_.text(most_tokens_);
     const std::string tenant = "tenant-" + std::to_string(dice_.below(1 + dice_.below(30)));
+    const float temperature = static_cast<float>(dice_.below(4));
+    const auto begin = [&](Index& index) { index.start(name, tenant, prompt, temperature); };
     if (runs(name)) {
-      require(!both<DuplicateRequest>([&](Index& index) { index.start(name, tenant, prompt); }),
-              "a name is taken once");
-    } else if (both<OutOfRoom>([&](Index& index) { index.start(name, tenant, prompt); })) {
+      require(!both<DuplicateRequest>(begin), "a name is taken once");
+    } else if (both<OutOfRoom>(begin)) {
       drafted_[name] = {};
     }
   }
@@ -257,9 +258,9 @@ class Episode {
       require(!both<BadInput>(call), "wrong input is refused");
     };
     const std::vector<Token> bad = {1, 2, -1};
-    refuse([&](Index& index) { index.start("new", "tenant", bad); });
-    refuse([&](Index& index) { index.start("new", "tenant", {}); });
-    refuse([&](Index& index) { index.start("", "tenant", std::vector<Token>{1}); });
+    refuse([&](Index& index) { index.start("new", "tenant", bad, 0.0f); });
+    refuse([&](Index& index) { index.start("new", "tenant", {}, 0.0f); });
+    refuse([&](Index& index) { index.start("", "tenant", std::vector<Token>{1}, 0.0f); });
     refuse([&](Index& index) { index.extend(name, bad); });
     refuse([&](Index& index) { index.predict(name, {}); });
     Room room(kLongestDraft + 1);

@@ -24,7 +24,7 @@ void talk(Index& index, std::uint64_t seed, const Clock& clock) {
   while (!clock.is_over()) {
     const std::string tenant = "tenant-" + std::to_string(dice.below(kTenants));
     try {
-      index.start(name, tenant, dice.text(6000));
+      index.start(name, tenant, dice.text(6000), static_cast<float>(dice.below(2)));
     } catch (const OutOfRoom&) {
       continue;
     }

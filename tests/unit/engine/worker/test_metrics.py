@@ -168,7 +168,8 @@ def test_a_source_is_shut_by_what_it_did_and_all_are_by_a_limit() -> None:
     gate = Gate([(1, 1.0), (9, 3.0)], limits=Limits(max_batch_size=8))
     gate.begin(Load(8))
     gate.settle([])
-    gate.learn_source(HEAD, 1000, 0)
+    for _ in range(40):
+        gate.learn_source(HEAD, 1000, 0)
 
     assert source_state(gate, "head")["open"] == 0
     assert source_state(gate, "head")["least_survival"] > 1.0
