@@ -11,7 +11,7 @@ constexpr std::size_t kTrialRows = 8;
 constexpr int kTries = 4;     // in vain, before they become rarer
 constexpr int kRarest = 3;    // times `probe_steps`
 
-// Requests up to it, and above 0, are mostly of code and extraction; others are to be told things.
+// Temperature from which text is sampled freely, as chat is; code is mostly sampled below it.
 constexpr double kWarm = 0.5;
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace specgate::policy {
 namespace {
 
-// Per token: some 250 that are all refused shut a source whose limit is 0.4.
+// Per token: some 250 that are all refused, few at a time, shut a source whose limit is 0.4.
 constexpr double kRate = 0.01;
 // In a step, whatever came of it: what a large batch drafts is refused before the floor can have an
 // effect, and must not shut the source. Of what is left up to 1, but at least so much.

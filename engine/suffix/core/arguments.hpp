@@ -61,7 +61,7 @@ inline int int_of(nb::handle value, const char* what) {
   return static_cast<int>(count_of(value, what, std::numeric_limits<int>::max()));
 }
 
-// A number, or none where it is none.
+// NaN where the value is no number.
 inline double number_of(nb::handle value) {
   const double number = PyBool_Check(value.ptr()) ? NAN : PyFloat_AsDouble(value.ptr());
   PyErr_Clear();

@@ -84,7 +84,7 @@ inline constexpr int kOutcomes = 4;
 // How the request's latest drafts fared, and how much of that is chance.
 struct Fortune {
   float temperature = 0.0f;  // at which its text is sampled; 0: greedily
-  float fast = 0.5f;      // moving mean of accepted (1) and rejected (0) draft tokens
+  float fast = 0.5f;         // moving mean of accepted (1) and rejected (0) draft tokens
   float slow = 0.5f;
   Outcome last = Outcome::kNone;
 

@@ -266,8 +266,7 @@ class TestShutSource:
         assert max(map(len, drafts)) == 2
         assert not shut.counters.fallbacks
 
-    def test_it_learns_while_it_is_shut(self) -> None:
-        """What it would have drafted is scored in hindsight."""
+    def test_it_is_told_what_was_generated_and_learns_from_it(self) -> None:
         index = SuffixIndex(1 << 24, salt=1)
         shut = self.hybrid(SuffixSource(index), is_shut=True)
 
