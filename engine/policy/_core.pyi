@@ -94,6 +94,40 @@ class Guesser:
                 does not say, or where there is no calibration.
         """
 
+    def expected_gain_beside(self, first: float) -> float:
+        """Return what a proposal is likely to bring to a row that has another's draft.
+
+        Args:
+            first: The chance of that draft's first token.
+
+        Returns:
+            What it was `worth` of late, beside drafts that began as surely, that the best of both
+            was taken and the draft was believed no more than it deserved.
+        """
+
+    def weigh(
+        self, tokens: Sequence[int], survival: Sequence[float]
+    ) -> tuple[list[float], list[float]]:
+        """Set the last proposal against another's draft of the row.
+
+        Where both name the same token both are more likely right, and each is less likely where
+        they differ; how much so is learnt when it is known what came.
+
+        Args:
+            tokens: The draft.
+            survival: For each token, or fewer, the probability that it and all before it are
+                accepted.
+
+        Returns:
+            What is to be believed of the draft, and of the proposal.
+
+        Raises:
+            ValueError: There are more chances than tokens.
+        """
+
+    def brought(self, first: float, gain: float) -> None:
+        """Take in what the last proposal brought beside a draft: `expected_gain_beside`."""
+
     def learn(self, sampled: Sequence[int]) -> None:
         """Score the last proposal by the tokens that came; then it is forgotten."""
 

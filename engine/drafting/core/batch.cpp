@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -15,10 +16,19 @@ std::span<const T> upto(std::span<const T> all, std::size_t most) {
   return all.first(std::min(all.size(), most));
 }
 
+bool begins_with(std::span<const Token> all, std::span<const Token> few) {
+  return few.size() <= all.size() && std::ranges::equal(all.first(few.size()), few);
+}
+
 // In whose name the gate counts a source's tokens; a prediction is followed by the index.
 policy::Drafter counted(Source source) {
   if (source == kHead) return policy::kByHead;
   return source == kNative ? policy::kByNative : policy::kBySuffix;
+}
+
+// Whether a draft came from the index, which knows nothing of the target's state.
+bool is_of_source(const Draft& draft) {
+  return draft.survival > 0 && (draft.origin.first == kSuffix || draft.origin.first == kPrediction);
 }
 
 // What a token of a row has to survive with.
@@ -159,38 +169,76 @@ void Batch::offer_native(Row& row, std::span<const Token> tokens, double price) 
   prefer(row, drafts_.add(upto(tokens, most), upto(std::span(survival), most), {kNative}), price);
 }
 
+double Batch::gain_of_head(const Row& row, double price) const {
+  const policy::Guesser& head = *row.request->head;
+  const double least = price_of(row, price);
+  if (is_of_source(row.best)) return head.expected_gain_beside(drafts_.survival(row.best).front());
+  const double gain = head.expected_gain(row.room, std::max(least, head_floor_));
+  // Above what the row has.
+  return row.best && gain > 0.0 ? std::max(0.0, gain - drafts_.gain(row.best, least)) : gain;
+}
+
 std::vector<Row*> Batch::head_rows(double price) {
+  struct Wanted {
+    Row* row;
+    double gain;
+  };
   std::vector<Row*> able;
-  std::vector<Row*> wanted;
-  double gains = 0.0;
-  bool asked_for = false;
+  std::vector<Row*> chosen;
+  std::vector<Wanted> wanted;
   for (Row& row : rows_) {
     if (!row.request->head || row.room == 0) continue;
     able.push_back(&row);
     if (row.request->price) {
-      asked_for = true;
-      wanted.push_back(&row);
-      continue;
+      chosen.push_back(&row);  // asks for it, whatever it costs
+    } else if (const double gain = gain_of_head(row, price); gain > 0.0) {
+      wanted.push_back({&row, gain * row.request->count});
     }
-    const double least = price_of(row, price);
-    double gain = row.request->head->expected_gain(row.room, std::max(least, head_floor_));
-    // Above what the row has.
-    if (row.best && gain > 0.0) gain = std::max(0.0, gain - drafts_.gain(row.best, least));
-    if (gain > 0.0) wanted.push_back(&row);
-    gains += gain * row.request->count;
   }
-  const bool pays = gains > gate_.cost_of_pass(wanted.size());
-  if (!head_.runs(pays || asked_for)) return {};
-  if (pays || asked_for) return wanted;
-  std::vector<Row*> tried;
-  for (const std::size_t at : head_.trial(able.size())) tried.push_back(able[at]);
-  return tried;
+  std::ranges::stable_sort(wanted, std::ranges::greater{}, &Wanted::gain);
+  const std::size_t asked_for = chosen.size();
+  std::size_t most = 0;
+  double gains = 0.0;
+  double best = asked_for > 0 ? -gate_.cost_of_pass(asked_for) : 0.0;
+  for (std::size_t count = 1; count <= wanted.size(); ++count) {
+    gains += wanted[count - 1].gain;
+    const double net = gains - gate_.cost_of_pass(asked_for + count);
+    if (net > best) {
+      best = net;
+      most = count;
+    }
+  }
+  for (const Wanted& each : std::span(wanted).first(most)) chosen.push_back(each.row);
+  if (!head_.runs(!chosen.empty())) return {};
+  if (chosen.empty()) {
+    for (const std::size_t at : head_.trial(able.size())) chosen.push_back(able[at]);
+  }
+  std::ranges::sort(chosen, {}, &Row::at);
+  return chosen;
 }
 
 void Batch::offer_head(Row& row, std::span<const Token> tokens,
                        std::span<const double> confidence, double price) {
-  const std::vector<double> survival = row.request->head->propose(tokens, confidence);
-  prefer(row, head_draft(row, tokens, survival), price);
+  policy::Guesser& head = *row.request->head;
+  const std::vector<double> alone = head.propose(tokens, confidence);
+  if (!is_of_source(row.best)) {
+    prefer(row, head_draft(row, tokens, alone), price);
+    return;
+  }
+  const double least = price_of(row, price);
+  const double first = drafts_.survival(row.best).front();
+  const std::size_t bought = drafts_.paying(row.best, least);
+  const auto verdict = head.weigh({drafts_.tokens(row.best), drafts_.survival(row.best)});
+  drafts_.believe(row.best, verdict.draft);
+  double without = 0.0;  // what would be drafted if the head had said nothing
+  for (const double chance : std::span(verdict.draft).first(bought)) without += chance - least;
+  // Where the draft begins with what the guess is sure of, it is that and more already.
+  const std::size_t sure = policy::paying(verdict.guess, head_floor_);
+  const auto known = drafts_.tokens(row.best).first(row.best.survival);
+  if (!begins_with(known, tokens.first(sure))) {
+    prefer(row, head_draft(row, tokens, verdict.guess), price);
+  }
+  head.brought(first, drafts_.gain(row.best, least) - without);
 }
 
 Draft Batch::head_draft(const Row& row, std::span<const Token> tokens,

@@ -59,10 +59,11 @@ class Batch {
   double settle();
   // Take what vLLM's own drafter proposes for a row where it is worth more at that price.
   void offer_native(Row& row, std::span<const Token> tokens, double price);
-  // The rows that the head is to run for: those where it is likely to bring more than it costs, if
-  // together that is more than its pass does; now and then others.
+  // The rows that the head is to run for: those to which it is likely to bring most, as many as
+  // bring more than the pass costs; where there are none, now and then others. In their order.
   std::vector<Row*> head_rows(double price);
-  // Take what the head proposes for a row where it is worth more.
+  // Take what the head proposes for a row where it is worth more. Of the source's draft, if it has
+  // one, more or less is believed from now on.
   void offer_head(Row& row, std::span<const Token> tokens, std::span<const double> confidence,
                   double price);
   // How much of its draft each row gets at a price, calling `each` with those that have any, and
@@ -99,6 +100,8 @@ class Batch {
   std::size_t cut(Row& row, double price);
   Verdict judge(bool proposed, bool drafted);
   void prefer(Row& row, const Draft& draft, double price);
+  // What the head is likely to bring a row, in tokens above their cost.
+  double gain_of_head(const Row& row, double price) const;
   // The head's tokens; where they end, or are no longer sure, the source goes on.
   Draft head_draft(const Row& row, std::span<const Token> tokens,
                    std::span<const double> survival);

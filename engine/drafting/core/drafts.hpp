@@ -2,6 +2,7 @@
 // step, since after a model step every cache line is a miss.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <ranges>
@@ -71,6 +72,12 @@ class Drafts {
   }
   std::span<const double> survival(const Draft& draft) const {
     return std::span(survival_).subspan(draft.survival_at, draft.survival);
+  }
+
+  // Believe something else of a draft than it was added with; as many chances.
+  void believe(const Draft& draft, std::span<const double> survival) {
+    std::ranges::copy(survival.first(draft.survival),
+                      survival_.begin() + static_cast<std::ptrdiff_t>(draft.survival_at));
   }
 
   // What it brings at a price, in tokens above their cost.

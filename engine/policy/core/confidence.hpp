@@ -1,10 +1,11 @@
 // What a head's confidence in its own tokens is worth, learnt from what was accepted of them.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <span>
 #include <vector>
+
+#include "logistic.hpp"
 
 namespace specgate::policy {
 
@@ -12,7 +13,8 @@ namespace specgate::policy {
 // head's own probability, and the logit of how often that position was accepted of late.
 class ConfidenceCalibration {
  public:
-  explicit ConfidenceCalibration(std::size_t positions) : models_(positions) {}
+  explicit ConfidenceCalibration(std::size_t positions)
+      : models_(positions, Logistic{.weights{0.0, 0.8, 0.2}}) {}
 
   // For each token the chance that it and all before it are accepted; as many as the shortest of
   // the arguments and the positions.
@@ -25,18 +27,8 @@ class ConfidenceCalibration {
              std::size_t right);
 
  private:
-  using Features = std::array<double, 3>;
-
-  struct Model {
-    // Before anything was seen a head is taken mostly at its word.
-    Features weights{0.0, 0.8, 0.2};
-    Features squares{1.0, 1.0, 1.0};
-
-    double chance(const Features& features) const;
-    void learn(const Features& features, bool right);
-  };
-
-  std::vector<Model> models_;
+  // Before anything was seen a head is taken mostly at its word.
+  std::vector<Logistic> models_;
 };
 
 }  // namespace specgate::policy

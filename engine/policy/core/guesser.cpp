@@ -20,6 +20,7 @@ constexpr double kPriorProposals = 2.0;
 Overall::Overall(std::size_t positions, bool calibrated)
     : acceptance(std::make_shared<PositionAcceptance>(positions, nullptr, kStart)),
       calibration(calibrated ? std::make_unique<ConfidenceCalibration>(positions) : nullptr),
+      opinion(positions),
       shown(kShownOfAll, positions, kKeepOfAll) {}
 
 Guesser::Guesser(std::shared_ptr<Overall> overall)
@@ -51,20 +52,26 @@ std::vector<double> Guesser::propose(std::span<const std::int32_t> tokens,
   tokens_.assign(tokens.begin(), tokens.end());
   confidence_.clear();
   rates_.clear();
-  std::vector<double> survival;
+  meetings_.clear();
   if (overall_->calibration && confidence) {
     confidence_.assign(confidence->begin(), confidence->end());
     rates_ = acceptance_.rates();
-    survival = overall_->calibration->survival(confidence_, rates_);
+    survival_ = overall_->calibration->survival(confidence_, rates_);
   } else {
-    survival = acceptance_.survival();
+    survival_ = acceptance_.survival();
   }
-  if (survival.size() > tokens_.size()) survival.resize(tokens_.size());
+  if (survival_.size() > tokens_.size()) survival_.resize(tokens_.size());
   if (!confidence_.empty()) {
-    shown_.add(survival);
-    overall_->shown.add(survival);
+    shown_.add(survival_);
+    overall_->shown.add(survival_);
   }
-  return survival;
+  return survival_;
+}
+
+SecondOpinion::Verdict Guesser::weigh(const Claim& draft) {
+  SecondOpinion::Verdict verdict = overall_->opinion.weigh(draft, {tokens_, survival_});
+  meetings_ = verdict.meetings;
+  return verdict;
 }
 
 void Guesser::prefetch() const {
@@ -73,6 +80,8 @@ void Guesser::prefetch() const {
   __builtin_prefetch(tokens_.data());
   __builtin_prefetch(confidence_.data());
   __builtin_prefetch(rates_.data());
+  __builtin_prefetch(survival_.data());
+  __builtin_prefetch(meetings_.data());
 }
 
 void Guesser::learn(std::span<const std::int32_t> sampled) {
@@ -85,7 +94,9 @@ void Guesser::learn(std::span<const std::int32_t> sampled) {
     overall_->calibration->learn(seen, rates_, right);
   }
   acceptance_.learn(known, right);
+  overall_->opinion.learn(meetings_, sampled);
   tokens_.clear();
+  meetings_.clear();
 }
 
 }  // namespace specgate::policy

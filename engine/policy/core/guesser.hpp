@@ -10,6 +10,7 @@
 
 #include "acceptance.hpp"
 #include "confidence.hpp"
+#include "second_opinion.hpp"
 #include "shown.hpp"
 
 namespace specgate::policy {
@@ -20,6 +21,7 @@ struct Overall {
 
   std::shared_ptr<PositionAcceptance> acceptance;
   std::unique_ptr<ConfidenceCalibration> calibration;  // where it says how sure it is, else null
+  SecondOpinion opinion;
   Shown shown;
 };
 
@@ -37,6 +39,15 @@ class Guesser {
   std::vector<double> propose(std::span<const std::int32_t> tokens,
                               std::optional<std::span<const double>> confidence);
 
+  // What such a proposal brings a row that has another's draft, whose first token is as likely.
+  double expected_gain_beside(double first) const { return overall_->opinion.gain(first); }
+
+  // Set the last proposal against another's draft of the row: what is to be believed of both.
+  SecondOpinion::Verdict weigh(const Claim& draft);
+
+  // What the proposal brought beside a draft whose first token was as likely.
+  void brought(double first, double gain) { overall_->opinion.note(first, gain); }
+
   // Bring into the cache what the other calls look at.
   void prefetch() const;
 
@@ -50,6 +61,8 @@ class Guesser {
   std::vector<std::int32_t> tokens_;
   std::vector<double> confidence_;
   std::vector<double> rates_;  // with which `confidence_` was calibrated
+  std::vector<double> survival_;
+  std::vector<SecondOpinion::Meeting> meetings_;
 };
 
 }  // namespace specgate::policy

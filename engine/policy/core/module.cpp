@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "acceptance.hpp"
@@ -21,6 +22,7 @@
 #include "pace.hpp"
 #include "pricing.hpp"
 #include "regime.hpp"
+#include "second_opinion.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -118,6 +120,15 @@ NB_MODULE(_core, module) {
              return guesser.propose(tokens, confidence);
            },
            "tokens"_a, "confidence"_a.none() = nb::none())
+      .def("expected_gain_beside", &Guesser::expected_gain_beside, "first"_a)
+      .def("weigh",
+           [](Guesser& guesser, const Tokens& tokens, const Numbers& survival) {
+             if (survival.size() > tokens.size()) throw nb::value_error("more chances than tokens");
+             SecondOpinion::Verdict verdict = guesser.weigh({tokens, survival});
+             return std::make_pair(std::move(verdict.draft), std::move(verdict.guess));
+           },
+           "tokens"_a, "survival"_a)
+      .def("brought", &Guesser::brought, "first"_a, "gain"_a)
       .def("learn", [](Guesser& guesser, const Tokens& sampled) { guesser.learn(sampled); },
            "sampled"_a);
 

@@ -1,8 +1,8 @@
 """A step of drafting in plain Python, as it is to be: what engine/drafting/core has to agree with.
 
 The order of a step, the choice between drafts and the price are written out here; acceptance,
-confidence, the curve of costs and the floor of a source are those of engine.policy, which has tests
-of its own.
+confidence, second opinions, the curve of costs and the floor of a source are those of
+engine.policy, which has tests of its own.
 """
 
 import math
@@ -94,8 +94,8 @@ class TwinGate:
         self.price = self.floor() if settled is None else settled
         return self.price
 
-    def pass_pays(self, rows: int, gain: float) -> bool:
-        return self.load.rows > 0 and gain > self.worth() * self.passes.time(max(rows, 1))
+    def cost_of_pass(self, rows: int) -> float:
+        return self.worth() * self.passes.time(max(rows, 1)) if self.load.rows else 0.0
 
     def count(self, pace: Pace) -> float:
         return pace.count(self.length)
@@ -135,6 +135,10 @@ class Request:
     room: int = 0
     sampled: list[int] = field(default_factory=list)
     best: Candidate | None = None
+
+    @property
+    def is_of_source(self) -> bool:
+        return self.best is not None and self.best.origin.first in (SUFFIX, PREDICTION)
 
     def counted(self) -> list[float]:
         if self.best is None:
@@ -299,34 +303,58 @@ class Twin:
 
     def _run_head(self, rows: list[Request], head: HeadPass, price: float, floor: float) -> bool:
         able = [row for row in rows if row.head is not None and row.room]
-        least = max(floor, self._gate.least(BY_HEAD))
-        wanted = []
-        total = 0.0
-        asked_for = False
-        for row in able:
-            assert row.head is not None
-            if row.beginning.control.price is not None:
-                asked_for = True
-                wanted.append(row)
-                continue
-            dear = _price_of(row, price)
-            gain = row.head.expected_gain(row.room, max(dear, least))
-            if row.best is not None and gain:
-                gain = max(0.0, gain - row.best.gain(dear))
-            if gain:
-                wanted.append(row)
-            total += gain * row.count
-        pays = self._gate.pass_pays(len(wanted), total) or asked_for
-        if not self._head.runs(pays=pays) or not able:
+        chosen = [row for row in able if row.beginning.control.price is not None]
+        gains = {row.at: self._gain_of_head(row, price, floor) * row.count for row in able}
+        wanted = sorted(
+            (row for row in able if row not in chosen and gains[row.at] > 0.0),
+            key=lambda row: -gains[row.at],
+        )
+        nets = [
+            sum(gains[row.at] for row in wanted[:count])
+            - (self._gate.cost_of_pass(len(chosen) + count) if chosen or count else 0.0)
+            for count in range(len(wanted) + 1)
+        ]
+        chosen += wanted[: nets.index(max(nets))]
+        if not self._head.runs(pays=bool(chosen)) or not able:
             return False
-        asked = wanted if pays else [able[at] for at in self._head.trial(len(able))]
-        guesses = head([row.at for row in asked])
-        for row, (tokens, confidence) in zip(asked, guesses, strict=True):
-            assert row.head is not None
-            survival = row.head.propose(tokens, confidence)
-            draft = self._head_draft(row, list(tokens), survival, floor)
-            row.prefer(draft, _price_of(row, price))
+        asked = chosen or [able[at] for at in self._head.trial(len(able))]
+        asked.sort(key=lambda row: row.at)
+        for row, (tokens, confidence) in zip(asked, head([row.at for row in asked]), strict=True):
+            self._offer_head(row, list(tokens), confidence, price, floor)
         return True
+
+    def _gain_of_head(self, row: Request, price: float, floor: float) -> float:
+        assert row.head is not None
+        if row.is_of_source:
+            assert row.best is not None
+            return row.head.expected_gain_beside(row.best.survival[0])
+        dear = _price_of(row, price)
+        gain = row.head.expected_gain(row.room, max(dear, floor, self._gate.least(BY_HEAD)))
+        return gain if row.best is None else max(0.0, gain - row.best.gain(dear))
+
+    def _offer_head(
+        self,
+        row: Request,
+        tokens: list[int],
+        confidence: Sequence[float],
+        price: float,
+        floor: float,
+    ) -> None:
+        assert row.head is not None
+        dear = _price_of(row, price)
+        survival = row.head.propose(tokens, confidence)
+        if not row.is_of_source:
+            row.prefer(self._head_draft(row, tokens, survival, floor), dear)
+            return
+        assert row.best is not None
+        first, bought = row.best.survival[0], paying(row.best.survival, dear)
+        row.best.survival, survival = row.head.weigh(row.best.tokens, row.best.survival)
+        without = sum(chance - dear for chance in row.best.survival[:bought])
+        sure = paying(survival, max(floor, self._gate.least(BY_HEAD)))
+        known = row.best.tokens[: len(row.best.survival)]
+        if known[:sure] != tokens[:sure]:
+            row.prefer(self._head_draft(row, tokens, survival, floor), dear)
+        row.head.brought(first, row.best.gain(dear) - without)
 
     def _head_draft(
         self, row: Request, tokens: list[int], survival: list[float], floor: float

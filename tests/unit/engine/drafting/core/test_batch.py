@@ -10,7 +10,14 @@ from engine.drafting.origin import HEAD, NATIVE, SUFFIX, Origin
 from engine.policy import SUFFIX as BY_SUFFIX
 from engine.policy import Gate, Limits, Load, Profile
 from engine.suffix import SuffixIndex
-from tests.unit.engine.drafting.scripted import PROMPT, Head, Scripted, begin, drafter
+from tests.unit.engine.drafting.scripted import (
+    FREE,
+    PROMPT,
+    Head,
+    Scripted,
+    begin,
+    drafter,
+)
 from tests.unit.engine.drafting.twin import Twin
 from tests.unit.engine.drafting.world import Dice, OnPython, World
 
@@ -126,13 +133,23 @@ class TestDraftHead:
         assert (drafts.tokens, drafts.origins) == ([[7, 8]], [Origin(HEAD)])
         assert source.gone_on == []
 
-    def test_rows_that_the_suffix_source_serves_better_are_left_out(self, source: Scripted) -> None:
-        source.drafts["copy"] = (list(range(8)), [0.99] * 8)
+    def test_rows_to_which_it_brings_nothing_beside_a_draft_are_left_out(
+        self, source: Scripted
+    ) -> None:
+        """It agrees with a draft that is sure anyway; a second row costs as much as ten passes."""
+        source.drafts["copy"] = ([7, 8, 9, 10], [0.99] * 4)
+        limits = Limits(min_acceptance_ratio=0.0)
+        gate = Gate(FREE, [(1, 0.01), (2, 0.1)], limits=limits, margin=1.0)
+        hybrid = Drafter(source, gate, most=8, head_most=3)
         head = Head()
 
-        drafts = drafter(source).step(["copy", "prose"], [[1], [1]], begin(), head=head)
+        for _ in range(100):
+            drafts = hybrid.step(
+                ["copy", "prose"], [[7, 8, 9, 10, 1], [7, 8, 9, 1]], begin(), head=head
+            )
 
-        assert head.ran == [[1]]
+        assert head.ran[0] == [0, 1]
+        assert head.ran[-50:] == [[1]] * 50
         assert drafts.origins == [Origin(SUFFIX), Origin(HEAD)]
 
     def test_a_pass_that_costs_more_than_it_brings_is_left_out(self, source: Scripted) -> None:
@@ -218,6 +235,89 @@ class TestDraftHead:
         assert hybrid.step(["r"], [[1]], begin(), head=broken).tokens == [[]]
         assert hybrid.counters.fallbacks == {"RuntimeError": 1}
         assert hybrid.step(["r"], [[1]], begin(), head=Head()).tokens == [[7, 8, 9]]
+
+
+class TestSecondOpinion:
+    """What the head's guess changes of a draft that the suffix source made."""
+
+    CHEAP: Profile = ((1, 1.0), (11, 2.0))
+    DEAR: Profile = ((1, 1.0), (11, 4.0))
+
+    def test_a_draft_that_it_agrees_with_is_drafted_further(self, source: Scripted) -> None:
+        source.drafts["r"] = ([7, 8, 9, 4, 5], [0.5, 0.3, 0.2, 0.15, 0.1])
+
+        alone = drafter(source, self.DEAR).step(["r"], [[1]], begin())
+        agreed = drafter(source, self.DEAR).step(["r"], [[1]], begin(), head=Head())
+
+        assert len(agreed.tokens[0]) > len(alone.tokens[0]) > 0
+        assert agreed.origins == [Origin(SUFFIX)]
+
+    def test_one_that_it_differs_from_is_drafted_less_far(self, source: Scripted) -> None:
+        source.drafts["r"] = ([1, 2, 3, 4, 5, 6], [0.8, 0.7, 0.6, 0.5, 0.4, 0.3])
+        alone, judged = drafter(source, self.DEAR), drafter(source, self.DEAR)
+
+        lengths = []
+        for hybrid, head in ((alone, None), (judged, Head([7], confidence=0.5))):
+            drafts = hybrid.step(["r"], [[1]], begin(), head=head)
+            assert drafts.origins == [Origin(SUFFIX)]
+            lengths.append(len(drafts.tokens[0]))
+
+        assert lengths[1] < lengths[0]
+
+    def test_who_is_right_where_they_differ_is_learnt(self, source: Scripted) -> None:
+        source.drafts["r"] = ([1, 2, 3, 4], [0.8, 0.7, 0.6, 0.5])
+        hybrid, head = drafter(source, self.CHEAP), Head([7, 8, 9], confidence=0.4)
+
+        origins = [
+            hybrid.step(["r"], [[7, 8, 9, 5]], begin(), head=head).origins[0] for _ in range(100)
+        ]
+
+        assert origins[0] == Origin(SUFFIX)
+        assert origins[-1] == Origin(HEAD)
+
+    def test_what_both_begin_with_is_not_looked_up_again(self, source: Scripted) -> None:
+        source.drafts["r"] = ([7, 8, 9, 4], [0.9, 0.8, 0.7, 0.6])
+        source.more["r"] = ([5], [0.9])
+
+        drafts = drafter(source).step(["r"], [[1]], begin(), head=Head())
+
+        assert source.gone_on == []
+        assert drafts.tokens == [[7, 8, 9, 4]]
+
+    def test_a_draft_that_is_not_known_to_its_end_is_none_behind_that(
+        self, source: Scripted
+    ) -> None:
+        source.drafts["r"] = ([7, 8, 9, 4], [0.9, 0.8])
+
+        drafts = drafter(source).step(["r"], [[1]], begin(), head=Head())
+
+        assert drafts.tokens == [[7, 8, 9]]
+        assert drafts.origins == [Origin(HEAD)]
+
+    def test_a_draft_of_vllms_own_drafter_is_not_judged(self) -> None:
+        """Both look at the same state: that they agree says little."""
+        drafts = [
+            drafter(None, self.CHEAP).step(["r"], [[1]], begin(), native=[[1, 2, 3]], head=head)
+            for head in (None, Head([5], confidence=0.01))
+        ]
+
+        assert drafts[0] == drafts[1]
+        assert drafts[0].origins == [Origin(NATIVE)]
+
+    def test_the_pass_is_for_the_rows_that_it_brings_most(self, source: Scripted) -> None:
+        """What it brought beside sure drafts is little, beside others much; a row costs between."""
+        for name, chance in (("sure", 0.99), ("unsure", 0.3)):
+            source.drafts[name] = ([7, 8, 9], [chance] * 3)
+        limits = Limits(min_acceptance_ratio=0.0)
+        gate = Gate(self.CHEAP, [(1, 0.05), (2, 0.1)], limits=limits, margin=1.0)
+        hybrid = Drafter(source, gate, most=8, head_most=3)
+        head = Head()
+
+        for _ in range(200):
+            hybrid.step(["sure", "unsure"], [[7, 8, 9, 1]] * 2, begin(), head=head)
+
+        assert head.ran[0] == [0, 1]
+        assert head.ran[-1] == [1]
 
 
 class TestShutSource:

@@ -1,0 +1,43 @@
+// A logistic model of three features, fitted online by AdaGrad (Duchi, Hazan and Singer 2011).
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+
+namespace specgate::policy {
+
+// Probabilities are kept so far from 0 and 1: how sure somebody is beyond that tells nothing.
+inline constexpr double kEdge = 1e-3;
+
+inline double logit(double chance) {
+  // So written that what is no number counts as no chance.
+  const double kept = chance > kEdge ? std::min(chance, 1.0 - kEdge) : kEdge;
+  return std::log(kept / (1.0 - kept));
+}
+
+struct Logistic {
+  using Features = std::array<double, 3>;
+
+  Features weights;
+  Features squares{1.0, 1.0, 1.0};  // of the gradients so far
+
+  double chance(const Features& features) const {
+    double score = 0.0;
+    for (std::size_t i = 0; i < features.size(); ++i) score += weights[i] * features[i];
+    return 1.0 / (1.0 + std::exp(-std::clamp(score, -30.0, 30.0)));
+  }
+
+  void learn(const Features& features, bool right) {
+    constexpr double kStep = 0.1;
+    const double error = (right ? 1.0 : 0.0) - chance(features);
+    for (std::size_t i = 0; i < features.size(); ++i) {
+      const double gradient = error * features[i];
+      squares[i] += gradient * gradient;
+      weights[i] += kStep * gradient / std::sqrt(squares[i]);
+    }
+  }
+};
+
+}  // namespace specgate::policy
