@@ -172,10 +172,12 @@ void Batch::offer_native(Row& row, std::span<const Token> tokens, double price) 
 double Batch::gain_of_head(const Row& row, double price) const {
   const policy::Guesser& head = *row.request->head;
   const double least = price_of(row, price);
-  if (is_of_source(row.best)) return head.expected_gain_beside(drafts_.survival(row.best).front());
-  const double gain = head.expected_gain(row.room, std::max(least, head_floor_));
+  double gain = head.expected_gain(row.room, std::max(least, head_floor_));
   // Above what the row has.
-  return row.best && gain > 0.0 ? std::max(0.0, gain - drafts_.gain(row.best, least)) : gain;
+  if (row.best && gain > 0.0) gain = std::max(0.0, gain - drafts_.gain(row.best, least));
+  if (!is_of_source(row.best)) return gain;
+  // The former follows the price at once, the latter what the head said at the prices of late.
+  return std::max(gain, head.expected_gain_beside(drafts_.survival(row.best).front()));
 }
 
 std::vector<Row*> Batch::head_rows(double price) {
@@ -222,7 +224,7 @@ void Batch::offer_head(Row& row, std::span<const Token> tokens,
   policy::Guesser& head = *row.request->head;
   const std::vector<double> alone = head.propose(tokens, confidence);
   if (!is_of_source(row.best)) {
-    prefer(row, head_draft(row, tokens, alone), price);
+    prefer(row, head_draft(row, tokens, alone, price), price);
     return;
   }
   const double least = price_of(row, price);
@@ -236,16 +238,20 @@ void Batch::offer_head(Row& row, std::span<const Token> tokens,
   const std::size_t sure = policy::paying(verdict.guess, head_floor_);
   const auto known = drafts_.tokens(row.best).first(row.best.survival);
   if (!begins_with(known, tokens.first(sure))) {
-    prefer(row, head_draft(row, tokens, verdict.guess), price);
+    prefer(row, head_draft(row, tokens, verdict.guess, price), price);
   }
-  head.brought(first, drafts_.gain(row.best, least) - without);
+  // At a price of its own it brings what it would bring nobody else.
+  if (!row.request->price) head.brought(first, drafts_.gain(row.best, least) - without);
 }
 
 Draft Batch::head_draft(const Row& row, std::span<const Token> tokens,
-                        std::span<const double> survival) {
+                        std::span<const double> survival, double price) {
   const std::size_t length = policy::paying(survival, head_floor_);
-  if (source_ != nullptr && row.request->in_source && row.request->wants_suffix && length > 0 &&
-      length < row.room && suffix_floor_ <= 1.0) {
+  const bool may_go_on = source_ != nullptr && row.request->in_source &&
+                         row.request->wants_suffix && suffix_floor_ <= 1.0;
+  // What nobody buys ends the draft: what is behind it is no surer.
+  if (may_go_on && length > 0 && length < row.room &&
+      survival[length - 1] >= price_of(row, price)) {
     const Draft sure = drafts_.add(tokens.first(length), survival.first(length), {kHead});
     if (const Draft longer = source_->go_on(row, sure, suffix_floor_, drafts_)) return longer;
   }

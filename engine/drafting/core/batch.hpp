@@ -102,9 +102,10 @@ class Batch {
   void prefer(Row& row, const Draft& draft, double price);
   // What the head is likely to bring a row, in tokens above their cost.
   double gain_of_head(const Row& row, double price) const;
-  // The head's tokens; where they end, or are no longer sure, the source goes on.
+  // The head's tokens; where they end, or are no longer sure, the source goes on, if at that price
+  // anybody would buy what it says.
   Draft head_draft(const Row& row, std::span<const Token> tokens,
-                   std::span<const double> survival);
+                   std::span<const double> survival, double price);
   // Bring into the cache what is remembered of the rows, of all at once.
   void fetch_ahead();
   // Tell the gate what the last step verified, and of whom.

@@ -325,12 +325,14 @@ class Twin:
 
     def _gain_of_head(self, row: Request, price: float, floor: float) -> float:
         assert row.head is not None
-        if row.is_of_source:
-            assert row.best is not None
-            return row.head.expected_gain_beside(row.best.survival[0])
         dear = _price_of(row, price)
         gain = row.head.expected_gain(row.room, max(dear, floor, self._gate.least(BY_HEAD)))
-        return gain if row.best is None else max(0.0, gain - row.best.gain(dear))
+        if row.best is None:
+            return gain
+        gain = max(0.0, gain - row.best.gain(dear))
+        if row.is_of_source:
+            gain = max(gain, row.head.expected_gain_beside(row.best.survival[0]))
+        return gain
 
     def _offer_head(
         self,
@@ -344,7 +346,7 @@ class Twin:
         dear = _price_of(row, price)
         survival = row.head.propose(tokens, confidence)
         if not row.is_of_source:
-            row.prefer(self._head_draft(row, tokens, survival, floor), dear)
+            row.prefer(self._head_draft(row, tokens, survival, (floor, dear)), dear)
             return
         assert row.best is not None
         first, bought = row.best.survival[0], paying(row.best.survival, dear)
@@ -353,16 +355,20 @@ class Twin:
         sure = paying(survival, max(floor, self._gate.least(BY_HEAD)))
         known = row.best.tokens[: len(row.best.survival)]
         if known[:sure] != tokens[:sure]:
-            row.prefer(self._head_draft(row, tokens, survival, floor), dear)
-        row.head.brought(first, row.best.gain(dear) - without)
+            row.prefer(self._head_draft(row, tokens, survival, (floor, dear)), dear)
+        if row.beginning.control.price is None:
+            row.head.brought(first, row.best.gain(dear) - without)
 
     def _head_draft(
-        self, row: Request, tokens: list[int], survival: list[float], floor: float
+        self, row: Request, tokens: list[int], survival: list[float], prices: tuple[float, float]
     ) -> Candidate:
+        floor, dear = prices
         length = paying(survival, max(floor, self._gate.least(BY_HEAD)))
         least = max(floor, self._gate.least(BY_SUFFIX))
-        if 0 < length < row.room and row.beginning.control.suffix and least <= 1.0:
-            sure, reached = tokens[:length], survival[length - 1]
+        reached = survival[length - 1] if length else 0.0
+        may_go_on = row.beginning.control.suffix and least <= 1.0 and reached >= dear
+        if 0 < length < row.room and may_go_on:
+            sure = tokens[:length]
             more = self._source.go_on(row.name, sure, reached, row.room - length, floor=least)
             if more.tokens:
                 origin = Origin(HEAD, SUFFIX, length)
