@@ -16,7 +16,7 @@ constexpr double kSure = 0.97;
 constexpr double kKeep = 0.98;  // what a gain counts less than the one after it
 
 // A pass teaches, too, what the next ones are worth.
-constexpr double kTeaches = 1.6;
+constexpr double kTeaches = 1.4;
 
 // The chance of a token, given that those before it are accepted.
 double step(std::span<const double> survival, std::size_t at) {
