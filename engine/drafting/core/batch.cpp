@@ -16,6 +16,10 @@ std::span<const T> upto(std::span<const T> all, std::size_t most) {
   return all.first(std::min(all.size(), most));
 }
 
+// What the head says of a draft also teaches what the next pass is worth: once, however many rows
+// it is for (docs/adr/0025). Of what it brings the row to which it brings most.
+constexpr double kLesson = 0.4;
+
 bool begins_with(std::span<const Token> all, std::span<const Token> few) {
   return few.size() <= all.size() && std::ranges::equal(all.first(few.size()), few);
 }
@@ -201,6 +205,9 @@ std::vector<Row*> Batch::head_rows(double price) {
   const std::size_t asked_for = chosen.size();
   std::size_t most = 0;
   double gains = 0.0;
+  if (!wanted.empty() && is_of_source(wanted.front().row->best)) {
+    gains = kLesson * wanted.front().gain;
+  }
   double best = asked_for > 0 ? -gate_.cost_of_pass(asked_for) : 0.0;
   for (std::size_t count = 1; count <= wanted.size(); ++count) {
     gains += wanted[count - 1].gain;

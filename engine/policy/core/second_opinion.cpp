@@ -15,9 +15,6 @@ constexpr double kSure = 0.97;
 
 constexpr double kKeep = 0.98;  // what a gain counts less than the one after it
 
-// A pass teaches, too, what the next ones are worth.
-constexpr double kTeaches = 1.4;
-
 // The chance of a token, given that those before it are accepted.
 double step(std::span<const double> survival, std::size_t at) {
   if (at == 0) return survival[0];
@@ -88,7 +85,7 @@ void SecondOpinion::learn(std::span<const Meeting> meetings,
 
 double SecondOpinion::gain(double first) const {
   const Mean& mean = gains_[band(first)];
-  return kTeaches * mean.sum / mean.count;
+  return mean.sum / mean.count;
 }
 
 void SecondOpinion::note(double first, double gain) {

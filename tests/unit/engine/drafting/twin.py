@@ -309,8 +309,9 @@ class Twin:
             (row for row in able if row not in chosen and gains[row.at] > 0.0),
             key=lambda row: -gains[row.at],
         )
+        lesson = 0.4 * gains[wanted[0].at] if wanted and wanted[0].is_of_source else 0.0
         nets = [
-            sum(gains[row.at] for row in wanted[:count])
+            (lesson + sum(gains[row.at] for row in wanted[:count]) if count else 0.0)
             - (self._gate.cost_of_pass(len(chosen) + count) if chosen or count else 0.0)
             for count in range(len(wanted) + 1)
         ]
