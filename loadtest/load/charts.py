@@ -44,6 +44,10 @@ def shares_below(values: Sequence[float], weights: Sequence[float] | None = None
     return [(ordered[number][0], sums[number] / sums[last]) for number in numbers]
 
 
+# Below that a part of it may be no number but zero.
+_LEAST_SPAN = 1e-300
+
+
 class _Axis:
     """Maps values to pixels."""
 
@@ -52,7 +56,7 @@ class _Axis:
         self._is_log = is_log and bool(above)
         self._least = min(above) if self._is_log else min(0.0, *values)
         self._most = max(values)
-        if self._most <= self._least:
+        if self._most - self._least < _LEAST_SPAN:
             self._most = self._least * 10 if self._is_log else self._least + 1.0
         self._begin, self._end = begin, end
 

@@ -1,7 +1,7 @@
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loadtest.load.charts import dot_chart, line_chart, shares_below
@@ -40,6 +40,8 @@ def test_names_and_labels_are_escaped() -> None:
 
 @pytest.mark.parametrize("logarithmic", [False, True])
 @given(points=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30))
+@example(points=[(0.0, 5e-324)])
+@example(points=[(5e-324, 0.0), (1e-310, 1.0)])
 def test_every_chart_is_well_formed_and_stays_in_its_picture(
     logarithmic: bool, points: list[tuple[float, float]]
 ) -> None:
