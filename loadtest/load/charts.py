@@ -56,8 +56,11 @@ class _Axis:
         self._is_log = is_log and bool(above)
         self._least = min(above) if self._is_log else min(0.0, *values)
         self._most = max(values)
-        if self._most - self._least < _LEAST_SPAN:
-            self._most = self._least * 10 if self._is_log else self._least + 1.0
+        if self._is_log:
+            if math.log(self._most) <= math.log(self._least):  # also of neighbouring numbers
+                self._most = self._least * 10
+        elif self._most - self._least < _LEAST_SPAN:
+            self._most = self._least + 1.0
         self._begin, self._end = begin, end
 
     def place(self, value: float) -> float:

@@ -42,6 +42,7 @@ def test_names_and_labels_are_escaped() -> None:
 @given(points=st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30))
 @example(points=[(0.0, 5e-324)])
 @example(points=[(5e-324, 0.0), (1e-310, 1.0)])
+@example(points=[(1e6, 0.0), (1000000.0000000001, 1.0)])
 def test_every_chart_is_well_formed_and_stays_in_its_picture(
     logarithmic: bool, points: list[tuple[float, float]]
 ) -> None:
