@@ -101,8 +101,8 @@ class Guesser:
             first: The chance of that draft's first token.
 
         Returns:
-            What it was `worth` of late, beside drafts that began as surely, that the best of both
-            was taken and the draft was believed no more than it deserved.
+            The mean of late, beside drafts that began as surely: what the better of both was
+            `worth` above what would have been drafted alone, both as `weigh` had it.
         """
 
     def weigh(
