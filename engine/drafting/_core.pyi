@@ -44,7 +44,9 @@ class Batch:
     def running(self) -> list[str]:
         """Requests that something is remembered of."""
 
-    def begin(self, request: str, control: Control, *, most: int, left: int) -> None:
+    def begin(
+        self, request: str, control: Control, *, most: int, left: int, known: int
+    ) -> None:
         """Remember a request; one of that name is forgotten.
 
         Args:
@@ -53,6 +55,7 @@ class Batch:
                 sampled, and may name a price of its own.
             most: Most tokens of a draft.
             left: Most tokens that it may get, those of its first step included.
+            known: Tokens that it has, those not included.
         """
 
     def join(self, request: str) -> None:
@@ -76,7 +79,8 @@ class Batch:
         Args:
             requests: Ids of its rows.
             sampled: The new tokens of each; may be none.
-            load: What is known of the next step; its rows are those that got tokens in this one.
+            load: What is known of the next step; its rows are those that got tokens in this one,
+                and its context tokens those of other requests: the rows' are added.
 
         Returns:
             Requests that got tokens and are unknown: nothing has happened, and they are to begin
@@ -85,7 +89,7 @@ class Batch:
 
     def draft(
         self, native: Sequence[Sequence[int]] | None, head: HeadPass | None
-    ) -> tuple[list[list[int]], list[Origin | None], str, bool]:
+    ) -> tuple[list[list[int]], list[Origin | None], str, bool, int]:
         """Tell the source what was generated, and choose what each row drafts; ends the step.
 
         The source is asked first, for the rows that may have a draft. A row takes what vLLM's
@@ -100,7 +104,8 @@ class Batch:
 
         Returns:
             By row the tokens, which are now being verified, and whose they are, None where there
-            are none; the verdict (`Counters`); whether the step has changed `is_open`.
+            are none; the verdict (`Counters`); whether the step has changed `is_open`; the tokens
+            in the caches of all running requests.
         """
 
     @property

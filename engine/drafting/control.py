@@ -32,7 +32,13 @@ class Control:
     temperature: float = 0.0
 
 
-def read_control(extra_args: Mapping[str, Any] | None, *, vocabulary: int) -> Control:
+def read_control(
+    extra_args: Mapping[str, Any] | None,
+    *,
+    vocabulary: int,
+    temperature: float = 0.0,
+    plain: bool = False,
+) -> Control:
     """Read `specgate_*`; whatever is missing or makes no sense is as if it were not there.
 
     The gateway answers 400 to a client's mistakes; here a request never fails for its drafts' sake.
@@ -40,20 +46,23 @@ def read_control(extra_args: Mapping[str, Any] | None, *, vocabulary: int) -> Co
     Args:
         extra_args: `SamplingParams.extra_args` of vLLM.
         vocabulary: Token ids are below it; a draft of others would end the engine.
+        temperature: At which its text is sampled.
+        plain: Whether it must have no drafts, whatever it says.
     """
     if not extra_args:
-        return Control()
+        return Control(most=0 if plain else None, temperature=temperature)
     mode = extra_args.get("specgate_mode", "auto")
     most = _count(extra_args.get("specgate_max_draft_tokens"))
     tenant = extra_args.get("specgate_tenant")
     return Control(
         tenant=tenant if isinstance(tenant, str) and tenant else Control.tenant,
-        most=0 if mode == "off" else most,
+        most=0 if plain or mode == "off" else most,
         suffix=mode != "head",
         head=mode != "suffix",
         native=mode not in ("suffix", "head"),
         prediction=_tokens(extra_args.get("specgate_prediction"), vocabulary),
         price=_chance(extra_args.get("specgate_price")),
+        temperature=temperature,
     )
 
 

@@ -101,7 +101,8 @@ class Drafter:
             begin: Says with what a request begins that is seen for the first time.
             native: What vLLM's own drafter proposes, by row; None where it did not run.
             head: Runs the draft head, if it is worth it; None where there is nothing to run it on.
-            load: What else is known of the next step; its rows are those that got tokens now.
+            load: What else is known of the next step; its rows are those that got tokens now, and
+                its context tokens those of requests that got none.
 
         Never raises: an error makes the step plain, is counted, and is logged once for each cause.
         """
@@ -114,7 +115,8 @@ class Drafter:
                 for name in unknown:
                     self._begin(name, begin(name))
                 self._batch.enter(requests, sampled, load)
-            tokens, origins, verdict, has_turned = self._batch.draft(native, head)
+            drafted = self._batch.draft(native, head)
+            tokens, origins, verdict, has_turned, context_tokens = drafted
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
             return self.fail(exc, requests)
         self.counters.verdicts[verdict] += 1
@@ -122,7 +124,7 @@ class Drafter:
             self._tell_regime(verdict, len(requests))
         if self._is_failing:
             self._recover()
-        return StepDrafts(tokens, origins)
+        return StepDrafts(tokens, origins, context_tokens)
 
     def fail(self, exc: Exception, requests: Sequence[str]) -> StepDrafts:
         """Make a step plain because of an error in it, or in what came before it.
@@ -187,7 +189,8 @@ class Drafter:
         if control.price is None and self._fixed_price is not None:
             control = replace(control, price=self._fixed_price)
         most = self._most if control.most is None else min(control.most, self._most)
-        self._batch.begin(name, control, most=most, left=beginning.left)
+        known = len(beginning.tokens)
+        self._batch.begin(name, control, most=most, left=beginning.left, known=known)
         if self._suffix is None:
             return
         try:

@@ -29,10 +29,17 @@ class Beginning:
 
 @dataclass(slots=True)
 class StepDrafts:
-    """Drafts by row; empty lists for rows that decode plainly."""
+    """Drafts by row; empty lists for rows that decode plainly.
+
+    Attributes:
+        tokens: Of each row.
+        origins: Whose they are; None where there are none.
+        context_tokens: In the caches of all running requests; None where nothing could be drafted.
+    """
 
     tokens: list[list[int]]
     origins: list[Origin | None] = field(default_factory=list)
+    context_tokens: int | None = None
 
     @classmethod
     def nothing(cls, rows: int) -> "StepDrafts":

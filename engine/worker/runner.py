@@ -38,6 +38,9 @@ _log = logging.getLogger(__name__)
 _Runner: Any = object
 _NO_BACKLOG = Backlog()
 
+_DECODING = Load(0)
+"""A next step of which nothing is known but its rows, which the drafter knows."""
+
 _PROFILE_SECONDS = 10.0
 """How long a start may take longer for a profile of steps; 3 s for SmolLM2 on two cores."""
 
@@ -262,7 +265,7 @@ class _HybridDrafting(_Runner):
         began, began_cpu = time.perf_counter(), time.thread_time()
         requests = list(self.input_batch.req_ids)
         drafter = self._speculation.drafter
-        load = head = None
+        head = None
         try:
             load = self._next_load()
             native = None
@@ -286,10 +289,10 @@ class _HybridDrafting(_Runner):
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         if head is not None and head.rows:
             drafter.gate.observe_head(head.rows, head_seconds)
-        if load is not None:
+        if drafts.context_tokens is not None:
             tokens = self._scheduled.total_num_scheduled_tokens
-            verifying = load.rows if self._verified_tokens else 0
-            self._timer.end(Step(requests, tokens, load.context_tokens, head_seconds, verifying))
+            verifying = self._rows() if self._verified_tokens else 0
+            self._timer.end(Step(requests, tokens, drafts.context_tokens, head_seconds, verifying))
         self._speculation.observe_step(
             target=began - self._step_began,
             draft=time.perf_counter() - began - head_seconds,
@@ -323,32 +326,45 @@ class _HybridDrafting(_Runner):
             memory=self._head_memory,
         )
 
+    def _rows(self) -> int:
+        """Return how many requests got tokens."""
+        return len(self._sampled) - self._sampled.count([])
+
     def _next_load(self) -> Load:
-        """Return what is known of the next step, for which drafts are to be chosen."""
-        batch, output = self.input_batch, self._scheduled
-        rows = len(self._sampled) - self._sampled.count([])
+        """Return what is known of the next step, for which drafts are to be chosen.
+
+        The drafter adds the rows, and the tokens in their caches.
+        """
+        output, backlog = self._scheduled, getattr(self._scheduled, "specgate_backlog", _NO_BACKLOG)
+        rows = self._rows()
+        read = (
+            output.total_num_scheduled_tokens
+            - len(output.num_scheduled_tokens)
+            - self._verified_tokens
+        )
+        has_read_all = rows == len(self._sampled)
+        if has_read_all and not read and backlog == _NO_BACKLOG:
+            return _DECODING
+        unread, context_tokens = ([], 0) if has_read_all else self._unread()
         return next_load(
-            () if rows == len(self._sampled) else self._unread(),
-            # As a list: after a forward pass numpy's sum takes 25 us.
-            sum(batch.num_tokens_no_spec[: batch.num_reqs].tolist()),
-            getattr(output, "specgate_backlog", _NO_BACKLOG),
+            unread,
+            context_tokens,
+            backlog,
             budget_tokens=self.scheduler_config.max_num_batched_tokens,
             rows=rows,
-            read_tokens=output.total_num_scheduled_tokens
-            - len(output.num_scheduled_tokens)
-            - self._verified_tokens,
+            read_tokens=read,
         )
 
-    def _unread(self) -> list[int]:
-        """Return for each running request whose prompt is not read to its end what is left."""
+    def _unread(self) -> tuple[list[int], int]:
+        """Return what is left of each prompt that is being read, and the tokens in those caches."""
         batch, scheduled = self.input_batch, self._scheduled.num_scheduled_tokens
-        unread = [
-            int(batch.num_prompt_tokens[at] - batch.num_computed_tokens_cpu[at])
-            - scheduled.get(batch.req_ids[at], 0)
-            for at, tokens in enumerate(self._sampled)
-            if not tokens
-        ]
-        return [left for left in unread if left > 0]
+        unread, context_tokens = [], 0
+        for at, tokens in enumerate(self._sampled):
+            if not tokens:
+                computed = int(batch.num_computed_tokens_cpu[at]) + scheduled.get(batch.req_ids[at], 0)
+                unread.append(int(batch.num_prompt_tokens[at]) - computed)
+                context_tokens += computed
+        return [left for left in unread if left > 0], context_tokens
 
     def _note_prefill(self, memory: HeadMemory) -> None:
         """Have the head's memory take in what the step read of prompts."""
@@ -405,13 +421,12 @@ class _HybridDrafting(_Runner):
         if known is not None:
             return known
         params = self.requests[request].sampling_params
-        control = read_control(params.extra_args, vocabulary=self._vocabulary)
-        control = dataclasses.replace(
-            control,
-            most=0 if decodes_plainly(params) else control.most,
+        control = self._controls[request] = read_control(
+            params.extra_args,
+            vocabulary=self._vocabulary,
             temperature=temperature_of(params),
+            plain=decodes_plainly(params),
         )
-        self._controls[request] = control
         return control
 
     def _wants_head(self, request: str) -> bool:

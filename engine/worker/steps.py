@@ -54,7 +54,7 @@ def next_load(
 
     Args:
         unread: For each running request whose prompt is not read to its end: what is left of it.
-        context_tokens: In the caches of all running requests.
+        context_tokens: In the caches of requests that got no tokens.
         backlog: What the scheduler said last.
         budget_tokens: Most tokens of a step.
         rows: Requests that got tokens.

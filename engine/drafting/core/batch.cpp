@@ -54,6 +54,7 @@ Request& Batch::begin(std::string_view name, const Wishes& wishes) {
   auto request = std::make_unique<Request>();
   request->most = wishes.most;
   request->left = wishes.left;
+  request->tokens = wishes.known;
   request->wants_suffix = wishes.suffix;
   request->price = wishes.price;
   request->name = name;
@@ -95,6 +96,8 @@ void Batch::learn(policy::Load load) {
     if (request.head) request.head->learn(row.sampled);
     request.pace.learn(row.sampled.size());
     request.left -= static_cast<std::int64_t>(row.sampled.size());
+    request.tokens += row.sampled.size();
+    load.context_tokens += request.tokens;
     // The next step brings one token more than it drafts.
     const std::int64_t room = std::max<std::int64_t>(request.left - 1, 0);
     row.room = std::min(static_cast<std::size_t>(room), request.most);
@@ -102,6 +105,7 @@ void Batch::learn(policy::Load load) {
   account();
   for (const Row& row : rows_) row.request->count = gate_.count(row.request->pace);
   load.rows = rows_.size();
+  context_tokens_ = load.context_tokens;
   gate_.begin(load);
 }
 

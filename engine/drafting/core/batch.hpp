@@ -50,7 +50,7 @@ class Batch {
   // `learn` on.
   void add(Request& request, std::size_t at, std::span<const Token> sampled);
   // Tell all but the source what was generated, and the gate what the last drafts brought and what
-  // the step to come is like; its rows are those of this one.
+  // the step to come is like; its rows are those of this one, and their tokens are yet to be added.
   void learn(policy::Load load);
   // Tell the source, and ask it for the rows that may have a draft.
   void ask();
@@ -90,6 +90,9 @@ class Batch {
   bool is_open() const { return regime_.is_open(); }
   bool has_turned() const { return has_turned_; }
 
+  // Of the requests that the load of the step was of, and of its rows.
+  std::size_t context_tokens() const { return context_tokens_; }
+
   std::span<Row> rows() { return rows_; }
   const Drafts& drafts() const { return drafts_; }
 
@@ -125,6 +128,7 @@ class Batch {
   std::vector<Token> sampled_;
   std::vector<double> pool_;
   Drafts drafts_;
+  std::size_t context_tokens_ = 0;
   double floor_ = 0.0;              // survival below which nothing is of use
   double suffix_floor_ = 0.0;       // likewise of the source, and of the head
   double head_floor_ = 0.0;

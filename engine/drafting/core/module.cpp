@@ -111,10 +111,11 @@ class PyBatch {
   }
 
   // `control`: a Control of control.py.
-  void begin(nb::handle name, nb::handle control, std::size_t most, std::int64_t left) {
+  void begin(nb::handle name, nb::handle control, std::size_t most, std::int64_t left,
+             std::size_t known) {
     const auto wants = [&](const char* source) { return nb::cast<bool>(control.attr(source)); };
     end(name);
-    batch_.begin(name_of(name), {most, left, wants("suffix"), wants("head"), wants("native"),
+    batch_.begin(name_of(name), {most, left, known, wants("suffix"), wants("head"), wants("native"),
                                  nb::cast<std::optional<double>>(control.attr("price")),
                                  nb::cast<double>(control.attr("temperature"))});
   }
@@ -217,8 +218,8 @@ class PyBatch {
     return true;
   }
 
-  // For each row of the step its draft and whose it is, the verdict, and whether it has changed
-  // what the batch by and large does.
+  // For each row of the step its draft and whose it is, the verdict, whether it has changed what
+  // the batch by and large does, and the tokens in the caches.
   nb::object cut(double price) {
     const auto places = static_cast<Py_ssize_t>(seats_.size());
     nb::object tokens = nb::steal(PyList_New(places));
@@ -238,7 +239,8 @@ class PyBatch {
         PyList_SET_ITEM(tokens.ptr(), at, PyList_New(0));
       }
     }
-    return nb::make_tuple(tokens, origins, verdicts_[verdict], batch_.has_turned());
+    return nb::make_tuple(tokens, origins, verdicts_[verdict], batch_.has_turned(),
+                          batch_.context_tokens());
   }
 
   // The step's rows point to requests that may end.
@@ -295,7 +297,8 @@ NB_MODULE(_core, module) {
            "gate"_a, "source"_a.none(), nb::kw_only(), "native"_a, "head"_a, "origin"_a)
       .def_prop_rw("source", &PyBatch::source, &PyBatch::set_source, nb::arg().none())
       .def_prop_ro("running", &PyBatch::running)
-      .def("begin", &PyBatch::begin, "request"_a, "control"_a, nb::kw_only(), "most"_a, "left"_a)
+      .def("begin", &PyBatch::begin, "request"_a, "control"_a, nb::kw_only(), "most"_a, "left"_a,
+           "known"_a)
       .def("join", &PyBatch::join, "request"_a)
       .def("end", &PyBatch::end, "request"_a)
       .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "load"_a)

@@ -10,16 +10,16 @@
 #include "drafts.hpp"
 #include "guesser.hpp"
 #include "index.hpp"
+#include "lines.hpp"
 #include "pace.hpp"
 
 namespace specgate::drafting {
-
-inline constexpr std::size_t kLineBytes = 64;  // of the processor's caches
 
 // What a request asks for, and how far it may go.
 struct Wishes {
   std::size_t most;   // tokens of a draft
   std::int64_t left;  // tokens that it may still get, those of its first step included
+  std::size_t known;  // tokens that it has, those not included
   bool suffix;        // whether that source may draft for it
   bool head;
   bool native;
@@ -30,6 +30,7 @@ struct Wishes {
 struct Request {
   std::size_t most;
   std::int64_t left;
+  std::size_t tokens;       // its prompt, and what it wrote
   std::size_t drafted = 0;  // tokens that are being verified
   double promised = 0.0;    // the sum of their survival
   Origin origin;            // whose they are
@@ -43,11 +44,7 @@ struct Request {
   std::optional<policy::Guesser> native;  // likewise vLLM's own drafter
   std::string name;
 
-  void prefetch() const {
-    const auto* begin = reinterpret_cast<const char*>(this);
-    const auto* end = reinterpret_cast<const char*>(this + 1);
-    for (; begin < end; begin += kLineBytes) __builtin_prefetch(begin);
-  }
+  void prefetch() const { suffix::prefetch_lines(this, this + 1); }
 };
 
 // A request in the step that is being drafted for.

@@ -12,8 +12,8 @@ class RowSource {
  public:
   virtual ~RowSource() = default;
 
-  // For each row that the source knows, in turn: take in what was generated, then draft up to
-  // `suffix_room` tokens, none less sure than `floor`; becomes the row's best.
+  // For the rows that the source knows: take in what was generated, and draft up to `suffix_room`
+  // tokens, none less sure than `floor`; becomes the row's best.
   virtual void advance(std::span<Row> rows, double floor, Drafts& drafts) = 0;
 
   // Go on behind the head's draft, which was added last, where the source knows how.

@@ -53,6 +53,7 @@ class ContextTable {
     if (index >= size_) index &= mask_ >> 1;
     return slot(index);
   }
+  const Slot& at(std::uint32_t hash) const { return const_cast<ContextTable*>(this)->at(hash); }
 
   // The pool must have the blocks that this needs.
   void grow(std::uint32_t slots) {

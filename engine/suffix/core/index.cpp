@@ -182,19 +182,27 @@ void Index::predict(std::string_view name, std::span<const Token> tokens) {
 void Index::propose(std::string_view name, std::optional<float> least_survival, Draft& draft) {
   check_draft(least_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
-  propose_for(find(name), least_survival, draft);
+  Request& request = find(name);
+  request.prefetch_slots();
+  request.prefetch_texts();
+  propose_for(request, least_survival, draft);
 }
 
 void Index::propose_many(std::span<const std::string_view> names,
                          std::optional<float> least_survival, std::span<Draft> drafts) {
   for (const Draft& draft : drafts) check_draft(least_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
-  std::vector<Request*> rows;
-  rows.reserve(names.size());
-  for (const std::string_view name : names) rows.push_back(&find(name));
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    propose_for(*rows[row], least_survival, drafts[row]);
+  asked_.clear();
+  for (std::size_t row = 0; row < names.size(); ++row) {
+    asked_.push_back({&find(names[row]), &drafts[row]});
   }
+  propose_for_asked(least_survival);
+}
+
+void Index::propose_for_asked(std::optional<float> least_survival) {
+  for (const Asked& row : asked_) row.request->prefetch_slots();
+  for (const Asked& row : asked_) row.request->prefetch_texts();
+  for (const Asked& row : asked_) propose_for(*row.request, least_survival, *row.draft);
 }
 
 void Index::propose_for(Request& request, std::optional<float> least_survival, Draft& draft) {
@@ -240,11 +248,17 @@ void Index::advance(std::span<Ask> rows, std::optional<float> least_survival) {
     check_draft(least_survival, row.draft.tokens.size());
   }
   std::scoped_lock lock(mutex_);
-  for (Ask& row : rows) {
-    Request& request = find(row.request);
-    extend_for(request, row.tokens);
-    if (!row.draft.tokens.empty()) propose_for(request, least_survival, row.draft);
+  for (const Ask& row : rows) {
+    if (row.request.place < places_.size()) prefetch(places_[row.request.place]);
   }
+  asked_.clear();
+  for (Ask& row : rows) asked_.push_back({&find(row.request), &row.draft});
+  for (const Asked& row : asked_) row.request->prefetch_extend();
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    extend_for(*asked_[row].request, rows[row].tokens);
+  }
+  std::erase_if(asked_, [](const Asked& row) { return row.draft->tokens.empty(); });
+  propose_for_asked(least_survival);
 }
 
 void Index::propose_after(Ticket ticket, std::span<const Token> tokens, float survival,
@@ -303,6 +317,10 @@ void Index::keep(Tenant& tenant, std::span<const Token> tokens) {
     has_any = true;
   }
   if (has_any) tenant.store.append_gap();  // its room was made with the last part's
+}
+
+void Index::prefetch(const Request* request) {
+  if (request != nullptr) request->prefetch();
 }
 
 Index::Request& Index::find(std::string_view name) {

@@ -72,7 +72,7 @@ class Index {
 
   // The same for callers that ask in every step: without a look-up by name.
   Ticket ticket(std::string_view request);
-  // For each row in turn `extend`, then `propose`. An error leaves the rows before it advanced.
+  // `extend` each row, then `propose` for each. All or none, as `propose_many`.
   void advance(std::span<Ask> rows, std::optional<float> least_survival);
   void propose_after(Ticket request, std::span<const Token> tokens, float survival,
                      std::optional<float> least_survival, Draft& draft);
@@ -107,12 +107,18 @@ class Index {
     BlockPool* pool;
     void operator()(Request* request) const;
   };
+  struct Asked {
+    Request* request;
+    Draft* draft;
+  };
   using RunningRequest = std::unique_ptr<Request, GiveBack>;
 
+  static void prefetch(const Request* request);
   Request& find(std::string_view request);
   Request& find(Ticket request);
   void extend_for(Request& request, std::span<const Token> tokens);
   Tenant& tenant_of(std::string_view name);
+  void propose_for_asked(std::optional<float> least_survival);
   void propose_for(Request& request, std::optional<float> least_survival, Draft& draft);
   static void propose_after_for(Request& request, std::span<const Token> tokens, float survival,
                                 std::optional<float> least_survival, Draft& draft);
@@ -138,6 +144,7 @@ class Index {
   Named<std::unique_ptr<Tenant>> tenants_;
   Named<RunningRequest> requests_;
   std::vector<Request*> places_;  // by ticket; null where its request has ended
+  std::vector<Asked> asked_;      // the rows of a call
   std::uint64_t clock_ = 0;  // counts requests: who was there last
   std::uint64_t evicted_tokens_ = 0;
 };

@@ -40,6 +40,26 @@ Matcher::Searched Matcher::extent_of(const Sources& sources) {
   return extent;
 }
 
+void Matcher::prefetch_votes() const {
+  for (const Match& match : *this) {
+    if (match.has_next()) __builtin_prefetch(match.store->text().address(match.next));
+  }
+}
+
+void Matcher::prefetch_slots(const Recent& recent, const Sources& sources) {
+  const Tail tail = recent.tail();
+  for (const Store* store : {sources.own, sources.prediction, sources.tenant}) {
+    if (store != nullptr) store->prefetch(tail);
+  }
+}
+
+void Matcher::prefetch_texts(const Recent& recent, const Sources& sources) {
+  const Tail tail = recent.tail();
+  for (const Store* store : {sources.own, sources.prediction, sources.tenant}) {
+    if (store != nullptr) store->prefetch_found(tail);
+  }
+}
+
 void Matcher::search(const Recent& recent, const Sources& sources) {
   searched_ = extent_of(sources);
   const bool expecting = size_ == 1 && matches_[0].store == sources.prediction &&
@@ -52,8 +72,6 @@ void Matcher::search(const Recent& recent, const Sources& sources) {
 
 void Matcher::add_all(const Recent& recent, const Sources& sources) {
   if (recent.empty()) return;
-  const Tail tail = recent.tail();
-  if (sources.tenant != nullptr) sources.tenant->prefetch(tail);
   if (anchor_store_ != nullptr && anchor_age_ < kAnchorLife) add_aligned(recent, sources);
   add_found(recent, sources.own, Origin::kOwn, kQuota);
   if (sources.prediction != nullptr) add_found(recent, sources.prediction, Origin::kOwn, kQuota);
@@ -83,13 +101,6 @@ void Matcher::add_found(const Recent& recent, Store* store, Origin origin, int q
   std::array<const Slot*, kOrders> slots;
   for (int order = 0; order < kOrders; ++order) {
     slots[static_cast<std::size_t>(order)] = store->find(tail, order);
-  }
-  const Text& text = store->text();
-  for (const Slot* slot : slots) {
-    if (slot == nullptr) continue;
-    for (const Position position : slot->recent) {
-      if (text.contains(position - 1)) __builtin_prefetch(text.address(position - 1));
-    }
   }
   const int limit = std::min(size_ + quota, kMost);
   for (int order = 0; order < kOrders; ++order) {
@@ -142,6 +153,8 @@ void Matcher::foresee(std::span<const Token> tokens, Recent recent, const Source
     walk([&](const Match& match) { return ahead.vote_of(match) == token; });
     recent.push(token);
   }
+  prefetch_slots(recent, sources);
+  prefetch_texts(recent, sources);
   add_all(recent, sources);
 }
 

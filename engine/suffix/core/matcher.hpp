@@ -55,6 +55,13 @@ class Matcher {
  public:
   static constexpr int kMost = 26;
 
+  // Bring into the cache what `advance` looks at.
+  void prefetch_votes() const;
+
+  // Bring into the cache what `search` looks at: first where to look, then what is there.
+  static void prefetch_slots(const Recent& recent, const Sources& sources);
+  static void prefetch_texts(const Recent& recent, const Sources& sources);
+
   // Search for the latest tokens; what was found before is dropped.
   void search(const Recent& recent, const Sources& sources);
 
@@ -100,7 +107,6 @@ class Matcher {
   Searched searched_;
   Store* anchor_store_ = nullptr;  // where the last long match was, or went on to
   Position anchor_ = 0;
-  Origin anchor_origin_ = Origin::kOwn;
   int anchor_age_ = 0;  // tokens since
 };
 

@@ -116,13 +116,28 @@ bool Store::forget() {
   return true;
 }
 
-void Store::prefetch(const Tail& tail) {
+void Store::prefetch_append() const {
+  prefetch(tail_);
+  if (text_.size() > 0) __builtin_prefetch(text_.address(text_.end() - 1), 1);
+}
+
+void Store::prefetch(const Tail& tail) const {
   for (int order = 0; order < kOrders; ++order) {
-    if (tables_[order].size() > 0) __builtin_prefetch(&tables_[order].at((*hash_)(tail, order)));
+    if (const Slot* slot = find(tail, order)) __builtin_prefetch(slot);
   }
 }
 
-const Slot* Store::find(const Tail& tail, int order) {
+void Store::prefetch_found(const Tail& tail) const {
+  for (int order = 0; order < kOrders; ++order) {
+    const Slot* slot = find(tail, order);
+    if (slot == nullptr) continue;
+    for (const Position position : slot->recent) {
+      if (text_.contains(position - 1)) __builtin_prefetch(text_.address(position - 1));
+    }
+  }
+}
+
+const Slot* Store::find(const Tail& tail, int order) const {
   if (tables_[order].size() == 0 || tail[kOrderLength[order] - 1] == kGap) return nullptr;
   return &tables_[order].at((*hash_)(tail, order));
 }

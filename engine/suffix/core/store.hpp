@@ -62,11 +62,17 @@ class Store {
   // Forget the oldest tokens; false when there is nothing to forget.
   bool forget();
 
+  // Bring into the cache what the next token is written to.
+  void prefetch_append() const;
+
   // Bring the slots of the contexts at hand into the cache.
-  void prefetch(const Tail& tail);
+  void prefetch(const Tail& tail) const;
+
+  // Then the text at the positions in them.
+  void prefetch_found(const Tail& tail) const;
 
   // Latest positions after the newest `kOrderLength[order]` tokens of the tail; to be verified.
-  const Slot* find(const Tail& tail, int order);
+  const Slot* find(const Tail& tail, int order) const;
 
  private:
   static std::uint32_t slots_for(int order, std::size_t tokens);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "index.hpp"
+#include "lines.hpp"
 
 namespace specgate::suffix {
 
@@ -38,6 +39,17 @@ struct Index::Request {
   std::size_t blocks() const {
     return own.blocks() + (prediction ? prediction->blocks() : 0);
   }
+
+  // After a model's step all of this is far away, and each of these calls waits for what the one
+  // before it has brought: made for all rows in turn, they wait together.
+  void prefetch() const { prefetch_lines(this, &pending.choices[1]); }
+  void prefetch_extend() const {
+    own.prefetch_append();
+    matcher.prefetch_votes();
+    if (pending.scored > 0) tenant->model.survival.prefetch(pending.choices[0].taken.features);
+  }
+  void prefetch_slots() { Matcher::prefetch_slots(recent, sources()); }
+  void prefetch_texts() { Matcher::prefetch_texts(recent, sources()); }
 
   Tenant* tenant;
   Ticket ticket;

@@ -34,6 +34,17 @@ def test_off_drafts_nothing_whatever_else_it_says() -> None:
     assert read_control({"specgate_mode": "off", "specgate_max_draft_tokens": 9}).most == 0
 
 
+@pytest.mark.parametrize("extra_args", [None, {"specgate_max_draft_tokens": 9}])
+def test_what_the_sampling_asks_for_holds_whatever_it_says(
+    extra_args: dict[str, object] | None,
+) -> None:
+    warm = read(extra_args, vocabulary=1000, temperature=0.7)
+    plain = read(extra_args, vocabulary=1000, plain=True)
+
+    assert (warm.temperature, warm.most) == (0.7, None if extra_args is None else 9)
+    assert plain.most == 0
+
+
 @pytest.mark.parametrize(("value", "most"), [(0, 0), (7, 7), (7.0, 7), (10**30, 2**31 - 1)])
 def test_the_longest_draft(value: float, most: int) -> None:
     assert read_control({"specgate_max_draft_tokens": value}).most == most

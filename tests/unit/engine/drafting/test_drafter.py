@@ -86,7 +86,7 @@ def test_the_source_is_told_the_lowest_price(source: Scripted) -> None:
     drafter(source, [(1, 1.0), (11, 2.0)]).step(["r"], [[1]], begin())
 
     ((_, _, floor),) = source.asked
-    assert floor == pytest.approx(0.1)
+    assert floor == pytest.approx(0.1, rel=1e-3)  # the row's context costs next to nothing
 
 
 def test_verdicts_are_counted(source: Scripted) -> None:

@@ -9,8 +9,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.drafting import Beginning, Control, HeadPass, Source, StepDrafts
+from engine.drafting import Beginning, Control, HeadPass, Source, StepDrafts, SuffixSource
 from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
+from engine.drafting.source import Proposal
 from engine.policy import HEAD as BY_HEAD
 from engine.policy import NATIVE as BY_NATIVE
 from engine.policy import SUFFIX as BY_SUFFIX
@@ -37,6 +38,7 @@ class TwinGate:
         tokens: tuple[int, int],
         promised: float,
         load: Load,
+        context: int,
     ) -> None:
         drafted, emitted = tokens
         if rows:
@@ -55,7 +57,7 @@ class TwinGate:
                     self.floors[source].learn(judged, accepted)
             else:
                 self.floors[source].wait()
-        self.load = Load(rows, load.prefill_tokens, load.context_tokens, load.waiting)
+        self.load = Load(rows, load.prefill_tokens, context, load.waiting)
         self.probing = self.idle >= self.most_idle
         if self.probing:
             self.idle = 0
@@ -133,6 +135,7 @@ class Request:
     count: float = 1.0
     at: int = 0
     room: int = 0
+    tokens: int = 0
     sampled: list[int] = field(default_factory=list)
     best: Candidate | None = None
 
@@ -174,6 +177,7 @@ class Twin:
         self._native = ForwardDrafter(native_most, calibrated=False)
         self._head = ForwardDrafter(head_most, calibrated=True, probe_steps=16)
         self._running: dict[str, Request] = {}
+        self._context = 0
 
     @property
     def price(self) -> float:
@@ -197,6 +201,7 @@ class Twin:
         rows = self._take_in(names, sampled, begin, load)
         price = self._choose(rows, native, head)
         drafts = StepDrafts.nothing(len(names))
+        drafts.context_tokens = self._context
         for row in rows:
             if row.best is None:
                 continue
@@ -243,10 +248,12 @@ class Twin:
             emitted += len(tokens)
             row.pace.learn(len(tokens))
             row.left -= len(tokens)
+            row.tokens += len(tokens)
             row.at, row.sampled, row.best, row.drafted = at, list(tokens), None, 0
             row.room = max(0, min(row.left - 1, row.most))
             rows.append(row)
-        self._gate.learn(len(rows), counts, (drafted, emitted), promised, load)
+        self._context = load.context_tokens + sum(row.tokens for row in rows)
+        self._gate.learn(len(rows), counts, (drafted, emitted), promised, load, self._context)
         for row in rows:
             row.count = self._gate.count(row.pace)
         return rows
@@ -261,8 +268,25 @@ class Twin:
             beginning.left,
             _guesser(self._native, control, most) if control.native else None,
             _guesser(self._head, control, most) if control.head else None,
+            tokens=len(beginning.tokens),
         )
         self._source.begin(name, control, beginning.tokens)
+
+    def _proposals(self, rows: Sequence[Request], floor: float) -> list[Proposal | None]:
+        most = [row.room if row.beginning.control.suffix else 0 for row in rows]
+        if not isinstance(self._source, SuffixSource) or self._source.core is None:
+            return [
+                self._source.advance(row.name, row.sampled, most[at], floor)
+                for at, row in enumerate(rows)
+            ]
+        # An index takes all rows in before it drafts for any.
+        index = self._source.index
+        for row in rows:
+            index.extend(row.name, row.sampled)
+        return [
+            index.propose(row.name, most[at], min_survival=floor) if most[at] else None
+            for at, row in enumerate(rows)
+        ]
 
     def _choose(
         self,
@@ -271,11 +295,9 @@ class Twin:
         head: HeadPass | None,
     ) -> float:
         floor = min([1.0, *(_price_of(row, self._gate.floor()) for row in rows)])
-        for row in rows:
-            most = row.room if row.beginning.control.suffix else 0
-            least = max(floor, self._gate.least(BY_SUFFIX))
-            draft = self._source.advance(row.name, row.sampled, most, min(least, 1.0))
-            if draft.tokens and least <= 1.0:
+        least = max(floor, self._gate.least(BY_SUFFIX))
+        for row, draft in zip(rows, self._proposals(rows, min(least, 1.0)), strict=True):
+            if draft is not None and draft.tokens and least <= 1.0:
                 origin = _followed(len(draft.tokens), draft.predicted)
                 row.best = Candidate(draft.tokens, draft.survival, origin)
         price = self._settle(rows)

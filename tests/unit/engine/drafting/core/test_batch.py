@@ -389,15 +389,16 @@ class TestShutSource:
 @pytest.mark.parametrize("kind", ["index", "index through Python", "dice"])
 def test_the_core_drafts_what_plain_python_drafts(kind: str, curve: str, seed: int) -> None:
     def source() -> Source:
+        if kind == "index":
+            return SuffixSource(SuffixIndex(1 << 24, salt=1))
         return Dice(seed) if kind == "dice" else OnPython()
 
     most = {"most": 6, "native_most": 3, "head_most": 3}
     passes = [(1, 0.11), (8, 0.18)]
     limits = Limits(min_acceptance_ratio=0.4)
     twin = Twin(source(), CURVES[curve], passes, **most)
-    native = SuffixSource(SuffixIndex(1 << 24, salt=1)) if kind == "index" else source()
     gate = Gate(CURVES[curve], passes, limits=limits)
-    drafter = Drafter(native, gate, **most)
+    drafter = Drafter(source(), gate, **most)
 
     expected = World(seed).steps(twin)
     found = World(seed).steps(drafter)

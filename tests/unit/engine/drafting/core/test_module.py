@@ -23,7 +23,7 @@ def make(source: Source | Index | None, *, head_most: int = 0) -> Batch:
 
 
 def begin(batch: Batch, name: str, control: Control = Control()) -> None:  # noqa: B008  # frozen
-    batch.begin(name, control, most=8, left=1000)
+    batch.begin(name, control, most=8, left=1000, known=3)
     batch.join(name)
 
 
@@ -48,9 +48,10 @@ def test_a_draft_is_cut_where_it_no_longer_pays_and_names_who_is_left(
     begin(batch, "r", Control(price=price))
     batch.enter(["r"], [[1]], Load(0))
 
-    found = batch.draft(None, None)
+    tokens, origins, *found = batch.draft(None, None)
 
-    assert found == ([[1, 2, 3, 4][:length]], [origin], verdict, False)
+    assert (tokens, origins) == ([[1, 2, 3, 4][:length]], [origin])
+    assert found[:2] == [verdict, False]
 
 
 def test_who_is_unknown_is_named_and_nothing_else_happens(source: Scripted) -> None:
@@ -73,7 +74,7 @@ def test_who_has_not_begun_cannot_join() -> None:
 def test_an_end_says_whether_the_source_is_to_be_told(source: Scripted) -> None:
     batch = make(source)
     begin(batch, "joined")
-    batch.begin("alone", Control(), most=8, left=9)
+    batch.begin("alone", Control(), most=8, left=9, known=3)
 
     assert [batch.end(name) for name in ("joined", "alone", "unknown")] == [True, False, False]
     assert batch.running == []
@@ -87,7 +88,7 @@ def test_an_end_in_mid_step_leaves_nothing_of_the_step(source: Scripted) -> None
     batch.enter(["r"], [[1]], Load(0))
     batch.end("r")
 
-    assert batch.draft(None, None) == ([[]], [None], "unknown", False)
+    assert batch.draft(None, None)[:3] == ([[]], [None], "unknown")
 
 
 def test_a_request_that_ends_while_the_head_runs_gets_no_draft_of_it(source: Scripted) -> None:
@@ -102,6 +103,20 @@ def test_a_request_that_ends_while_the_head_runs_gets_no_draft_of_it(source: Scr
 
     with pytest.raises(ValueError, match="guess for each row"):
         batch.draft(None, ending)
+
+
+def test_the_tokens_of_rows_are_counted_as_they_grow() -> None:
+    batch = make(None)
+    for name, known in (("a", 30), ("b", 500)):
+        batch.begin(name, Control(), most=8, left=9, known=known)
+
+    def context_tokens(names: list[str], sampled: list[list[int]], others: int) -> int:
+        batch.enter(names, sampled, Load(0, context_tokens=others))
+        return batch.draft(None, None)[4]
+
+    assert context_tokens(["a", "b"], [[1, 2], [3]], 0) == 32 + 501
+    assert context_tokens(["b", "idle", "a"], [[4], [], [5]], 70) == 502 + 33 + 70
+    assert context_tokens(["a"], [[6]], 0) == 34
 
 
 def test_the_price_is_that_of_the_latest_step_that_had_guesses(source: Scripted) -> None:

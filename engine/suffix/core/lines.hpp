@@ -1,0 +1,16 @@
+// Lines of the processor's caches.
+#pragma once
+
+#include <cstddef>
+
+namespace specgate::suffix {
+
+inline constexpr std::size_t kLineBytes = 64;
+
+// Bring what lies from `begin` up to `end` into the cache.
+inline void prefetch_lines(const void* begin, const void* end) {
+  const auto* line = static_cast<const char*>(begin);
+  for (; line < static_cast<const char*>(end); line += kLineBytes) __builtin_prefetch(line);
+}
+
+}  // namespace specgate::suffix
