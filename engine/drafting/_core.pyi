@@ -44,9 +44,7 @@ class Batch:
     def running(self) -> list[str]:
         """Requests that something is remembered of."""
 
-    def begin(
-        self, request: str, control: Control, *, most: int, left: int, known: int
-    ) -> None:
+    def begin(self, request: str, control: Control, *, most: int, left: int, known: int) -> None:
         """Remember a request; one of that name is forgotten.
 
         Args:

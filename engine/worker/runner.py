@@ -361,7 +361,8 @@ class _HybridDrafting(_Runner):
         unread, context_tokens = [], 0
         for at, tokens in enumerate(self._sampled):
             if not tokens:
-                computed = int(batch.num_computed_tokens_cpu[at]) + scheduled.get(batch.req_ids[at], 0)
+                computed = int(batch.num_computed_tokens_cpu[at])
+                computed += scheduled.get(batch.req_ids[at], 0)
                 unread.append(int(batch.num_prompt_tokens[at]) - computed)
                 context_tokens += computed
         return [left for left in unread if left > 0], context_tokens
