@@ -13,7 +13,7 @@ from engine.heads.drafting import Entry
 from engine.heads.head import DraftHead
 from engine.heads.view import View
 
-_MOST_STEPS = 16
+_MOST_STEPS = 64
 """Steps that are kept as they came before they are handed to their requests."""
 
 _MOST_BYTES = 32 << 20
@@ -92,9 +92,10 @@ class HeadMemory:
             first: Where in `hidden` the states are that a row's tokens were drawn from: of the
                 first one, the others follow; None where each row has one, in their order.
         """
-        if len(self._noted) == _MOST_STEPS:
+        if len(self._noted) == _MOST_STEPS or self._kept > self._most_kept:
             self._hand_out()
         self._noted.append((requests, sampled, hidden, first))
+        self._kept += hidden.shape[0]
 
     def ignore(self, request: str) -> None:
         """Make nothing of a request's rows, until it is forgotten: nobody will ask for them."""
@@ -146,7 +147,6 @@ class HeadMemory:
         """
         noted, self._noted = self._noted, []
         for requests, sampled, hidden, first in noted:
-            self._kept += hidden.shape[0]
             for row, tokens in enumerate(sampled):
                 if tokens and requests[row] not in self._ignored:
                     piece = _Piece(hidden, row if first is None else first[row], tokens)

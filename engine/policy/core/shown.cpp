@@ -27,10 +27,12 @@ Shown::Sum Shown::gain(std::size_t most, double price) const {
   // From the latest one back.
   for (std::size_t back = 0, slot = next_; back < held; ++back) {
     slot = (slot == 0 ? held : slot) - 1;
+    double gain = 0.0;  // apart: else each addition would wait for those of all proposals
     for (std::size_t at = 0; at < length; ++at) {
       // Without a branch: where it falls below the price cannot be foreseen.
-      sum.gain += weight * std::max(0.0, survival_[slot * positions_ + at] - price);
+      gain += std::max(0.0, survival_[slot * positions_ + at] - price);
     }
+    sum.gain += weight * gain;
     sum.count += weight;
     weight *= keep_;
   }

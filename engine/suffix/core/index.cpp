@@ -253,6 +253,8 @@ void Index::advance(std::span<Ask> rows, std::optional<float> least_survival) {
   }
   asked_.clear();
   for (Ask& row : rows) asked_.push_back({&find(row.request), &row.draft});
+  ++steps_;
+  for (const Asked& row : asked_) row.request->tenant->prefetch_model(steps_);
   for (const Asked& row : asked_) row.request->prefetch_extend();
   for (std::size_t row = 0; row < rows.size(); ++row) {
     extend_for(*asked_[row].request, rows[row].tokens);

@@ -146,6 +146,7 @@ class Index {
   std::vector<Request*> places_;  // by ticket; null where its request has ended
   std::vector<Asked> asked_;      // the rows of a call
   std::uint64_t clock_ = 0;  // counts requests: who was there last
+  std::uint64_t steps_ = 0;  // that `advance` was called for
   std::uint64_t evicted_tokens_ = 0;
 };
 
