@@ -1,9 +1,8 @@
 """What a head with a window remembers of running requests: the entries of their last rows."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import count, repeat
+from itertools import count, groupby, repeat
 from operator import itemgetter
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,12 +23,8 @@ _Noted = tuple[Sequence[str], Sequence[Sequence[int]], Tensor, Sequence[int] | N
 """A step as it came: the arguments of `HeadMemory.note`."""
 
 
-class _Piece(NamedTuple):
-    """Rows of a request, from one step, of which no entries have been made."""
-
-    hidden: Tensor
-    begin: int
-    tokens: Sequence[int]
+_Piece = tuple[Tensor, int, Sequence[int]]
+"""Rows of a request of which no entries have been made: a step's states, the first row's, tokens."""
 
 
 class HeadMemory:
@@ -146,11 +141,19 @@ class HeadMemory:
             HeadInputError: There are more requests than there is room for.
         """
         noted, self._noted = self._noted, []
-        for requests, sampled, hidden, first in noted:
-            for row, tokens in enumerate(sampled):
-                if tokens and requests[row] not in self._ignored:
-                    piece = _Piece(hidden, row if first is None else first[row], tokens)
-                    self._waiting[self._place(requests[row])].append(piece)
+        # Request by request: most steps have the rows of the one before.
+        for requests, group in groupby(noted, key=itemgetter(0)):
+            steps = list(group)
+            for row, name in enumerate(requests):
+                if name in self._ignored:
+                    continue
+                pieces = [
+                    (hidden, row if first is None else first[row], sampled[row])
+                    for _, sampled, hidden, first in steps
+                    if sampled[row]
+                ]
+                if pieces:
+                    self._waiting[self._place(name)] += pieces
         if self._kept > self._most_kept:
             self._write(range(len(self._waiting)))
             self._kept = 0
@@ -164,8 +167,8 @@ class HeadMemory:
             pieces, self._waiting[place] = self._waiting[place], []
             if not pieces:
                 continue
-            for piece in pieces:
-                states.setdefault(id(piece.hidden), piece.hidden)
+            for hidden, _, _ in pieces:
+                states.setdefault(id(hidden), hidden)
             if self._taken[place]:
                 moves.append(self._move(place))
             entries += self._number(place, pieces, {step: at for at, step in enumerate(states)})
