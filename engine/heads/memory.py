@@ -16,7 +16,7 @@ _MOST_STEPS = 64
 """Steps that are kept as they came before they are handed to their requests."""
 
 _MOST_BYTES = 32 << 20
-"""Of states that are kept before entries are made of all of them."""
+"""Of states that are kept as they came before those that nobody will see are let go."""
 
 
 _Noted = tuple[Sequence[str], Sequence[Sequence[int]], Tensor, Sequence[int] | None]
@@ -63,7 +63,7 @@ class HeadMemory:
         self._ignored: set[str] = set()
         self._noted: list[_Noted] = []
         self._waiting: list[list[_Piece]] = [[] for _ in range(requests)]
-        self._kept = 0  # states that came since entries were made of all
+        self._kept = 0  # states that came since some were let go
         self._most_kept = _MOST_BYTES // (config.hidden_size * head.weights.dtype.itemsize)
 
     @property
@@ -155,8 +155,24 @@ class HeadMemory:
                 if pieces:
                     self._waiting[self._place(name)] += pieces
         if self._kept > self._most_kept:
-            self._write(range(len(self._waiting)))
-            self._kept = 0
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Copy the rows that wait and will be seen, so that nothing holds the steps they are of."""
+        self._kept = 0
+        for place, pieces in enumerate(self._waiting):
+            if not pieces:
+                continue
+            tokens = [token for _, _, some in pieces for token in some]
+            unseen = max(0, len(tokens) - self.rows)
+            # They count as taken: the rows behind them fill the ring.
+            self._taken[place] += unseen
+            left, parts = unseen, []
+            for hidden, begin, some in pieces:
+                skipped = min(left, len(some))
+                left -= skipped
+                parts.append(hidden[begin + skipped : begin + len(some)])
+            self._waiting[place] = [(torch.cat(parts), 0, tokens[unseen:])]
 
     def _write(self, places: Iterable[int]) -> None:
         """Make entries of the rows that wait at some places; of more than anybody sees the last."""

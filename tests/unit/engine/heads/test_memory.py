@@ -1,8 +1,10 @@
 """What a memory shows is compared with entries made of all rows at once."""
 
+import weakref
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from tests.unit.engine.heads.conftest import looking_head
 WINDOW = 4
 CPU = torch.device("cpu")
 EMPTY = torch.zeros(0, 32)
+BYTES_OF_A_STATE = 32 * EMPTY.itemsize
 
 
 @pytest.fixture(scope="module")
@@ -106,12 +109,14 @@ def test_rows_without_drafts_have_their_states_in_order(head: DraftHead) -> None
         max_size=7,
     ),
     asked=st.sets(st.integers(0, 6)),
+    most_kept=st.sampled_from([4, 20, 1000]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_a_request_is_shown_its_own_last_entries(
-    head: DraftHead, steps: list[dict[str, int]], asked: set[int]
+    head: DraftHead, steps: list[dict[str, int]], asked: set[int], most_kept: int
 ) -> None:
-    memory = HeadMemory(head, requests=3, device=CPU)
+    with patch("engine.heads.memory._MOST_BYTES", most_kept * BYTES_OF_A_STATE):
+        memory = HeadMemory(head, requests=3, device=CPU)
     texts = {name: Text(seed) for seed, name in enumerate("abc")}
 
     for number, counts in enumerate(steps):
@@ -214,15 +219,18 @@ def test_nothing_is_made_of_requests_that_no_one_asks_for(
 def test_states_that_no_one_asks_about_take_little_memory(
     head: DraftHead, passes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text, bytes_of_a_state = Text(1), 32 * 4
-    monkeypatch.setattr("engine.heads.memory._MOST_BYTES", 50 * bytes_of_a_state)
-    memory = HeadMemory(head, requests=1, device=CPU)
+    monkeypatch.setattr("engine.heads.memory._MOST_BYTES", 50 * BYTES_OF_A_STATE)
+    memory, text = HeadMemory(head, requests=1, device=CPU), Text(1)
+    steps = []
 
     for _ in range(41):
         note(memory, {"a": text}, {"a": 1})
+        steps.append(weakref.ref(memory._noted[-1][2]))
 
-    assert passes == [WINDOW + 1]
+    assert sum(step() is not None for step in steps) < 30
+    assert passes == []
     check(seen(memory.view(["a"]).context(), 0), expected(head, text))
+    assert passes == [WINDOW + 1]
 
 
 def test_a_request_alone_is_shown_its_own_memory_without_a_copy(head: DraftHead) -> None:
