@@ -24,7 +24,7 @@ _Noted = tuple[Sequence[str], Sequence[Sequence[int]], Tensor, Sequence[int] | N
 
 
 _Piece = tuple[Tensor, int, Sequence[int]]
-"""Rows of a request of which no entries have been made: a step's states, the first row's, tokens."""
+"""Rows of a request without entries: a step's states, where the first row is, and their tokens."""
 
 
 class HeadMemory:
