@@ -211,11 +211,13 @@ class Episode {
     }
     indexes_[0]->advance(asks, least);
     for (std::size_t row = 0; row < names.size(); ++row) {
+      indexes_[1]->extend(names[row], texts[row]);
+    }
+    for (std::size_t row = 0; row < names.size(); ++row) {
       Room& first = *rooms[0][row];
       Room& second = *rooms[1][row];
       first.draft.length = asks[row].draft.length;
       first.draft.predicted = asks[row].draft.predicted;
-      indexes_[1]->extend(names[row], texts[row]);
       if (!second.tokens.empty()) indexes_[1]->propose(names[row], least, second.draft);
       compare(names[row], first, second);
     }

@@ -48,12 +48,8 @@ class ContextTable {
   }
 
   // The slot of a hash; the table must not be empty.
-  Slot& at(std::uint32_t hash) {
-    std::uint32_t index = hash & mask_;
-    if (index >= size_) index &= mask_ >> 1;
-    return slot(index);
-  }
-  const Slot& at(std::uint32_t hash) const { return const_cast<ContextTable*>(this)->at(hash); }
+  Slot& at(std::uint32_t hash) { return slot(index_of(hash)); }
+  const Slot& at(std::uint32_t hash) const { return slot(index_of(hash)); }
 
   // The pool must have the blocks that this needs.
   void grow(std::uint32_t slots) {
@@ -82,7 +78,15 @@ class ContextTable {
   }
 
  private:
+  std::uint32_t index_of(std::uint32_t hash) const {
+    const std::uint32_t index = hash & mask_;
+    return index < size_ ? index : index & (mask_ >> 1);
+  }
+
   Slot& slot(std::uint32_t index) {
+    return blocks_[index / kSlotsPerBlock][index % kSlotsPerBlock];
+  }
+  const Slot& slot(std::uint32_t index) const {
     return blocks_[index / kSlotsPerBlock][index % kSlotsPerBlock];
   }
 

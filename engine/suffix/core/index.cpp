@@ -249,7 +249,9 @@ void Index::advance(std::span<Ask> rows, std::optional<float> least_survival) {
   }
   std::scoped_lock lock(mutex_);
   for (const Ask& row : rows) {
-    if (row.request.place < places_.size()) prefetch(places_[row.request.place]);
+    const Ticket& ticket = row.request;
+    const Request* request = ticket.place < places_.size() ? places_[ticket.place] : nullptr;
+    if (request != nullptr) request->prefetch();
   }
   asked_.clear();
   for (Ask& row : rows) asked_.push_back({&find(row.request), &row.draft});
@@ -319,10 +321,6 @@ void Index::keep(Tenant& tenant, std::span<const Token> tokens) {
     has_any = true;
   }
   if (has_any) tenant.store.append_gap();  // its room was made with the last part's
-}
-
-void Index::prefetch(const Request* request) {
-  if (request != nullptr) request->prefetch();
 }
 
 Index::Request& Index::find(std::string_view name) {

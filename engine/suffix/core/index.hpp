@@ -113,7 +113,6 @@ class Index {
   };
   using RunningRequest = std::unique_ptr<Request, GiveBack>;
 
-  static void prefetch(const Request* request);
   Request& find(std::string_view request);
   Request& find(Ticket request);
   void extend_for(Request& request, std::span<const Token> tokens);

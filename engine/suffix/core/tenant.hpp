@@ -18,14 +18,16 @@ struct Index::Tenant {
 
   std::size_t used_blocks() const { return kFixedBlocks + store.blocks() + request_blocks; }
 
-  // Bring what was learnt of it into the cache, once a step: a row looks at some 40 lines of its
-  // 850, so that pays where several look.
+  // From so many requests on all that was learnt of a tenant is fetched, 850 lines; each row looks
+  // at some 40 of them.
+  static constexpr std::size_t kManyRequests = 8;
+
+  // Bring that into the cache, once a step.
   void prefetch_model(std::uint64_t step) {
     if (requests < kManyRequests || prefetched == step) return;
     prefetched = step;
     prefetch_lines(&model, &model + 1);
   }
-  static constexpr std::size_t kManyRequests = 8;
 
   std::string name;
   Store store;
