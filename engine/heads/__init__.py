@@ -4,7 +4,7 @@ A head drafts from the target's last hidden states; it may skip steps and rows a
 """
 
 from engine.heads.attention import Context
-from engine.heads.checkpoint import load_head, save_head
+from engine.heads.checkpoint import is_head, load_head, save_head
 from engine.heads.config import HeadConfig
 from engine.heads.drafting import Guess
 from engine.heads.head import DraftHead
@@ -22,6 +22,7 @@ __all__ = [
     "SharedTables",
     "TargetFacts",
     "Vocabulary",
+    "is_head",
     "load_head",
     "save_head",
 ]

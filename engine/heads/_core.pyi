@@ -26,7 +26,7 @@ class Norm:
     def __init__(self, weight: Sequence[float], bias: Sequence[float]) -> None: ...
 
 class Table:
-    """Embeddings, bfloat16, (rows, width), contiguous."""
+    """Rows of a vocabulary, bfloat16, (rows, width), contiguous."""
 
     def __init__(self, rows: Tensor) -> None: ...
 
@@ -53,7 +53,10 @@ class Cell:
     def __init__(self, norm: Norm, enter: Matrix, leave: Matrix, state_norm: Norm) -> None: ...
 
 class Position:
-    """What a position is made of, as `engine.heads.stage.Stage`; `table` is its embedding."""
+    """What a position is made of, as `engine.heads.stage.Stage`.
+
+    `table` is its embedding, `extension` what scores tokens beside the vocabulary.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class Position:
         attention: Attention | None,
         cell: Cell,
         score: Matrix,
+        extension: Table | None,
     ) -> None: ...
 
 class GatedHead:
@@ -72,10 +76,15 @@ class GatedHead:
         positions: The first ones; later ones are like the last.
         input_norm: Of the target's states, where the head scales them.
         recorder: Of a head with a window.
+        ids: The target's id of each token of the vocabulary, int64, rising; None for the same.
     """
 
     def __init__(
-        self, positions: Sequence[Position], input_norm: Norm | None, recorder: Recorder | None
+        self,
+        positions: Sequence[Position],
+        input_norm: Norm | None,
+        recorder: Recorder | None,
+        ids: Tensor | None,
     ) -> None: ...
     def draft(
         self,
@@ -83,8 +92,7 @@ class GatedHead:
         rows: Sequence[int],
         tokens: Sequence[int],
         length: int,
-        ids: Tensor | None,
-        view: tuple[Tensor, Tensor, list[int], list[int]] | None,
+        view: tuple[tuple[Tensor, Tensor, Tensor], list[int], list[int]] | None,
     ) -> list[tuple[list[int], list[float]]]:
         """Draft greedily.
 
@@ -93,7 +101,6 @@ class GatedHead:
             rows: Places in it.
             tokens: What was drawn from each of these.
             length: Tokens to draft.
-            ids: The target's id of each token of the head's vocabulary, int64; None for the same.
             view: What the rows may look at, an `engine.heads.view.View` in float32; None for
                 nothing.
 
@@ -106,7 +113,6 @@ class GatedHead:
         hidden: Sequence[Tensor],
         rows: Sequence[tuple[int, int, int, int, int]],
         moves: Sequence[tuple[int, int]],
-        keys: Tensor,
-        values: Tensor,
+        tables: tuple[Tensor, Tensor, Tensor],
     ) -> None:
         """Make keys and values of rows and write them: `DraftHead.write`, in float32."""

@@ -23,11 +23,21 @@ class Context(NamedTuple):
         values: Of the same shape.
         mask: Added to scores: 0, or -inf where a row may not look; (runs, rows of a run, entries).
             None where every row may look at all.
+        tokens: The target's id of the token of each value's row, int64, (runs, entries); -1 where
+            there is none. None for a head that does not draft them.
     """
 
     keys: Tensor
     values: Tensor
     mask: Tensor | None
+    tokens: Tensor | None = None
+
+    def seen_tokens(self) -> Tensor | None:
+        """Return the tokens that each row may look at, (runs * rows of a run, entries), or -1."""
+        if self.tokens is None or self.mask is None:
+            return self.tokens
+        seen = self.tokens[:, None].masked_fill(self.mask != 0, -1)
+        return seen.flatten(0, 1)
 
 
 class Recorder(NamedTuple):
@@ -82,7 +92,7 @@ def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
         total: Sums, (runs * rows of a run, inner).
         context: What there is to find.
     """
-    keys, values, mask = context
+    keys, values, mask, _ = context
     runs, heads, entries, width = keys.shape
     rows = total.shape[0] // max(runs, 1)
     queries = attention.query(apply_norm(total, attention.norm)).to(keys.dtype)

@@ -40,6 +40,11 @@ _LAYOUTS: tuple[
 )
 
 
+def is_head(folder: Path) -> bool:
+    """Whether a head was saved in a folder, whole: its configuration comes last."""
+    return (folder / CONFIG_FILE).is_file()
+
+
 def load_head(
     folder: Path,
     target: TargetFacts,

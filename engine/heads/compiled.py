@@ -13,10 +13,11 @@ from engine.heads import _core
 from engine.heads.attention import Attention, Context, Recorder
 from engine.heads.cells import GatedCell, Linear, Norm
 from engine.heads.drafting import Drafting, Entry, Guess
+from engine.heads.extension import Extension
 from engine.heads.lookup import Lookup
 from engine.heads.matrix import Matrix
 from engine.heads.stage import Stage
-from engine.heads.view import View
+from engine.heads.view import Tables, View
 from engine.heads.vocabulary import Vocabulary
 
 MOST_ROWS = 32
@@ -29,13 +30,11 @@ class CompiledDrafting(Drafting):
     Args:
         head: The core's.
         loop: The same in torch.
-        vocabulary: Of the head.
     """
 
-    def __init__(self, head: _core.GatedHead, loop: Drafting, vocabulary: Vocabulary) -> None:
+    def __init__(self, head: _core.GatedHead, loop: Drafting) -> None:
         self._head = head
         self._loop = loop
-        self._ids = vocabulary.ids
 
     def draft(
         self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None
@@ -53,25 +52,28 @@ class CompiledDrafting(Drafting):
         """See `Drafting`."""
         if len(rows) > MOST_ROWS or not _is_plain(states):
             return super().guess(states, rows, tokens, n, view)
-        return self._head.draft(states, rows, tokens, n, self._ids, view)
+        return self._head.draft(states, rows, tokens, n, view)
 
     def write(
         self,
         states: Sequence[Tensor],
         entries: Sequence[Entry],
         moves: Sequence[tuple[int, int]],
-        keys: Tensor,
-        values: Tensor,
+        tables: Tables,
     ) -> None:
         """See `Drafting`; also many rows, of a prompt: torch wakes its threads for them."""
         if all(map(_is_plain, states)):
-            self._head.write(states, entries, moves, keys, values)
+            self._head.write(states, entries, moves, tables)
         else:
-            super().write(states, entries, moves, keys, values)
+            super().write(states, entries, moves, tables)
 
 
 def compile_head(
-    stages: Sequence[Stage], *, recorder: Recorder | None, input_norm: Norm | None
+    stages: Sequence[Stage],
+    vocabulary: Vocabulary,
+    *,
+    recorder: Recorder | None,
+    input_norm: Norm | None,
 ) -> _core.GatedHead | None:
     """Return the core's head of folded stages; None where it knows no such thing.
 
@@ -80,6 +82,7 @@ def compile_head(
 
     Args:
         stages: Of the first positions, on a CPU; later ones are like the last.
+        vocabulary: Of the head.
         recorder: Of a head with a window.
         input_norm: Of the target's state, where the head scales it.
     """
@@ -88,6 +91,7 @@ def compile_head(
             tuple(_position(stage) for stage in stages),
             None if input_norm is None else _norm(input_norm),
             None if recorder is None else _recorder(recorder),
+            vocabulary.ids,
         )
     except _UnknownError:
         return None
@@ -100,16 +104,14 @@ class _UnknownError(Exception):
 def _position(stage: Stage) -> _core.Position:
     if not isinstance(stage.cell, GatedCell) or not isinstance(stage.embed, Lookup):
         raise _UnknownError
-    table = stage.embed.folded
-    if table is None or table.dtype != torch.bfloat16:
-        raise _UnknownError
     return _core.Position(
         _matrix(stage.project),
-        _core.Table(table.contiguous()),
+        _table(stage.embed.folded),
         stage.scale,
         None if stage.attention is None else _attention(stage.attention),
         _cell(stage.cell),
         _matrix(stage.score),
+        None if stage.extension is None else _extension(stage.extension),
     )
 
 
@@ -127,6 +129,16 @@ def _attention(attention: Attention) -> _core.Attention:
         attention.sharpness.flatten().tolist(),
         attention.sink.flatten().tolist(),
     )
+
+
+def _extension(extension: Extension) -> _core.Table:
+    return _table(extension.rows if extension.project is None else None)
+
+
+def _table(rows: Tensor | None) -> _core.Table:
+    if rows is None or rows.dtype != torch.bfloat16:
+        raise _UnknownError
+    return _core.Table(rows.contiguous())
 
 
 def _recorder(recorder: Recorder) -> _core.Recorder:

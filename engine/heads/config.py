@@ -59,6 +59,10 @@ class HeadConfig(BaseModel):
         ge=0,
         description="Earlier rows of the text that a gated head looks at; 0 for none.",
     )
+    window_tokens: bool = Field(
+        default=False,
+        description="Draft the tokens of those rows, too, if `draft_vocab_size` lacks them.",
+    )
     attention_heads: _Size = Field(default=3, description="Queries of a position, with a window.")
     attention_head_size: _Size = Field(default=64, description="Width of a query.")
     deep_projection: int = Field(
@@ -88,6 +92,10 @@ class HeadConfig(BaseModel):
             raise ValueError(f"kind {self.kind} has no gated_size")
         if self.kind != "gated" and self.window:
             raise ValueError(f"kind {self.kind} has no window")
+        if self.window_tokens and not (
+            self.window and self.share_output and self.draft_vocab_size is not None
+        ):
+            raise ValueError("window_tokens needs window, share_output and draft_vocab_size")
         if self.project_output and not self.share_output:
             raise ValueError("project_output needs share_output: own rows need no layer before")
         return self

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.heads.attention import Context, Recorder, record
 from engine.heads.cells import Norm, apply_norm
 from engine.heads.stage import Stage, add_up, advance
-from engine.heads.view import View
+from engine.heads.view import Tables, View
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import at
 
@@ -64,8 +64,7 @@ class Drafting(ABC):
         states: Sequence[Tensor],
         entries: Sequence[Entry],
         moves: Sequence[tuple[int, int]],
-        keys: Tensor,
-        values: Tensor,
+        tables: Tables,
     ) -> None:
         """Make entries and write them, as `DraftHead.write` says."""
         hidden = [
@@ -73,18 +72,19 @@ class Drafting(ABC):
             for step, group in groupby(entries, key=itemgetter(0))
         ]
         tokens, key_places, value_places = torch.tensor(
-            [entry[2:] for entry in entries], device=keys.device
+            [entry[2:] for entry in entries], device=tables.keys.device
         ).unbind(1)
         made_keys, made_values = self.record(
             torch.cat(hidden) if len(hidden) > 1 else hidden[0], tokens.contiguous()
         )
-        all_keys, all_values = (part.flatten(0, 1) for part in (keys, values))
+        all_keys, all_values, all_tokens = (part.flatten(0, 1) for part in tables)
         if moves:
-            to, since = torch.tensor(moves, device=keys.device).unbind(1)
+            to, since = torch.tensor(moves, device=tables.keys.device).unbind(1)
             all_keys.index_copy_(0, to, all_keys.index_select(0, since))
         # For a few rows `index_put_` takes ten times as long.
         all_keys.index_copy_(0, key_places, made_keys.to(all_keys.dtype))
         all_values.index_copy_(0, value_places, made_values.to(all_values.dtype))
+        all_tokens.index_copy_(0, value_places, tokens)
 
 
 class DraftingLoop(Drafting):
@@ -92,7 +92,7 @@ class DraftingLoop(Drafting):
 
     Args:
         stages: Of the first positions; later ones are like the last. The first takes target ids,
-            the others draft ids.
+            the others draft ids, or with an extension target ids.
         vocabulary: Of the head.
         dtype: Of the folded weights.
         input_norm: Of the target's state, where the head scales it.
@@ -120,19 +120,35 @@ class DraftingLoop(Drafting):
         """See `Drafting`."""
         state = self._enter(hidden)
         memory, drafted, confidences = None, [], []
+        more = self._more(context)
         for position in range(n):
             stage = at(self._stages, position)
             state, memory = advance(stage, state, memory, tokens, context)
-            probabilities = torch.softmax(stage.score(state), -1, dtype=torch.float32)
+            logits = stage.score(state)
+            if more is not None and stage.extension is not None:
+                logits = torch.cat([logits, stage.extension.score(state, more)], 1)
+            probabilities = torch.softmax(logits, -1, dtype=torch.float32)
             confidence, tokens = probabilities.max(-1)
+            if stage.extension is not None:  # which is why the next stage takes target ids
+                tokens = self._vocabulary.target_ids(tokens, more)
             drafted.append(tokens)
             confidences.append(confidence)
-        return self._vocabulary.target_ids(torch.stack(drafted, 1)), torch.stack(confidences, 1)
+        found = torch.stack(drafted, 1)
+        if self._stages[0].extension is None:
+            found = self._vocabulary.target_ids(found)
+        return found, torch.stack(confidences, 1)
 
     def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """See `Drafting`."""
         assert self._recorder is not None
         return record(self._recorder, add_up(self._stages[0], self._enter(hidden), tokens))
+
+    def _more(self, context: Context | None) -> Tensor | None:
+        """Return what each row may draft beside the vocabulary, (m, any), -1 for none."""
+        if context is None or self._stages[0].extension is None:
+            return None
+        seen = context.seen_tokens()
+        return None if seen is None else self._vocabulary.left_out(seen)
 
     def _enter(self, hidden: Tensor) -> Tensor:
         state = hidden.to(self._dtype)

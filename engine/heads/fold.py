@@ -11,6 +11,7 @@ from engine.heads.cells import Linear, make_input_norm
 from engine.heads.compiled import CompiledDrafting, compile_head
 from engine.heads.config import HeadConfig
 from engine.heads.drafting import Drafting, DraftingLoop
+from engine.heads.extension import Extension
 from engine.heads.graphs import GraphedDrafting
 from engine.heads.lookup import Lookup, Projection
 from engine.heads.matrix import Matrix
@@ -44,8 +45,8 @@ def fold(
         recorder=recorder,
     )
     if weight.device.type != "cuda":
-        compiled = compile_head(stages, recorder=recorder, input_norm=input_norm)
-        return loop if compiled is None else CompiledDrafting(compiled, loop, vocabulary)
+        compiled = compile_head(stages, vocabulary, recorder=recorder, input_norm=input_norm)
+        return loop if compiled is None else CompiledDrafting(compiled, loop)
     return GraphedDrafting(
         loop, hidden_size=config.hidden_size, dtype=weights.dtype, device=weight.device
     )
@@ -64,6 +65,8 @@ class _Folding:
         # What positions share is folded once: the second one finds it in the cache (adr/0015).
         self._matrices: dict[nn.Module, Matrix] = {}
         self._scores: dict[nn.Module | None, Linear] = {}
+        self._extensions: dict[nn.Module, Extension] = {}
+        self._whole: dict[nn.Module, Lookup] = {}
 
     def stage(self, position: int) -> Stage:
         return build_stage(
@@ -73,6 +76,7 @@ class _Folding:
             linear=self._quicken,
             embed=self._embed(position),
             score=self._score(position),
+            extension=self._extension(position),
         )
 
     def recorder(self) -> Recorder | None:
@@ -85,7 +89,15 @@ class _Folding:
         return self._matrices[linear]
 
     def _embed(self, position: int) -> Lookup:
-        """The first position looks target ids up, the others draft ids."""
+        """The first position looks target ids up, the others draft ids if there are no more."""
+        if not self._config.window_tokens:
+            return self._make_lookup(position, None if position == 0 else self._vocabulary.ids)
+        own = at(self._weights.embeddings, position)
+        if own not in self._whole:
+            self._whole[own] = self._make_lookup(position, None)
+        return self._whole[own]
+
+    def _make_lookup(self, position: int, ids: Tensor | None) -> Lookup:
         table = at(self._weights.embeddings, position).weight.detach()
         projection = None
         if self._shared.embedding is not None and self._config.share_embedding:
@@ -93,7 +105,6 @@ class _Folding:
             gates = at(self._weights.projections, position).linear.weight.shape[0]
             projection = table[-gates:]
             table = self._shared.embedding
-        ids = None if position == 0 else self._vocabulary.ids
         rows = self._config.vocab_size if ids is None else ids.shape[0]
         width = table.shape[1] if projection is None else projection.shape[0]
         if rows * width * self._weights.dtype.itemsize > FOLDED_BYTES:
@@ -109,6 +120,25 @@ class _Folding:
         if layer not in self._scores:
             self._scores[layer] = self._fold_output(layer)
         return self._scores[layer]
+
+    def _extension(self, position: int) -> Extension | None:
+        if not self._config.window_tokens:
+            return None
+        assert self._shared.output is not None
+        rows = self._shared.output[: self._config.vocab_size]
+        outputs = self._weights.outputs
+        if not outputs:
+            return Extension(None, rows)
+        layer = at(outputs, position)
+        if layer not in self._extensions:
+            own = layer.weight.detach()
+            folded_bytes = rows.shape[0] * own.shape[1] * own.dtype.itemsize
+            self._extensions[layer] = (
+                Extension(None, functional.linear(rows.to(own.dtype), own.t()))
+                if folded_bytes <= FOLDED_BYTES
+                else Extension(self._quicken(layer), rows)
+            )
+        return self._extensions[layer]
 
     def _fold_output(self, layer: nn.Module | None) -> Linear:
         own = None if layer is None else layer.weight.detach()

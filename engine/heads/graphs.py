@@ -85,7 +85,10 @@ class GraphedDrafting(Drafting):
         if like is not None:
             keys, values = (part.new_zeros(rows, *part.shape[1:]) for part in like[:2])
             mask = None if like.mask is None else like.mask.new_zeros(rows, *like.mask.shape[1:])
-            context = Context(keys, values, mask)
+            tokens = (
+                None if like.tokens is None else like.tokens.new_zeros(rows, like.tokens.shape[1])
+            )
+            context = Context(keys, values, mask, tokens)
         current = torch.cuda.current_stream(self._device)
         side = torch.cuda.Stream(self._device)
         side.wait_stream(current)

@@ -19,7 +19,7 @@ from engine.heads.drafting import Drafting, Entry, Guess
 from engine.heads.fold import fold
 from engine.heads.stage import Stage, add_up, advance, build_stage
 from engine.heads.target import SharedTables, check_tables
-from engine.heads.view import View
+from engine.heads.view import Tables, View
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import HeadWeights, at
 
@@ -122,27 +122,43 @@ class DraftHead(nn.Module):
         recorder = self.weights.recorders[0].read(_keep)
         return record(recorder, add_up(self._stage(0), self._enter(hidden), tokens))
 
-    def logits(self, state: Tensor, position: int) -> Tensor:
-        """Return the logits of a position, (..., draft_vocab_size), from its state."""
+    def logits(self, state: Tensor, position: int, more: Tensor | None = None) -> Tensor:
+        """Return the logits of a position from its state.
+
+        Args:
+            state: What `unroll` returns, (..., inner_size).
+            position: Of that, from 0.
+            more: Target ids beside the vocabulary, int64, (m,); for a head with `window_tokens`.
+
+        Returns:
+            Shape (..., draft_vocab_size + m).
+        """
         outputs = self.weights.outputs
         state = at(outputs, position)(state) if outputs else state
         if not self.config.share_output:
             return state
         assert self.shared.output is not None
-        return functional.linear(state, self.vocabulary.rows_of(self.shared.output).to(state.dtype))
+        rows = self.vocabulary.rows_of(self.shared.output)
+        if more is not None:
+            rows = torch.cat([rows, self.shared.output[more]])
+        return functional.linear(state, rows.to(state.dtype))
 
     def forward(
-        self, hidden: Tensor, tokens: Tensor, context: Context | None = None
+        self,
+        hidden: Tensor,
+        tokens: Tensor,
+        context: Context | None = None,
+        more: Tensor | None = None,
     ) -> list[Tensor]:
         """Return the logits of each position, given the true tokens; differentiable.
 
-        Args and errors are those of `unroll`.
+        Args and errors are those of `unroll`; `more` is that of `logits`.
 
         Returns:
-            n logits, (..., draft_vocab_size): the i-th says what follows tokens[..., i].
+            n logits, (..., draft_vocab_size + m): the i-th says what follows tokens[..., i].
         """
         return [
-            self.logits(state, position)
+            self.logits(state, position, more)
             for position, state in enumerate(self.unroll(hidden, tokens, context))
         ]
 
@@ -213,20 +229,18 @@ class DraftHead(nn.Module):
         states: Sequence[Tensor],
         entries: Sequence[Entry],
         moves: Sequence[tuple[int, int]],
-        keys: Tensor,
-        values: Tensor,
+        tables: Tables,
     ) -> None:
-        """Make keys and values of rows and write them where they belong.
+        """Make keys and values of rows and write them where they belong, and their tokens.
 
         Args:
             states: Of each step, (any, hidden_size).
             entries: At least one, by rising step.
             moves: Keys that are copied before: where to, and from where.
-            keys: (requests, places, heads, head size); places of all requests are counted through.
-            values: Of the same shape.
+            tables: Where; places of all requests are counted through.
         """
         self._check_window()
-        self._fold().write(states, entries, moves, keys, values)
+        self._fold().write(states, entries, moves, tables)
 
     @torch.inference_mode()
     def prepare(self) -> None:

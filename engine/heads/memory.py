@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.errors import HeadInputError
 from engine.heads.drafting import Entry
 from engine.heads.head import DraftHead
-from engine.heads.view import View
+from engine.heads.view import Tables, View
 
 _MOST_STEPS = 64
 """Steps that are kept as they came before they are handed to their requests."""
@@ -55,8 +55,11 @@ class HeadMemory:
         shape = (requests, window + 2, config.attention_heads, config.attention_head_size)
         # On CPUs torch multiplies small bfloat16 matrices four times slower (adr/0017).
         dtype = torch.float32 if device.type == "cpu" else head.weights.dtype
-        self._keys = torch.zeros(shape, dtype=dtype, device=device)
-        self._values = torch.zeros(shape, dtype=dtype, device=device)
+        self._tables = Tables(
+            torch.zeros(shape, dtype=dtype, device=device),
+            torch.zeros(shape, dtype=dtype, device=device),
+            torch.full(shape[:2], -1, device=device),
+        )
         self._places: dict[str, int] = {}
         self._free = list(range(requests))
         self._taken = [0] * requests
@@ -112,7 +115,7 @@ class HeadMemory:
             min(max(self._taken[place] - 1, 0), self._window) if name in self._places else 0
             for name, place in zip(requests, places, strict=True)
         ]
-        return View(self._keys, self._values, places, filled)
+        return View(self._tables, places, filled)
 
     def forget(self, requests: Collection[str]) -> None:
         """Free what requests hold that finished or lost their place; unknown ones are ignored."""
@@ -190,7 +193,7 @@ class HeadMemory:
             entries += self._number(place, pieces, {step: at for at, step in enumerate(states)})
         if entries:
             entries.sort(key=itemgetter(0))
-            self._head.write(list(states.values()), entries, moves, self._keys, self._values)
+            self._head.write(list(states.values()), entries, moves, self._tables)
 
     def _move(self, place: int) -> tuple[int, int]:
         """Return where the key goes that has waited for the next row, and where it is."""

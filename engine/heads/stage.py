@@ -8,6 +8,7 @@ from torch import Tensor
 from engine.heads.attention import Attention, Context, attend
 from engine.heads.cells import Cell, Layer, Linear, join, run_layer
 from engine.heads.config import HeadConfig
+from engine.heads.extension import Extension
 from engine.heads.weights import HeadWeights, ReadLinear, at
 
 Embed = Callable[[Tensor], Tensor]
@@ -24,6 +25,7 @@ class Stage(NamedTuple):
         attention: To earlier rows, from the sum; None where the head has none.
         cell: The recurrence.
         score: From the state to logits.
+        extension: To more logits, of a head that drafts what it looks at; None elsewhere.
     """
 
     project: Linear
@@ -33,6 +35,7 @@ class Stage(NamedTuple):
     attention: Attention | None
     cell: Cell
     score: Linear
+    extension: Extension | None = None
 
 
 def add_up(stage: Stage, state: Tensor, tokens: Tensor) -> Tensor:
@@ -75,6 +78,7 @@ def build_stage(
     linear: ReadLinear,
     embed: Embed,
     score: Linear,
+    extension: Extension | None = None,
 ) -> Stage:
     """Return the stage of a position; `linear` says what to take for its linear layers."""
     projection = at(weights.projections, position)
@@ -86,4 +90,5 @@ def build_stage(
         attention=at(weights.attentions, position).read(linear) if config.window else None,
         cell=at(weights.cells, position).read(linear),
         score=score,
+        extension=extension,
     )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from engine.errors import HeadInputError
 from engine.heads.config import HeadConfig
@@ -41,13 +42,40 @@ class Vocabulary(nn.Module):
         self.register_buffer("ids", rising)
         self.register_buffer("_draft_of", draft_of, persistent=False)
 
-    def target_ids(self, drafted: Tensor) -> Tensor:
-        """Return the target's ids of draft ids, int64, of the same shape."""
-        return drafted if self.ids is None else self.ids[drafted]
+    def target_ids(self, drafted: Tensor, more: Tensor | None = None) -> Tensor:
+        """Return the target's ids of draft ids, int64, of the same shape.
+
+        Args:
+            drafted: Draft ids; (rows,) if there are more.
+            more: Target ids of those from `draft_vocab_size` on, int64, (rows, any).
+        """
+        if self.ids is None:
+            return drafted
+        if more is None:
+            return self.ids[drafted]
+        size = self.ids.shape[0]
+        beyond = more.gather(1, (drafted - size).clamp_min(0)[:, None])[:, 0]
+        return torch.where(drafted < size, self.ids[drafted.clamp_max(size - 1)], beyond)
 
     def draft_ids(self, tokens: Tensor) -> Tensor:
         """Return the head's ids of target ids, int64; `IGNORED` where it has none."""
         return tokens if self.ids is None else self._draft_of[tokens]
+
+    def left_out(self, tokens: Tensor) -> Tensor:
+        """Return what of each row's tokens the head has no id of, each token once.
+
+        Args:
+            tokens: Target ids, int64, (rows, any); -1 for none.
+
+        Returns:
+            Of the same shape, in the order of the ids; -1 everywhere else.
+        """
+        if self.ids is None:
+            return torch.full_like(tokens, -1)
+        rising = tokens.sort(-1).values
+        is_known = (rising < 0) | (self._draft_of[rising.clamp_min(0)] != IGNORED)
+        is_again = functional.pad(rising[..., 1:] == rising[..., :-1], (1, 0))
+        return rising.masked_fill(is_known | is_again, -1)
 
     def rows_of(self, table: Tensor) -> Tensor:
         """Return the rows of the tokens that can be drafted, of a table with a row a token."""

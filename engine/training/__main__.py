@@ -16,9 +16,10 @@ import torch
 
 from engine.config import export_environment, process_environment
 from engine.errors import ConfigError, EngineError, TrainingError
+from engine.heads import is_head
 from engine.training.group import joined_group
 from engine.training.progress import report
-from engine.training.recipe import load_recipe
+from engine.training.recipe import load_recipes
 from engine.training.steps import STEPS
 
 _EXTRA = ("matplotlib", "tensorboard")
@@ -32,13 +33,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(argv)
     came = _end_on_terminate()
     try:
-        recipe = load_recipe(arguments.recipe)
+        *earlier, recipe = load_recipes(arguments.recipe)
         _check_extra()
         # They need what the extra brings, and seconds to load.
         from engine.training.run import Run
 
         _make_repeatable()
         with joined_group(process_environment()) as group:
+            for first in earlier:
+                if not is_head(first.head_folder):
+                    report(f"first {first.name}, whose head {recipe.name} starts from")
+                    Run(first, group=group).carry_out(STEPS[-1])
             Run(recipe, group=group).carry_out(arguments.until)
     except ConfigError as exc:
         for problem in exc.problems:

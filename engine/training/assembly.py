@@ -4,21 +4,22 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from engine.errors import HeadError, TrainingError
-from engine.heads import IGNORED, DraftHead, HeadConfig
+from engine.heads import IGNORED, DraftHead, HeadConfig, TargetFacts, load_head
 from engine.training.documents import Document
 from engine.training.examples import Cutter
 from engine.training.group import Group
 from engine.training.recipe import Recipe
 from engine.training.target import Target, tokenizer_sha256
 from engine.training.trainer import Trainer
-from engine.training.vocabulary import choose_vocabulary
+from engine.training.vocabulary import choose_vocabulary, coverage_of
 
-# What a recipe may change in the middle of a run: it moves results by rounding at most.
+# What a recipe may change in the middle of a run: it moves results by rounding, or next to nothing.
 _FREE = {
     "checkpoint_every_s",
     "checkpoint_every_steps",
@@ -56,8 +57,48 @@ class Vocabulary:
             return cls(None, 1.0)
         return cls(*choose_vocabulary(documents, size=size, vocab_size=vocab_size))
 
+    @classmethod
+    def of_head(cls, documents: Sequence[Document], head: DraftHead) -> "Vocabulary":
+        """Take over that of a head."""
+        ids = head.vocabulary.ids
+        if ids is None:
+            return cls(None, 1.0)
+        known: list[int] = ids.tolist()
+        return cls(known, coverage_of(documents, known))
 
-def build_head(recipe: Recipe, target: Target, vocabulary: Vocabulary, *, source: str) -> DraftHead:
+
+def load_first_head(folder: Path, target: Target, *, source: str) -> DraftHead:
+    """Return the head that training starts from, in float32, on the target's device.
+
+    Args:
+        folder: Where it lies.
+        target: The model that both are for.
+        source: Where that lies, for its tokenizer.
+
+    Raises:
+        TrainingError: It is not there, or no head for this target.
+    """
+    facts = TargetFacts(
+        hidden_size=target.hidden_size,
+        vocab_size=target.vocab_size,
+        tokenizer_sha256=tokenizer_sha256(source),
+        dtype=torch.float32,
+        device=target.device,
+    )
+    try:
+        return load_head(folder, facts, embedding=target.embedding, output=target.output)
+    except HeadError as exc:
+        raise TrainingError(f"train.start_from: run that recipe first: {exc}") from exc
+
+
+def build_head(
+    recipe: Recipe,
+    target: Target,
+    vocabulary: Vocabulary,
+    *,
+    source: str,
+    first: DraftHead | None = None,
+) -> DraftHead:
     """Return the head of a recipe with its first weights, on the target's device.
 
     Args:
@@ -65,9 +106,10 @@ def build_head(recipe: Recipe, target: Target, vocabulary: Vocabulary, *, source
         target: Its model.
         vocabulary: What the head can draft.
         source: Where the model lies, for its tokenizer.
+        first: Whose weights it begins with, with the same vocabulary; None for random ones.
 
     Raises:
-        TrainingError: The recipe's shape is impossible.
+        TrainingError: The recipe's shape is impossible, or not that of the first head.
     """
     ids = vocabulary.ids
     facts = {
@@ -87,9 +129,22 @@ def build_head(recipe: Recipe, target: Target, vocabulary: Vocabulary, *, source
         )
     except (ValueError, HeadError) as exc:
         raise TrainingError(f"head: {exc}") from exc
+    if first is not None:
+        _take_weights(head, first)
     head.to(target.device)
     head.train()
     return head
+
+
+def _take_weights(head: DraftHead, first: DraftHead) -> None:
+    ours, theirs = (each.weights.state_dict() for each in (head, first))
+    shapes = [{name: tensor.shape for name, tensor in each.items()} for each in (ours, theirs)]
+    if shapes[0] != shapes[1]:
+        differ = sorted({name for name, _ in shapes[0].items() ^ shapes[1].items()})
+        raise TrainingError(
+            f"train.start_from: that head has another shape; weights that differ: {differ}"
+        )
+    head.weights.load_state_dict(theirs)
 
 
 def build_trainer(
@@ -114,7 +169,7 @@ def build_trainer(
     return Trainer(head, cutter, settings, teacher=teacher, group=group)
 
 
-def mark_of(recipe: Recipe, documents: Sequence[Document]) -> str:
+def mark_of(recipe: Recipe, documents: Sequence[Document], first: DraftHead | None = None) -> str:
     """Return a digest of everything that decides what a head becomes."""
     hidden, engine = recipe.hidden, recipe.engine
     decides = {
@@ -127,6 +182,9 @@ def mark_of(recipe: Recipe, documents: Sequence[Document]) -> str:
         "target": [engine.model, engine.vllm.get("dtype")],
     }
     digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode())
+    if first is not None:
+        for tensor in first.state_dict().values():
+            digest.update(tensor.cpu().numpy().tobytes())
     for document in documents:
         digest.update(repr((document.number, *document.prompt, *document.answer)).encode())
     return digest.hexdigest()

@@ -62,4 +62,5 @@ def recall(head: DraftHead, before: Before) -> Context:
         functional.pad(keys[:, :, :-1], nothing),
         functional.pad(values[:, :, 1:], nothing),
         before.mask.to(keys.dtype),
+        functional.pad(before.tokens[:, 1:], (1, 0), value=-1),
     )

@@ -22,12 +22,14 @@ class Facts:
     Attributes:
         figures: Of the evaluation, as `Evaluation.as_json` has them.
         training_tokens: Answer tokens that the head was trained on.
+        earlier_tokens: Those that the head was trained on that it started from.
         coverage_ratio: Share of those that it can draft.
         mark: Digest of recipe and text.
     """
 
     figures: Mapping[str, JsonValue]
     training_tokens: int
+    earlier_tokens: int
     coverage_ratio: float
     mark: str
 
@@ -47,7 +49,7 @@ def export_head(head: DraftHead, recipe: Recipe, facts: Facts, folder: Path) -> 
         "licence": licence,
         "seed": recipe.seed,
         "steps": recipe.train.steps,
-        "training_tokens": facts.training_tokens,
+        "training_tokens": facts.training_tokens + facts.earlier_tokens,
         "coverage_ratio": round(facts.coverage_ratio, 4),
         "evaluation": dict(facts.figures),
         "mark": facts.mark,
@@ -57,6 +59,13 @@ def export_head(head: DraftHead, recipe: Recipe, facts: Facts, folder: Path) -> 
         (folder / "README.md").write_text(write_card(recipe, facts, head), encoding="utf-8")
     except (HeadError, OSError) as exc:
         raise TrainingError(f"{folder}: the head cannot be saved: {exc}") from exc
+
+
+def _say_start(recipe: Recipe, facts: Facts) -> list[str]:
+    first = recipe.train.start_from
+    if first is None:
+        return []
+    return [f"It goes on from the head of `{first}`, trained on {facts.earlier_tokens:,} others."]
 
 
 def _with_window(head: DraftHead, window: int | None) -> DraftHead:
@@ -97,6 +106,8 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
         shape.append(
             f"- looks back at {config.window} rows of its text, in training at {recipe.head.window}"
         )
+    if config.window_tokens:
+        shape.append("- drafts tokens of these rows, too, where its own lack them")
     shares = {"input embeddings": config.share_embedding, "output rows": config.share_output}
     shape += [f"- reads the target's {table}" for table, is_shared in shares.items() if is_shared]
     return "\n".join(
@@ -119,6 +130,7 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
             "The target wrote all of the text itself, prompts and answers:",
             f"{facts.training_tokens:,} answer tokens. {recipe.train.steps} steps of",
             f"{recipe.train.batch_tokens} positions, seed {recipe.seed}.",
+            *_say_start(recipe, facts),
             f"Digest of recipe and text: `{facts.mark}`.",
             "",
             "## Acceptance",

@@ -18,6 +18,8 @@ from engine.config import EngineSettings, process_environment
 from engine.errors import RecipeError
 from engine.heads import HeadConfig
 
+HEAD_FOLDER = "head"
+
 # Of a head's configuration: what follows from the target, or is ours to write.
 _FROM_TARGET = {"hidden_size": 1, "vocab_size": 1 << 31}
 _NOT_IN_RECIPES = frozenset({*_FROM_TARGET, "card", "format", "tokenizer_sha256", "version"})
@@ -95,6 +97,12 @@ class HiddenSettings(_Section):
 class TrainSettings(_Section):
     """Step 3."""
 
+    start_from: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Name of a recipe with a head of the same shape: its weights and its "
+        "vocabulary are the first ones of this one.",
+    )
     steps: int = Field(ge=1, description="Optimizer steps.")
     batch_tokens: int = Field(
         default=8192, ge=1, description="Positions of a step, of all processes together."
@@ -116,6 +124,12 @@ class TrainSettings(_Section):
     )
     distillation_ratio: float = Field(
         default=0.0, ge=0, le=1, description="Share of the loss against the target's distribution."
+    )
+    distillation_temperature: float = Field(
+        default=1.0,
+        gt=0,
+        description="Of the target's distribution in that share; below 1 what it says first counts "
+        "more, which is what a greedy draft is to hit.",
     )
     prompt_weight: float = Field(
         default=0.5,
@@ -181,6 +195,17 @@ class Recipe(_Section):
         return self.folder / self.name
 
     @property
+    def head_folder(self) -> Path:
+        """Where its head lies in the end."""
+        return self.run_folder / HEAD_FOLDER
+
+    @property
+    def first_head(self) -> Path | None:
+        """Where the head lies that training starts from."""
+        name = self.train.start_from
+        return None if name is None else self.folder / name / HEAD_FOLDER
+
+    @property
     def prompt_rows(self) -> int:
         """Most tokens of a prompt that have states."""
         most = self.hidden.max_prompt_tokens
@@ -215,6 +240,28 @@ def load_recipe(path: Path) -> Recipe:
                 for error in exc.errors()
             ]
         ) from exc
+
+
+def load_recipes(path: Path) -> list[Recipe]:
+    """Read a recipe and those that must be carried out before it, in that order.
+
+    A recipe that another one starts from is looked for beside it and left out where it is not
+    there: its head may be, all the same.
+
+    Raises:
+        RecipeError: As `load_recipe`, or a recipe starts from itself.
+    """
+    found = [load_recipe(path)]
+    names = [found[0].name]
+    while (first := found[0].train.start_from) is not None:
+        if first in names:
+            raise RecipeError([f"{path}: train.start_from: {first} starts from itself"])
+        path = path.with_name(f"{first}.yaml")
+        if not path.is_file():
+            break
+        found.insert(0, load_recipe(path))
+        names.append(first)
+    return found
 
 
 def _in_cache(document: Any) -> Any:

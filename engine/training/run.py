@@ -12,7 +12,13 @@ from pydantic import JsonValue
 
 from engine.errors import TrainingError
 from engine.heads import DraftHead
-from engine.training.assembly import Vocabulary, build_head, build_trainer, mark_of
+from engine.training.assembly import (
+    Vocabulary,
+    build_head,
+    build_trainer,
+    load_first_head,
+    mark_of,
+)
 from engine.training.chat import ChatTemplate
 from engine.training.documents import Document, DocumentFile
 from engine.training.evaluation import evaluate
@@ -140,14 +146,17 @@ class Run:
             return
         figures = self._figures()
         assert figures is not None
+        first = self._first_head
+        earlier = None if first is None else first.config.card.get("training_tokens")
         facts = Facts(
             figures=figures,
             training_tokens=sum(len(document.answer) for document in self._corpus.training),
+            earlier_tokens=earlier if isinstance(earlier, int) else 0,
             coverage_ratio=self._vocabulary.coverage_ratio,
             mark=self._mark,
         )
-        export_head(self._served_head, self._recipe, facts, self._folder / "head")
-        report(f"the head is in {self._folder / 'head'}")
+        export_head(self._served_head, self._recipe, facts, self._recipe.head_folder)
+        report(f"the head is in {self._recipe.head_folder}")
 
     async def _write_text(self) -> None:
         recipe = self._recipe
@@ -232,7 +241,7 @@ class Run:
 
     @cached_property
     def _mark(self) -> str:
-        return mark_of(self._recipe, self._corpus.training)
+        return mark_of(self._recipe, self._corpus.training, self._first_head)
 
     @cached_property
     def _training(self) -> States:
@@ -247,7 +256,16 @@ class Run:
         return self._held_out.load(range(len(self._held_out.rows)))
 
     @cached_property
+    def _first_head(self) -> DraftHead | None:
+        folder = self._recipe.first_head
+        if folder is None:
+            return None
+        return load_first_head(folder, self._target, source=self._source)
+
+    @cached_property
     def _vocabulary(self) -> Vocabulary:
+        if self._first_head is not None:
+            return Vocabulary.of_head(self._corpus.training, self._first_head)
         return Vocabulary.of(
             self._corpus.training,
             self._recipe.head.draft_vocab_size,
@@ -256,7 +274,13 @@ class Run:
 
     @cached_property
     def _head(self) -> DraftHead:
-        return build_head(self._recipe, self._target, self._vocabulary, source=self._source)
+        return build_head(
+            self._recipe,
+            self._target,
+            self._vocabulary,
+            source=self._source,
+            first=self._first_head,
+        )
 
     @cached_property
     def _served_head(self) -> DraftHead:

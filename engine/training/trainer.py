@@ -170,6 +170,7 @@ class Trainer:
                     self.head,
                     examples,
                     self._teacher,
+                    temperature=self._settings.distillation_temperature,
                     learns_hard=self._settings.distillation_ratio < 1,
                 )
             weigh(sums, counts, self._settings).backward()

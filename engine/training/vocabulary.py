@@ -21,10 +21,23 @@ def choose_vocabulary(
         tokens, those that never occur among them, are taken from the lowest id on: tokenizers
         number the common ones first.
     """
+    counts = _count(documents)
+    ranked = sorted(range(vocab_size), key=lambda token: (-counts[token], token))
+    chosen = ranked[:size]
+    return sorted(chosen), _share(counts, chosen)
+
+
+def coverage_of(documents: Iterable[Document], ids: Iterable[int]) -> float:
+    """Return the share of all answer tokens that some target ids are."""
+    return _share(_count(documents), ids)
+
+
+def _count(documents: Iterable[Document]) -> Counter[int]:
     counts: Counter[int] = Counter()
     for document in documents:
         counts.update(document.answer)
-    ranked = sorted(range(vocab_size), key=lambda token: (-counts[token], token))
-    chosen = ranked[:size]
-    covered = sum(counts[token] for token in chosen)
-    return sorted(chosen), covered / max(counts.total(), 1)
+    return counts
+
+
+def _share(counts: Counter[int], ids: Iterable[int]) -> float:
+    return sum(counts[token] for token in ids) / max(counts.total(), 1)

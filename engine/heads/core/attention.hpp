@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "matrix.hpp"
@@ -9,10 +10,12 @@
 
 namespace specgate::heads {
 
-// What a row may look at: entries in order, of each all heads. The first entry is nothing: zeros.
+// What a row may look at: entries in order, of each all heads. The first entry is nothing: zeros,
+// and no token.
 struct Seen {
   const float* keys;  // (entries, heads, head size), and values likewise
   const float* values;
+  const std::int64_t* tokens;  // of the target
   std::size_t entries;
 };
 

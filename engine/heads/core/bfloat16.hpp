@@ -16,7 +16,7 @@ inline void widen(const std::uint16_t* numbers, std::size_t count, float* floats
   for (std::size_t i = 0; i < count; ++i) floats[i] = widen(numbers[i]);
 }
 
-// Rows of embeddings; borrows its memory.
+// Rows of a vocabulary, of embeddings or of an output layer; borrows its memory.
 class Table {
  public:
   // Of shape (rows, width), row by row.
@@ -25,16 +25,25 @@ class Table {
 
   std::size_t width() const { return width_; }
 
+  std::size_t rows() const { return rows_; }
+
   // Adds `factor` times a row to a vector; throws std::out_of_range if there is no such row.
   void add_row(std::int64_t row, float factor, float* vector) const {
-    if (row < 0 || static_cast<std::size_t>(row) >= rows_) {
-      throw std::out_of_range("token: there is no such row in the head's table");
-    }
-    const std::uint16_t* const numbers = numbers_ + static_cast<std::size_t>(row) * width_;
+    const std::uint16_t* const numbers = at(row);
     for (std::size_t i = 0; i < width_; ++i) vector[i] += factor * widen(numbers[i]);
   }
 
+  // Writes a row; throws as `add_row`.
+  void read_row(std::int64_t row, float* vector) const { widen(at(row), width_, vector); }
+
  private:
+  const std::uint16_t* at(std::int64_t row) const {
+    if (row < 0 || static_cast<std::size_t>(row) >= rows_) {
+      throw std::out_of_range("token: there is no such row in the head's table");
+    }
+    return numbers_ + static_cast<std::size_t>(row) * width_;
+  }
+
   const std::uint16_t* numbers_;
   std::size_t rows_;
   std::size_t width_;

@@ -11,6 +11,16 @@ namespace {
 
 float silu(float x) { return x / (1.0f + exponential(-x)); }
 
+// Returns the products of a state with some rows of a table.
+std::vector<float> score(const Table& table, const float* state, const Ids& rows) {
+  std::vector<float> row(table.width()), scores;
+  for (const std::int64_t at : rows) {
+    table.read_row(at, row.data());
+    scores.push_back(dot(row.data(), state, table.width()));
+  }
+  return scores;
+}
+
 }  // namespace
 
 Cell::Cell(Norm norm, Matrix enter, Matrix leave, Norm state_norm)
@@ -35,8 +45,7 @@ void Cell::step(float* sums, std::size_t rows) const {
   state_norm_.apply(sums, rows, sums);
 }
 
-std::vector<float> Position::add_up(const std::vector<float>& states,
-                                    const std::vector<std::int64_t>& tokens) const {
+std::vector<float> Position::add_up(const std::vector<float>& states, const Ids& tokens) const {
   const std::size_t inner = project.out();
   std::vector<float> sums(tokens.size() * inner);
   project.multiply(states.data(), tokens.size(), sums.data());
@@ -47,14 +56,40 @@ std::vector<float> Position::add_up(const std::vector<float>& states,
 }
 
 GatedHead::GatedHead(std::vector<Position> positions, std::optional<Norm> input_norm,
-                     std::optional<Recorder> recorder)
+                     std::optional<Recorder> recorder, Ids ids)
     : positions_(std::move(positions)),
       input_norm_(std::move(input_norm)),
-      recorder_(std::move(recorder)) {}
+      recorder_(std::move(recorder)),
+      ids_(std::move(ids)) {
+  if (!first().extension || ids_.empty()) return;
+  is_left_out_.assign(first().extension->rows(), true);
+  for (const std::int64_t id : ids_) is_left_out_.at(static_cast<std::size_t>(id)) = false;
+}
+
+std::vector<Ids> GatedHead::left_out(std::size_t rows, const Seen* seen) const {
+  std::vector<Ids> more(rows);
+  if (is_left_out_.empty() || seen == nullptr) return more;
+  for (std::size_t row = 0; row < rows; ++row) {
+    Ids& tokens = more[row];
+    for (std::size_t entry = 1; entry < seen[row].entries; ++entry) {
+      const std::int64_t token = seen[row].tokens[entry];
+      const auto place = static_cast<std::size_t>(token);
+      if (place < is_left_out_.size() && is_left_out_[place]) tokens.push_back(token);
+    }
+    std::sort(tokens.begin(), tokens.end());
+    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
+  }
+  return more;
+}
+
+std::int64_t GatedHead::target_id(std::int64_t place, const Ids& more) const {
+  if (ids_.empty()) return place;
+  const auto at = static_cast<std::size_t>(place);
+  return at < ids_.size() ? ids_[at] : more[at - ids_.size()];
+}
 
 void GatedHead::record(const std::vector<const std::uint16_t*>& hidden,
-                       const std::vector<std::int64_t>& tokens, float* keys,
-                       float* values) const {
+                       const Ids& tokens, float* keys, float* values) const {
   const std::vector<float> sums = first().add_up(enter(hidden), tokens);
   recorder_->record(sums.data(), tokens.size(), keys, values);
 }
@@ -69,8 +104,8 @@ std::vector<float> GatedHead::enter(const std::vector<const std::uint16_t*>& hid
 }
 
 std::vector<GatedHead::Likeliest> GatedHead::advance(std::size_t at, std::vector<float>& states,
-                                                     const std::vector<std::int64_t>& tokens,
-                                                     const Seen* seen) const {
+                                                     const Ids& tokens, const Seen* seen,
+                                                     const std::vector<Ids>& more) const {
   const Position& position = positions_[std::min(at, positions_.size() - 1)];
   const std::size_t rows = tokens.size(), count = position.score.out();
   states = position.add_up(states, tokens);
@@ -80,14 +115,26 @@ std::vector<GatedHead::Likeliest> GatedHead::advance(std::size_t at, std::vector
   position.score.multiply(states.data(), rows, logits.data());
   std::vector<Likeliest> next;
   for (std::size_t row = 0; row < rows; ++row) {
-    next.push_back(likeliest(logits.data() + row * count, count));
+    std::vector<float> beside;
+    if (position.extension) {
+      const float* const state = states.data() + row * position.score.in();
+      beside = score(*position.extension, state, more[row]);
+    }
+    next.push_back(likeliest(logits.data() + row * count, count, beside));
   }
   return next;
 }
 
-// Of a softmax over logits.
-GatedHead::Likeliest GatedHead::likeliest(const float* logits, std::size_t count) {
-  const float* const top = std::max_element(logits, logits + count);
+// Of a softmax over logits and some more.
+GatedHead::Likeliest GatedHead::likeliest(const float* logits, std::size_t count,
+                                          const std::vector<float>& more) {
+  const float* top = std::max_element(logits, logits + count);
+  std::int64_t place = top - logits;
+  const auto beside = std::max_element(more.begin(), more.end());
+  if (beside != more.end() && *beside > *top) {
+    top = &*beside;
+    place = static_cast<std::int64_t>(count) + (beside - more.begin());
+  }
   float lanes[kLanes] = {};
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
@@ -98,7 +145,8 @@ GatedHead::Likeliest GatedHead::likeliest(const float* logits, std::size_t count
   float total = 0.0f;
   for (const float lane : lanes) total += lane;
   for (; i < count; ++i) total += exponential(logits[i] - *top);
-  return {top - logits, 1.0f / total};
+  for (const float logit : more) total += exponential(logit - *top);
+  return {place, 1.0f / total};
 }
 
 }  // namespace specgate::heads

@@ -16,6 +16,9 @@
 
 namespace specgate::heads {
 
+// Of tokens, of the target or of the head's vocabulary.
+using Ids = std::vector<std::int64_t>;
+
 // The residual layer from a sum to the next state: norm'(a + D(silu(G n) * (U n))).
 class Cell {
  public:
@@ -40,18 +43,20 @@ struct Position {
   std::optional<Attention> attention;
   Cell cell;
   Matrix score;
+  // Scores tokens beside the vocabulary. With it `table` has a row for each token of the target.
+  std::optional<Table> extension;
 
   // Returns the sums of projected states and embedded tokens, (rows, inner).
-  std::vector<float> add_up(const std::vector<float>& states,
-                            const std::vector<std::int64_t>& tokens) const;
+  std::vector<float> add_up(const std::vector<float>& states, const Ids& tokens) const;
 };
 
 class GatedHead {
  public:
   // `positions` of the first ones, at least one; later ones are like the last. `input_norm` of the
-  // target's states, where the head scales them.
+  // target's states, where the head scales them. `ids` are the target's of the vocabulary, rising;
+  // none where they are the same.
   GatedHead(std::vector<Position> positions, std::optional<Norm> input_norm,
-            std::optional<Recorder> recorder);
+            std::optional<Recorder> recorder, Ids ids);
 
   const Position& first() const { return positions_.front(); }
   const std::optional<Recorder>& recorder() const { return recorder_; }
@@ -69,40 +74,48 @@ class GatedHead {
   //   tokens: What was drawn from them.
   //   length: Tokens to draft.
   //   seen: What each row may look at; null for a head without a window.
-  //   each: Called with the row, the place of its next token in the head's vocabulary, and the
-  //     probability of that.
+  //   each: Called with the row, the target's id of its next token, and the probability of that.
   template <class Each>
-  void draft(const std::vector<const std::uint16_t*>& hidden, std::vector<std::int64_t> tokens,
+  void draft(const std::vector<const std::uint16_t*>& hidden, Ids tokens,
              std::size_t length, const Seen* seen, Each each) const {
     std::vector<float> states = enter(hidden);
+    const std::vector<Ids> more = left_out(tokens.size(), seen);
     for (std::size_t at = 0; at < length; ++at) {
-      const std::vector<Likeliest> next = advance(at, states, tokens, seen);
+      const std::vector<Likeliest> next = advance(at, states, tokens, seen, more);
       for (std::size_t row = 0; row < next.size(); ++row) {
-        tokens[row] = next[row].place;
-        each(row, next[row].place, next[row].probability);
+        const std::int64_t token = target_id(next[row].place, more[row]);
+        tokens[row] = first().extension ? token : next[row].place;
+        each(row, token, next[row].probability);
       }
     }
   }
 
   // Writes keys and values of rows, as `Recorder::record` does; only for a head that has one.
   void record(const std::vector<const std::uint16_t*>& hidden,
-              const std::vector<std::int64_t>& tokens, float* keys, float* values) const;
+              const Ids& tokens, float* keys, float* values) const;
 
  private:
   struct Likeliest {
-    std::int64_t place;
+    std::int64_t place;  // in the vocabulary, and behind it in what is scored beside it
     float probability;
   };
 
   std::vector<float> enter(const std::vector<const std::uint16_t*>& hidden) const;
   // Makes the next states, and says what is likeliest then.
   std::vector<Likeliest> advance(std::size_t at, std::vector<float>& states,
-                                 const std::vector<std::int64_t>& tokens, const Seen* seen) const;
-  static Likeliest likeliest(const float* logits, std::size_t count);
+                                 const Ids& tokens, const Seen* seen,
+                                 const std::vector<Ids>& more) const;
+  // What each row may draft beside the vocabulary: the other tokens that it sees, each once.
+  std::vector<Ids> left_out(std::size_t rows, const Seen* seen) const;
+  std::int64_t target_id(std::int64_t place, const Ids& more) const;
+  static Likeliest likeliest(const float* logits, std::size_t count,
+                             const std::vector<float>& more);
 
   std::vector<Position> positions_;
   std::optional<Norm> input_norm_;
   std::optional<Recorder> recorder_;
+  Ids ids_;
+  std::vector<bool> is_left_out_;  // of each of the target's tokens; of a head with an extension
 };
 
 }  // namespace specgate::heads

@@ -95,27 +95,33 @@ Cell make_cell(const Norm& norm, const Matrix& enter, const Matrix& leave, const
 
 Position make_position(const Matrix& project, const Table& table, float scale,
                        const std::optional<Attention>& attention, const Cell& cell,
-                       const Matrix& score) {
+                       const Matrix& score, const std::optional<Table>& extension) {
   require(table.width() == project.out() && score.in() == project.out(),
           "position: widths do not fit");
-  return {project, table, scale, attention, cell, score};
+  require(!extension || extension->width() == project.out(), "extension: its width does not fit");
+  return {project, table, scale, attention, cell, score, extension};
 }
 
 GatedHead make_head(const std::vector<Position>& positions, const std::optional<Norm>& input_norm,
-                    const std::optional<Recorder>& recorder) {
+                    const std::optional<Recorder>& recorder,
+                    const std::optional<Array<const std::int64_t, 1>>& ids) {
   require(!positions.empty(), "positions: must not be empty");
   const Position& first = positions.front();
   for (const Position& position : positions) {
     require(position.project.out() == first.project.out() &&
                 position.score.out() == first.score.out() &&
-                position.attention.has_value() == first.attention.has_value(),
+                position.attention.has_value() == first.attention.has_value() &&
+                position.extension.has_value() == first.extension.has_value(),
             "positions: differ in width, vocabulary or window");
     require(&position == &first || position.project.in() == first.project.out(),
             "positions: later ones begin with the state of the one before");
   }
   require(!input_norm || input_norm->width() == positions.front().project.in(),
           "input_norm: its width does not fit");
-  return {positions, input_norm, recorder};
+  require(!ids || ids->shape(0) == first.score.out(), "ids: expected the vocabulary's");
+  std::vector<std::int64_t> known;
+  if (ids) known.assign(ids->data(), ids->data() + ids->shape(0));
+  return {positions, input_norm, recorder, std::move(known)};
 }
 
 const std::uint16_t* state_of(const GatedHead& head, const Halves& hidden, std::size_t row) {
@@ -124,23 +130,36 @@ const std::uint16_t* state_of(const GatedHead& head, const Halves& hidden, std::
   return bfloat16_of(hidden) + row * head.hidden_size();
 }
 
-// What Python's `View` holds: tables of all requests, which of them each row is of, and how many
-// entries it may look at.
-using View = std::tuple<Places, Places, std::vector<std::size_t>, std::vector<std::size_t>>;
+// What Python's `Tables` holds: keys, values and tokens of all requests' places.
+using Tables = std::tuple<Places, Places, Array<std::int64_t, 2>>;
+
+void check(const Tables& tables) {
+  const auto& [keys, values, tokens] = tables;
+  require(values.size() == keys.size() && tokens.shape(0) == keys.shape(0) &&
+              tokens.shape(1) == keys.shape(1),
+          "keys, values and tokens: do not fit");
+}
+
+// What Python's `View` holds: tables, whose request each row is of, and how many entries it may
+// look at.
+using View = std::tuple<Tables, std::vector<std::size_t>, std::vector<std::size_t>>;
 
 std::vector<Seen> seen_of(const GatedHead& head, const View& view) {
-  const auto& [keys, values, places, filled] = view;
+  const auto& [tables, places, filled] = view;
+  const auto& [keys, values, tokens] = tables;
+  check(tables);
   const auto& attention = head.first().attention;
   require(attention && keys.shape(2) == attention->heads() &&
               keys.shape(2) * keys.shape(3) == attention->size(),
           "keys: expected the heads of the attention");
   const std::size_t step = keys.shape(1) * attention->size();
-  require(values.size() == keys.size() && places.size() == filled.size(), "values: do not fit");
+  require(places.size() == filled.size(), "filled: expected one for each row");
   std::vector<Seen> seen;
   for (std::size_t row = 0; row < places.size(); ++row) {
     require(places[row] < keys.shape(0) && filled[row] < keys.shape(1), "places: out of range");
     const std::size_t begin = places[row] * step;
-    seen.push_back({keys.data() + begin, values.data() + begin, 1 + filled[row]});
+    seen.push_back({keys.data() + begin, values.data() + begin,
+                    tokens.data() + places[row] * keys.shape(1), 1 + filled[row]});
   }
   return seen;
 }
@@ -150,19 +169,17 @@ using Draft = std::pair<std::vector<std::int64_t>, std::vector<float>>;
 std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
                          const std::vector<std::size_t>& rows,
                          const std::vector<std::int64_t>& tokens, std::size_t length,
-                         const std::optional<Array<const std::int64_t, 1>>& ids,
                          const std::optional<View>& view) {
   require(tokens.size() == rows.size(), "tokens: expected one for each row");
   const std::vector<Seen> seen = view ? seen_of(head, *view) : std::vector<Seen>{};
   require(!view || seen.size() == rows.size(), "view: expected a place for each row");
   require(length <= 1 || head.goes_on(), "length: the head has one position");
-  require(!ids || ids->shape(0) == head.first().score.out(), "ids: expected the vocabulary's");
   std::vector<const std::uint16_t*> states;
   for (const std::size_t row : rows) states.push_back(state_of(head, hidden, row));
   std::vector<Draft> drafts(rows.size());
   head.draft(states, tokens, length, view ? seen.data() : nullptr,
-             [&](std::size_t row, std::int64_t place, float probability) {
-               drafts[row].first.push_back(ids ? ids->data()[place] : place);
+             [&](std::size_t row, std::int64_t token, float probability) {
+               drafts[row].first.push_back(token);
                drafts[row].second.push_back(probability);
              });
   return drafts;
@@ -172,12 +189,12 @@ std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
 using Row = std::tuple<std::size_t, std::size_t, std::int64_t, std::size_t, std::size_t>;
 
 void write(const GatedHead& head, const std::vector<Halves>& hidden, const std::vector<Row>& rows,
-           const std::vector<std::pair<std::size_t, std::size_t>>& moves, const Places& keys,
-           const Places& values) {
+           const std::vector<std::pair<std::size_t, std::size_t>>& moves, const Tables& tables) {
   require(head.recorder().has_value(), "the head has no window");
-  const std::size_t size = head.recorder()->size(), places = keys.size() / size;
-  require(keys.shape(2) * keys.shape(3) == size && values.size() == keys.size(),
-          "keys and values: expected the heads of the recorder");
+  const auto& [keys, values, said] = tables;
+  check(tables);
+  const std::size_t size = head.recorder()->size(), places = keys.shape(0) * keys.shape(1);
+  require(keys.shape(2) * keys.shape(3) == size, "keys: expected the heads of the recorder");
   const auto place_of = [&](const Places& table, std::size_t at) {
     require(at < places, "keys and values: there is no such place");
     return table.data() + at * size;
@@ -197,6 +214,7 @@ void write(const GatedHead& head, const std::vector<Halves>& hidden, const std::
   for (std::size_t at = 0; at < rows.size(); ++at) {
     std::copy_n(made_keys.data() + at * size, size, place_of(keys, std::get<3>(rows[at])));
     std::copy_n(made_values.data() + at * size, size, place_of(values, std::get<4>(rows[at])));
+    said.data()[std::get<4>(rows[at])] = tokens[at];
   }
 }
 
@@ -232,16 +250,15 @@ NB_MODULE(_core, module) {
            nb::keep_alive<1, 3>(), nb::keep_alive<1, 4>());
   nb::class_<Position>(module, "Position")
       .def("__init__", by(make_position), "project"_a, "table"_a, "scale"_a,
-           "attention"_a.none(), "cell"_a, "score"_a, nb::keep_alive<1, 2>(),
-           nb::keep_alive<1, 3>(), nb::keep_alive<1, 5>(), nb::keep_alive<1, 6>(),
-           nb::keep_alive<1, 7>());
+           "attention"_a.none(), "cell"_a, "score"_a, "extension"_a.none(),
+           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>(), nb::keep_alive<1, 5>(),
+           nb::keep_alive<1, 6>(), nb::keep_alive<1, 7>(), nb::keep_alive<1, 8>());
   nb::class_<GatedHead>(module, "GatedHead")
       .def("__init__", by(make_head), "positions"_a, "input_norm"_a.none(), "recorder"_a.none(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
+           "ids"_a.none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 4>())
       .def("draft", &draft, "hidden"_a.noconvert(), "rows"_a, "tokens"_a, "length"_a,
-           "ids"_a.noconvert().none(), "view"_a.noconvert().none())
-      .def("write", &write, "hidden"_a.noconvert(), "rows"_a, "moves"_a, "keys"_a.noconvert(),
-           "values"_a.noconvert());
+           "view"_a.noconvert().none())
+      .def("write", &write, "hidden"_a.noconvert(), "rows"_a, "moves"_a, "tables"_a.noconvert());
 }
 
 }  // namespace specgate::heads

@@ -1,7 +1,7 @@
 """Small heads, and folders that hold them."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,9 @@ def make_head(tables: dict[str, Tensor]) -> MakeHead:
     return make
 
 
-def looking_head(window: int) -> DraftHead:
-    """A small head that looks back, ready to draft."""
+def looking_head(window: int, draft_ids: Sequence[int] | None = None) -> DraftHead:
+    """A small head that looks back, ready to draft these and, if any, what it looks at."""
+    is_short = draft_ids is not None
     config = HeadConfig(
         kind="gated",
         hidden_size=32,
@@ -83,7 +84,11 @@ def looking_head(window: int) -> DraftHead:
         window=window,
         attention_heads=2,
         attention_head_size=8,
+        draft_vocab_size=None if draft_ids is None else len(draft_ids),
+        share_output=is_short,
+        window_tokens=is_short,
     )
-    made = DraftHead.new(config, seed=1)
+    output = torch.randn(50, 32, generator=torch.Generator().manual_seed(2))
+    made = DraftHead.new(config, draft_ids, output=output if is_short else None, seed=1)
     made.eval()
     return made

@@ -27,13 +27,31 @@ SHAPES: dict[str, dict[str, Any]] = {
         "attention_heads": 1,
         "attention_head_size": 32,
     },
+    "with what it looks at": {
+        "share_output": True,
+        "draft_vocab_size": 16,
+        "window": WINDOW,
+        "window_tokens": True,
+        "attention_heads": 2,
+        "attention_head_size": 16,
+    },
+    "with what it looks at, projected": {
+        "share_embedding": True,
+        "share_output": True,
+        "project_output": True,
+        "draft_vocab_size": 16,
+        "window": WINDOW,
+        "window_tokens": True,
+        "attention_heads": 1,
+        "attention_head_size": 32,
+    },
     "with weights for each position": {"tie_positions": False, "inner_size": 64},
 }
 
 
 def make(fields: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> DraftHead:
     draws = torch.Generator().manual_seed(1)
-    embedding, output = (torch.randn(VOCAB, HIDDEN, generator=draws) for _ in range(2))
+    embedding, output = (torch.randn(VOCAB, HIDDEN, generator=draws).to(dtype) for _ in range(2))
     whole = {
         "kind": "gated",
         "hidden_size": HIDDEN,
@@ -94,7 +112,10 @@ def test_drafts_are_those_of_torch(fields: dict[str, Any], monkeypatch: pytest.M
     agree(found, head.guess(hidden, rows, newest, 3, None))
 
 
-@pytest.mark.parametrize("name", ["with a window", "with the target's tables"])
+LOOKING = [name for name, fields in SHAPES.items() if "window" in fields]
+
+
+@pytest.mark.parametrize("name", LOOKING)
 def test_entries_are_written_and_seen_as_with_torch(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,9 +140,37 @@ def test_entries_are_written_and_seen_as_with_torch(
     theirs, expected = run()
 
     agree(found, expected)
-    for mine, other in zip(ours.view(names)[:2], theirs.view(names)[:2], strict=True):
+    for mine, other in zip(ours.view(names).tables, theirs.view(names).tables, strict=True):
         assert torch.allclose(mine, other, atol=0.05, rtol=0.05)
         assert mine.any()
+
+
+@pytest.mark.parametrize("most_rows", [compiled.MOST_ROWS, 0], ids=["core", "torch"])
+def test_a_token_that_the_vocabulary_lacks_is_drafted_where_it_was_seen(
+    most_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "MOST_ROWS", most_rows)
+    head = make(SHAPES["with what it looks at, projected"])
+    assert head.vocabulary.ids is not None
+    known = set(head.vocabulary.ids.tolist())
+    hidden, tokens = states(200)
+    beside = 0
+    for begin in range(0, 200, 20):
+        memory = HeadMemory(head, requests=1, device=CPU)
+        said = tokens[begin : begin + 6]
+        memory.note(["a"], [said], hidden[begin : begin + 6], [0])
+
+        ((drafted, confidence),) = head.guess(
+            hidden, [begin + 5], [said[-1]], 3, memory.view(["a"])
+        )
+        ((blind, _),) = head.guess(hidden, [begin + 5], [said[-1]], 3, None)
+
+        assert set(blind) <= known
+        # All but the oldest ones are within the window.
+        assert set(drafted) <= known | set(said[-WINDOW:])
+        assert all(0 < share <= 1 for share in confidence)
+        beside += len(set(drafted) - known)
+    assert beside >= 2
 
 
 def test_what_is_seen_matters() -> None:

@@ -32,6 +32,11 @@ def make(**fields: object) -> HeadConfig:
         ({"kind": "gated", "gated_size": 0}, "gated_size"),
         ({"window": 8}, "lstm has no window"),
         ({"project_output": True}, "needs share_output"),
+        ({"kind": "gated", "window": 8, "window_tokens": True}, "window_tokens needs"),
+        (
+            {"kind": "gated", "share_output": True, "draft_vocab_size": 5, "window_tokens": True},
+            "window_tokens needs",
+        ),
         ({"kind": "gru"}, "kind"),
         ({"positions": 0}, "positions"),
         ({"inner_size": "6"}, "inner_size"),

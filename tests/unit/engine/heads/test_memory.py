@@ -48,16 +48,23 @@ def in_order(entries: list[Tensor]) -> Tensor:
 
 
 def seen(context: Context | None, place: int) -> Tensor:
-    """Return the entries that a request is shown, key and value in one row."""
+    """Return the entries that a request is shown: key, value and token in one row."""
     if context is None:
         return EMPTY
-    pairs = [
-        torch.cat([part[place, :, entry].flatten() for part in (context.keys, context.values)])
+    assert context.tokens is not None
+    shown = [
+        torch.cat(
+            [
+                *(part[place, :, entry].flatten() for part in (context.keys, context.values)),
+                context.tokens[place, entry, None],
+            ]
+        )
         for entry in range(context.keys.shape[2])
         if context.mask is None or context.mask[place, 0, entry] == 0
     ]
-    nothing, *entries = pairs
-    assert not nothing.any()
+    nothing, *entries = shown
+    assert not nothing[:-1].any()
+    assert nothing[-1] == -1
     return in_order(entries)
 
 
@@ -67,7 +74,7 @@ def expected(head: DraftHead, text: Text) -> Tensor:
     begin = max(1, text.rows - WINDOW)
     return in_order(
         [
-            torch.cat([keys[row - 1].flatten(), values[row].flatten()])
+            torch.cat([keys[row - 1].flatten(), values[row].flatten(), text.tokens[row, None]])
             for row in range(begin, text.rows)
         ]
     )

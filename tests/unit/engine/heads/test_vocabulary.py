@@ -30,6 +30,26 @@ def test_whole_vocabulary_leaves_ids_alone() -> None:
     assert vocabulary.target_ids(tokens).tolist() == vocabulary.draft_ids(tokens).tolist() == [3, 9]
 
 
+def test_what_is_left_out_is_named_once() -> None:
+    vocabulary = Vocabulary(make_config(3), [2, 5, 9])
+
+    found = vocabulary.left_out(torch.tensor([[7, -1, 5, 1, 7, 2], [9, 9, 0, 3, 0, 0]]))
+
+    assert [[token for token in row if token >= 0] for row in found.tolist()] == [[1, 7], [0, 3]]
+    assert found.shape == (2, 6)
+
+
+def test_a_whole_vocabulary_leaves_nothing_out() -> None:
+    assert Vocabulary(make_config(None)).left_out(torch.tensor([[3, 9]])).tolist() == [[-1, -1]]
+
+
+def test_ids_beyond_the_vocabulary_are_those_of_more() -> None:
+    vocabulary = Vocabulary(make_config(3), [2, 5, 9])
+    more = torch.tensor([[-1, 7], [4, -1], [-1, -1]])
+
+    assert vocabulary.target_ids(torch.tensor([4, 3, 1]), more).tolist() == [7, 4, 5]
+
+
 @pytest.mark.parametrize(
     ("draft", "ids", "rows"), [(None, None, list(range(10))), (2, [1, 8], [1, 8])]
 )

@@ -6,7 +6,14 @@ import torch
 
 from engine.config import EngineSettings
 from engine.errors import TrainingError
-from engine.training.assembly import Vocabulary, build_head, build_trainer, mark_of
+from engine.heads import save_head
+from engine.training.assembly import (
+    Vocabulary,
+    build_head,
+    build_trainer,
+    load_first_head,
+    mark_of,
+)
 from engine.training.group import Group
 from engine.training.recipe import Recipe
 from engine.training.target import Target, load_target
@@ -89,6 +96,64 @@ def test_an_impossible_shape_is_an_error_of_ours(folder: Path, target: Target) -
         build_head(recipe(head=shape), target, Vocabulary([5, 4], 1.0), source=str(folder))
 
 
+def saved_head(target: Target, folder: Path, **shape: Any) -> Path:
+    """A trained head, so to speak: its weights are no first ones, its vocabulary is its own."""
+    head = build_head(
+        recipe(head=shape).model_copy(update={"seed": 9}),
+        target,
+        Vocabulary([*range(0, 60, 3)], 0.5),
+        source=str(folder),
+    )
+    save_head(head, folder / "head", card={})
+    return folder / "head"
+
+
+def test_training_starts_from_weights_and_vocabulary_of_a_head(
+    folder: Path, target: Target, tmp_path: Path
+) -> None:
+    first = load_first_head(saved_head(target, tmp_path), target, source=str(tmp_path))
+    chosen = Vocabulary.of_head(DOCUMENTS, first)
+
+    head = build_head(recipe(), target, chosen, source=str(folder), first=first)
+
+    assert chosen.ids == [*range(0, 60, 3)]
+    answers = [token for document in DOCUMENTS for token in document.answer]
+    expected = sum(token in chosen.ids for token in answers) / len(answers)
+    assert chosen.coverage_ratio == pytest.approx(expected)
+    for name, tensor in first.weights.state_dict().items():
+        assert torch.equal(head.weights.state_dict()[name], tensor)
+    assert head.training
+    assert all(parameter.requires_grad for parameter in head.parameters())
+
+
+def test_a_head_of_another_shape_is_no_start(folder: Path, target: Target, tmp_path: Path) -> None:
+    first = load_first_head(
+        saved_head(target, tmp_path, inner_size=16), target, source=str(tmp_path)
+    )
+
+    with pytest.raises(TrainingError, match=r"another shape; .*'outputs.0.weight'"):
+        build_head(
+            recipe(), target, Vocabulary.of_head(DOCUMENTS, first), source=str(folder), first=first
+        )
+
+
+def test_a_start_that_is_not_there_says_what_to_do(target: Target, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="run that recipe first"):
+        load_first_head(tmp_path / "head", target, source=str(tmp_path))
+
+
+def test_the_mark_changes_with_the_head_that_training_starts_from(
+    target: Target, tmp_path: Path
+) -> None:
+    first = load_first_head(saved_head(target, tmp_path), target, source=str(tmp_path))
+    before = mark_of(recipe(), DOCUMENTS, first)
+
+    with torch.no_grad():
+        next(first.parameters())[0] += 1
+
+    assert len({before, mark_of(recipe(), DOCUMENTS), mark_of(recipe(), DOCUMENTS, first)}) == 3
+
+
 def test_the_mark_changes_with_whatever_decides_what_a_head_becomes() -> None:
     changes: list[dict[str, dict[str, Any]]] = [
         {"head": {"inner_size": 33}},
@@ -99,6 +164,7 @@ def test_the_mark_changes_with_whatever_decides_what_a_head_becomes() -> None:
         {"hidden": {"store": False}},
         {"hidden": {"max_prompt_tokens": 5}},
         {"train": {"prompt_weight": 0.25}},
+        {"train": {"distillation_temperature": 0.5}},
     ]
 
     marks = [mark_of(recipe(**change), DOCUMENTS) for change in changes]

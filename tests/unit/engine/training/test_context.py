@@ -12,9 +12,9 @@ from tests.unit.engine.training.tiny import shard_of, some_shard
 WINDOW = 3
 
 
-@pytest.fixture
-def head() -> DraftHead:
-    made = looking_head(WINDOW)
+@pytest.fixture(params=[None, [1, 4, 9]], ids=["all tokens", "few tokens and those it looks at"])
+def head(request: pytest.FixtureRequest) -> DraftHead:
+    made = looking_head(WINDOW, request.param)
     with torch.no_grad():
         for attention in made.weights.attentions:
             attention.leave.weight *= 20

@@ -15,7 +15,9 @@ FIGURES: dict[str, Any] = {
     "all": {"acceptance_ratio": 0.25, "acceptance_length": 1.5, "survival": [0.4, 0.1]},
     "kinds": {"chat": {"acceptance_ratio": 0.2, "acceptance_length": 1.4, "survival": [0.3, 0.1]}},
 }
-FACTS = Facts(figures=FIGURES, training_tokens=12345, coverage_ratio=0.9, mark="digest")
+FACTS = Facts(
+    figures=FIGURES, training_tokens=12345, earlier_tokens=0, coverage_ratio=0.9, mark="digest"
+)
 
 
 def recipe(**export: Any) -> Recipe:

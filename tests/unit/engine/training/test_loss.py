@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.heads import DraftHead, HeadConfig
+from engine.heads import DraftHead, HeadConfig, SharedTables
+from engine.training.context import recall
 from engine.training.examples import Cutter, Examples
 from engine.training.loss import Counts, Sums, sum_losses, weigh
 from engine.training.recipe import TrainSettings
 from engine.training.shard import Shard
+from tests.unit.engine.heads.conftest import looking_head
 from tests.unit.engine.training.tiny import shard_of
 
 VOCAB, HIDDEN, POSITIONS = 12, 6, 2
@@ -94,6 +96,71 @@ def test_sums_are_those_of_single_labels(head: DraftHead, shard: Shard, teacher:
     assert found.hits.tolist() == hits
     for name in ("hard", "all", "soft"):
         assert getattr(counts, name).tolist() == getattr(counted, name).tolist()
+
+
+def test_what_rows_look_at_is_taught_beside_the_vocabulary() -> None:
+    ids, window, run_tokens = [1, 4, 9], 3, 4
+    head = looking_head(window, ids).train()
+    assert head.shared.output is not None
+    draws = torch.Generator().manual_seed(0)
+    hidden = torch.randn(12, 32, generator=draws).to(torch.bfloat16)
+    tokens = torch.tensor([1, 7, 4, 7, 20, 9, 1, 30, 4, 4, 7, 1])
+    draft_of = torch.full((50,), -100)
+    draft_of[ids] = torch.arange(len(ids))
+    cutter = Cutter(draft_of, run_tokens=run_tokens, positions=3, window=window)
+    examples = cutter.cut([shard_of(hidden, tokens, [12])], torch.tensor([[0, 4]]).numpy())
+    teacher = torch.randn(50, 32, generator=draws)
+    head.shared = SharedTables(None, torch.cat([teacher, teacher[:2]]))  # as vLLM pads it
+
+    found = sum_losses(head, examples, teacher[ids])
+
+    # The run is of rows 4 to 7, which look at rows 1 to 7: 7, 4, 7, 20, 9, 1, 30.
+    both = [*ids, 7, 20, 30]
+    assert examples.before is not None
+    states = head.unroll(
+        hidden[4:8].float(),
+        torch.stack([tokens[row : row + 3] for row in range(4, 8)]),
+        recall(head, examples.before),
+    )
+    for position, state in enumerate(states):
+        logs = (head.weights.outputs[0](state).detach() @ teacher[both].T).log_softmax(-1)
+        taught = hidden[5 + position : 9 + position].float() @ teacher[both].T
+        expected = -(taught.softmax(-1) * logs).sum()
+        assert float(found.soft[position].detach()) == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_the_gradient_of_the_soft_loss_is_that_of_torch(
+    head: DraftHead, shard: Shard, teacher: Tensor
+) -> None:
+    examples = cut(shard)
+    weights = examples.labels.weights
+
+    found = sum_losses(head, examples, teacher, learns_hard=False).soft
+    scores = head(examples.hidden[:, :4].flatten(0, 1), examples.tokens.flatten(0, 1))
+    taught = (examples.hidden[:, 1:].float() @ teacher.T).softmax(-1)
+    plain = [
+        -(taught[:, at : at + 4].flatten(0, 1) * score.log_softmax(-1)).sum(-1)
+        @ weights[..., at].flatten()
+        for at, score in enumerate(scores)
+    ]
+
+    parameters = list(head.weights.parameters())
+    ours = torch.autograd.grad((found * torch.tensor([1.0, 0.3])).sum(), parameters)
+    theirs = torch.autograd.grad(plain[0] + 0.3 * plain[1], parameters)
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+def test_a_lower_temperature_sharpens_what_is_taught(
+    head: DraftHead, shard: Shard, teacher: Tensor
+) -> None:
+    examples = cut(shard)
+
+    tempered = sum_losses(head, examples, teacher.clone(), temperature=0.5).soft
+    sharper = sum_losses(head, examples, 2 * teacher).soft
+
+    torch.testing.assert_close(tempered, sharper)
+    assert not torch.allclose(tempered, sum_losses(head, examples, teacher).soft)
 
 
 def test_without_a_teacher_there_is_no_soft_loss(head: DraftHead, shard: Shard) -> None:

@@ -1,13 +1,16 @@
 import importlib.util
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+import yaml
 
 from engine.training.__main__ import main
 from engine.training.run import Run
+from engine.training.steps import Step
 from tests.unit.engine.training.tiny import prepare
 
 
@@ -28,6 +31,32 @@ def test_steps_are_done_up_to_the_one_that_was_named(tmp_path: Path) -> None:
 
     assert (tmp_path / "tiny" / "states").is_dir()
     assert not (tmp_path / "tiny" / "train").exists()
+
+
+def test_the_recipe_that_another_starts_from_is_carried_out_before_it_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = prepare(tmp_path)
+    document = yaml.safe_load(first.read_text(encoding="utf-8"))
+    train = {**document["train"], "start_from": "tiny"}
+    second = tmp_path / "second.yaml"
+    second.write_text(yaml.safe_dump({**document, "name": "second", "train": train}))
+    first.rename(tmp_path / "tiny.yaml")
+    done: list[tuple[str, str]] = []
+
+    def carry_out(self: Run, until: Step) -> None:
+        done.append((self._recipe.name, until))
+        self._recipe.head_folder.mkdir(parents=True)
+        (self._recipe.head_folder / "config.json").touch()
+
+    monkeypatch.setattr(Run, "carry_out", carry_out)
+
+    assert main([str(second), "--until", "train"]) == 0
+    assert done == [("tiny", "export"), ("second", "train")]
+
+    shutil.rmtree(tmp_path / "second")
+    assert main([str(second)]) == 0
+    assert done[2:] == [("second", "export")]
 
 
 def test_a_wrong_recipe_is_status_2_with_a_line_for_each_problem(

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from engine.errors import RecipeError
-from engine.training.recipe import Recipe, load_recipe
+from engine.training.recipe import Recipe, load_recipe, load_recipes
 from tests.unit.engine.training.tiny import RECIPE
 
 RECIPES = sorted((Path(__file__).parents[4] / "configs" / "recipes").glob("*.yaml"))
@@ -25,6 +25,7 @@ def test_the_recipes_are_there() -> None:
     assert [path.stem for path in RECIPES] == [
         "llama-3.1-8b-lstm",
         "qwen2.5-coder-1.5b-lstm",
+        "smollm2-135m-first",
         "smollm2-135m-lstm",
         "smollm2-135m",
     ]
@@ -32,11 +33,17 @@ def test_the_recipes_are_there() -> None:
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_loads_and_is_named_as_its_file(path: Path) -> None:
-    recipe = load_recipe(path)
+    recipe: Recipe | None = load_recipe(path)
 
+    assert recipe is not None
     assert recipe.name == path.stem
     assert recipe.head.kind == ("lstm" if path.stem.endswith("-lstm") else "gated")
-    assert recipe.text.tokens >= 1_000_000
+    tokens = 0
+    while recipe is not None:
+        tokens += recipe.text.tokens
+        first = recipe.train.start_from
+        recipe = None if first is None else load_recipe(path.with_name(f"{first}.yaml"))
+    assert tokens >= 1_000_000
 
 
 def test_the_recipe_that_ships_a_head_bounds_its_size() -> None:
@@ -60,6 +67,33 @@ def test_a_run_has_a_folder_of_its_own() -> None:
     recipe = Recipe.model_validate({**changed(), "folder": "~/runs"})
 
     assert recipe.run_folder == Path.home() / "runs" / "tiny"
+
+
+def test_the_head_that_training_starts_from_is_that_of_another_recipe_beside() -> None:
+    alone = Recipe.model_validate({**changed(), "folder": "/runs"})
+    second = Recipe.model_validate({**changed(train={"start_from": "first"}), "folder": "/runs"})
+
+    assert alone.first_head is None
+    assert second.first_head == Path("/runs/first/head")
+    assert second.head_folder == Path("/runs/tiny/head")
+
+
+def test_recipes_come_with_those_that_they_start_from(tmp_path: Path) -> None:
+    for name, first in (("a", "missing"), ("b", "a"), ("c", "b")):
+        document = {**changed(train={"start_from": first}), "name": name}
+        write(tmp_path / f"{name}.yaml", document)
+
+    assert [recipe.name for recipe in load_recipes(tmp_path / "c.yaml")] == ["a", "b", "c"]
+
+
+def test_recipes_that_start_from_each_other_are_refused(tmp_path: Path) -> None:
+    for name, first in (("a", "b"), ("b", "a")):
+        write(tmp_path / f"{name}.yaml", {**changed(train={"start_from": first}), "name": name})
+
+    with pytest.raises(RecipeError) as caught:
+        load_recipes(tmp_path / "a.yaml")
+
+    assert "starts from itself" in caught.value.problems[0]
 
 
 def test_caches_that_lie_elsewhere_hold_runs_and_models(

@@ -77,6 +77,17 @@ def test_acceptance_rises(head: dict[str, Any], tmp_path: Path) -> None:
     assert ratio_of(trained) > 0.4
 
 
+def test_training_goes_on_from_the_head_of_another_recipe(whole: Path, tmp_path: Path) -> None:
+    recipe = beside(whole, tmp_path, train={"start_from": "first", "steps": 2})
+    shutil.copytree(whole / "head", tmp_path / "first" / "head")
+
+    run = carry_out(recipe)
+
+    assert ratio_of(run) == pytest.approx(ratio_of(whole), abs=0.05)
+    assert "goes on from the head of `first`" in (run / "head" / "README.md").read_text("utf-8")
+    assert head_of(run) != head_of(whole)
+
+
 def test_everything_is_there_at_the_end(whole: Path) -> None:
     assert {path.name for path in whole.iterdir()} == {
         "acceptance.png",
