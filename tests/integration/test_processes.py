@@ -22,13 +22,23 @@ def _children(gateway: GatewayProcess) -> list[psutil.Process]:
     return [child for child in below if "gateway" in child.cmdline()]
 
 
-def _processes_connected_to(gateway: GatewayProcess, port: int) -> set[int]:
-    return {
-        child.pid
+def _connections(gateway: GatewayProcess, port: int) -> list[int]:
+    """How many connections to a worker's port each gateway process has."""
+    return [
+        sum(
+            connection.status == psutil.CONN_ESTABLISHED and connection.raddr.port == port
+            for connection in child.net_connections("tcp")
+        )
         for child in _children(gateway)
-        for connection in child.net_connections("tcp")
-        if connection.status == psutil.CONN_ESTABLISHED and connection.raddr.port == port
-    }
+    ]
+
+
+async def _until_all_serve(gateway: GatewayProcess, worker: FakeWorker) -> None:
+    """Wait until every process has probed the worker; one is enough to be ready."""
+    await eventually(
+        lambda: [n > 0 for n in _connections(gateway, worker.port)] == [True, True],
+        within_seconds=15.0,
+    )
 
 
 async def _ask_anew(gateway: GatewayProcess, *, key: str = "none") -> int:
@@ -41,17 +51,19 @@ async def _ask_anew(gateway: GatewayProcess, *, key: str = "none") -> int:
 
 async def test_both_processes_serve_and_metrics_add_up(worker: FakeWorker, folder: Path) -> None:
     async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
+        await _until_all_serve(gateway, worker)
+        probing = _connections(gateway, worker.port)
         streams = [
             asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _SLOW}, []))
             for _ in range(30)
         ]
         await eventually(lambda: worker.active == 30, within_seconds=10.0)
-        busy = _processes_connected_to(gateway, worker.port)
+        streaming = _connections(gateway, worker.port)
         during = [await gateway.client.get("/metrics") for _ in range(3)]
         await asyncio.gather(*streams)
         after = await gateway.client.get("/metrics")
 
-        assert len(busy) == 2
+        assert [now > before for now, before in zip(streaming, probing, strict=True)] == [True] * 2
         assert ["gateway_inflight_requests 30.0" in page.text for page in during] == [True] * 3
         ended = 'endpoint="/v1/chat/completions",model="fake-model",outcome="completed"'
         assert f"gateway_requests_total{{{ended}}} 30.0" in after.text
@@ -74,6 +86,7 @@ async def test_terminate_drains_all_processes_and_leaves_no_orphan(
 ) -> None:
     drain = {"accept_seconds": 0.2, "finish_seconds": 5.0}
     async with gateway_process(folder, worker, command=SERVE, processes=2, drain=drain) as gateway:
+        await _until_all_serve(gateway, worker)
         pieces: list[list[str]] = [[] for _ in range(20)]
         streams = [
             asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _SLOW}, into))
@@ -114,6 +127,7 @@ async def test_killed_process_leaves_no_phantom_in_the_gauges(
     worker: FakeWorker, folder: Path
 ) -> None:
     async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
+        await _until_all_serve(gateway, worker)
         streams = [
             asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _SLOW}, []))
             for _ in range(20)
