@@ -253,7 +253,8 @@ class EngineSettings(BaseModel):
     uds: Path | None = Field(default=None, description="Unix socket to listen on instead of TCP.")
     vllm: Annotated[dict[str, JsonValue], AfterValidator(_check_vllm_options)] = Field(
         default_factory=dict,
-        description="Options of vLLM's server, named as its flags with underscores.",
+        description="Options of vLLM's server, named as its flags with underscores. Without "
+        "`dtype` a processor that has no instructions for bfloat16 computes in float32.",
     )
     environment: Annotated[dict[str, str], AfterValidator(_check_environment)] = Field(
         default_factory=dict,

@@ -97,7 +97,7 @@ class GatedHead:
         """Draft greedily.
 
         Args:
-            hidden: The target's states, bfloat16, (any, hidden_size), contiguous.
+            hidden: The target's states, bfloat16 or float32, (any, hidden_size), contiguous.
             rows: Places in it.
             tokens: What was drawn from each of these.
             length: Tokens to draft.

@@ -158,4 +158,4 @@ def _matrix(linear: Linear) -> _core.Matrix:
 
 
 def _is_plain(states: Tensor) -> bool:
-    return bool(states.dtype == torch.bfloat16 and states.is_contiguous())
+    return states.dtype in (torch.bfloat16, torch.float32) and states.is_contiguous()

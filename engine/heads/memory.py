@@ -66,8 +66,7 @@ class HeadMemory:
         self._ignored: set[str] = set()
         self._noted: list[_Noted] = []
         self._waiting: list[list[_Piece]] = [[] for _ in range(requests)]
-        self._kept = 0  # states that came since some were let go
-        self._most_kept = _MOST_BYTES // (config.hidden_size * head.weights.dtype.itemsize)
+        self._kept_bytes = 0  # of states that came since some were let go
 
     @property
     def requests(self) -> Collection[str]:
@@ -90,10 +89,10 @@ class HeadMemory:
             first: Where in `hidden` the states are that a row's tokens were drawn from: of the
                 first one, the others follow; None where each row has one, in their order.
         """
-        if len(self._noted) == _MOST_STEPS or self._kept > self._most_kept:
+        if len(self._noted) == _MOST_STEPS or self._kept_bytes > _MOST_BYTES:
             self._hand_out()
         self._noted.append((requests, sampled, hidden, first))
-        self._kept += hidden.shape[0]
+        self._kept_bytes += hidden.nbytes
 
     def ignore(self, request: str) -> None:
         """Make nothing of a request's rows, until it is forgotten: nobody will ask for them."""
@@ -133,7 +132,7 @@ class HeadMemory:
         """Forget everything but whom to ignore."""
         self._noted.clear()
         self._waiting = [[] for _ in self._waiting]
-        self._kept = 0
+        self._kept_bytes = 0
         self._free += self._places.values()
         self._places.clear()
 
@@ -157,12 +156,12 @@ class HeadMemory:
                 ]
                 if pieces:
                     self._waiting[self._place(name)] += pieces
-        if self._kept > self._most_kept:
+        if self._kept_bytes > _MOST_BYTES:
             self._let_go()
 
     def _let_go(self) -> None:
         """Copy the rows that wait and will be seen, so that nothing holds the steps they are of."""
-        self._kept = 0
+        self._kept_bytes = 0
         for place, pieces in enumerate(self._waiting):
             if not pieces:
                 continue

@@ -137,7 +137,10 @@ class TrainSettings(_Section):
         le=1,
         description="What tokens of prompts count in that share, against those of answers.",
     )
-    bfloat16: bool = Field(default=True, description="Multiply in bfloat16 (autocast).")
+    bfloat16: bool | None = Field(
+        default=None,
+        description="Multiply in bfloat16 (autocast); by default where the processor does that.",
+    )
     checkpoint_every_s: float = Field(default=60.0, gt=0, description="What a killed run loses.")
     checkpoint_every_steps: int = Field(default=500, ge=1, description="The same, in steps.")
     log_every_steps: int = Field(default=20, ge=1, description="Lines of train.csv.")

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import torch
+from pydantic import JsonValue
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
@@ -14,6 +15,7 @@ from transformers.utils import logging
 from engine.config import EngineSettings
 from engine.errors import EngineError, TrainingError
 from engine.models import fetch_with_pip, resolve_model
+from engine.processor import multiplies_bfloat16
 
 # vLLM's `dtype` -> torch's; what is not here is for transformers to choose, as it is for vLLM.
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType({
@@ -81,13 +83,19 @@ def load_target(source: str, settings: EngineSettings, *, device: torch.device) 
     try:
         model = AutoModelForCausalLM.from_pretrained(
             source,
-            dtype=_DTYPES.get(str(options.get("dtype")), "auto"),
+            dtype=_dtype(options.get("dtype"), device),
             revision=options.get("revision"),
             trust_remote_code=bool(options.get("trust_remote_code")),
         )
     except (OSError, ValueError) as exc:
         raise TrainingError(f"{source}: transformers cannot load it: {exc}") from exc
     return Target(model, device)
+
+
+def _dtype(option: JsonValue, device: torch.device) -> torch.dtype | str:
+    if option is None and device.type == "cpu" and not multiplies_bfloat16():
+        return torch.float32  # as the worker does
+    return _DTYPES.get(str(option), "auto")
 
 
 def find_target(settings: EngineSettings, *, report: Callable[[str], None]) -> str:

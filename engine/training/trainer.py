@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.errors import TrainingError
 from engine.heads import DraftHead
+from engine.processor import multiplies_bfloat16
 from engine.training.examples import Cutter
 from engine.training.group import Group
 from engine.training.loss import Counts, Sums, sum_losses, weigh
@@ -92,6 +93,9 @@ class Trainer:
         self._settings = settings
         self._teacher = teacher
         self._group = group
+        self._in_bfloat16 = settings.bfloat16
+        if settings.bfloat16 is None:
+            self._in_bfloat16 = group.device.type != "cpu" or multiplies_bfloat16()
         self._parameters = [p for p in head.parameters() if p.requires_grad]
         self._optimizer = torch.optim.AdamW(
             [
@@ -165,7 +169,7 @@ class Trainer:
         device = self._group.device
         for begin in range(0, len(runs), at_once):
             examples = self._cutter.cut(shards, runs[begin : begin + at_once]).to(device)
-            with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.bfloat16):
+            with torch.autocast(device.type, torch.bfloat16, enabled=self._in_bfloat16):
                 sums = sum_losses(
                     self.head,
                     examples,

@@ -41,6 +41,9 @@ def load_for_target(
 ) -> DraftHead:
     """Load a head and let it share the target's tables.
 
+    On a CPU it drafts in bfloat16, in which it is stored, whatever the target computes in: few rows
+    are multiplied with int8 weights there, and that is what the core in C++ knows.
+
     Raises:
         HeadError: The folder holds no head, or not one for this target.
     """
@@ -51,7 +54,13 @@ def load_for_target(
         dtype=model_config.dtype,
         device=device,
     )
-    return load_head(folder, target, embedding=tables.embedding, output=tables.output)
+    return load_head(
+        folder,
+        target,
+        embedding=tables.embedding,
+        output=tables.output,
+        dtype=torch.bfloat16 if device.type == "cpu" else None,
+    )
 
 
 class StepStates:

@@ -14,6 +14,7 @@ from engine.config import (
 )
 from engine.errors import ConfigError
 from engine.models import ResolvedModel
+from engine.processor import multiplies_bfloat16
 from engine.worker.openmp import find_openmp, preload
 from engine.worker.options import build_options, to_arguments
 
@@ -38,17 +39,25 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
 
     # vLLM reads the environment while it is imported, so only now.
     import uvloop
-    from vllm.logger import configure_logging_from_args
+    from vllm.logger import configure_logging_from_args, init_logger
+    from vllm.platforms import current_platform
 
     from engine.worker.parser import parse_arguments
     from engine.worker.route import MIDDLEWARE
     from engine.worker.sampling import accept_all_requests
     from engine.worker.server import run_server
 
-    parsed = parse_arguments(to_arguments(build_options(settings, model)))
+    has_bfloat16 = not current_platform.is_cpu() or multiplies_bfloat16()
+    options = build_options(settings, model, has_bfloat16=has_bfloat16)
+    parsed = parse_arguments(to_arguments(options))
     if settings.uds is not None:
         clear_socket(settings.uds)
     configure_logging_from_args(parsed)
+    if not has_bfloat16:
+        init_logger(__name__).info(
+            "This processor has no instructions for bfloat16: the model is computed in %s",
+            parsed.dtype,
+        )
     if settings.speculation.sources:
         accept_all_requests()
         parsed.middleware = [*parsed.middleware, MIDDLEWARE]

@@ -24,10 +24,23 @@ _ALWAYS: Mapping[str, JsonValue] = {
 _DEFAULTS: Mapping[str, JsonValue] = {"shutdown_timeout": 15}
 
 
-def build_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
-    """Return vLLM's options by name; the profile's own and ours never share one."""
+# The same for processors without instructions for bfloat16 (docs/adr/0027).
+_WITHOUT_BFLOAT16: Mapping[str, JsonValue] = {"dtype": "float32"}
+
+
+def build_options(
+    settings: EngineSettings, model: ResolvedModel, *, has_bfloat16: bool = True
+) -> dict[str, JsonValue]:
+    """Return vLLM's options by name; the profile's own and ours never share one.
+
+    Args:
+        settings: The profile's.
+        model: Whose weights to serve.
+        has_bfloat16: Whether what the model runs on multiplies bfloat16.
+    """
     options: dict[str, JsonValue] = {
         **_DEFAULTS,
+        **({} if has_bfloat16 else _WITHOUT_BFLOAT16),
         **settings.vllm,
         **_ALWAYS,
         "model": model.source,

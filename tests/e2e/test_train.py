@@ -21,7 +21,6 @@ RECIPE = {
     "engine": {
         "model": MODEL,
         "vllm": {
-            "dtype": "bfloat16",
             "max_model_len": 256,
             "max_num_seqs": 16,
             "enforce_eager": True,

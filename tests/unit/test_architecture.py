@@ -42,7 +42,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
             "models heads suffix",
             "config",
             "policy",
-            "lifetime errors types",
+            "lifetime processor errors types",
         )
     ),
 }

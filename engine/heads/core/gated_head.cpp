@@ -88,19 +88,15 @@ std::int64_t GatedHead::target_id(std::int64_t place, const Ids& more) const {
   return at < ids_.size() ? ids_[at] : more[at - ids_.size()];
 }
 
-void GatedHead::record(const std::vector<const std::uint16_t*>& hidden,
-                       const Ids& tokens, float* keys, float* values) const {
-  const std::vector<float> sums = first().add_up(enter(hidden), tokens);
+void GatedHead::record(std::vector<float> states, const Ids& tokens, float* keys,
+                       float* values) const {
+  enter(states);
+  const std::vector<float> sums = first().add_up(states, tokens);
   recorder_->record(sums.data(), tokens.size(), keys, values);
 }
 
-std::vector<float> GatedHead::enter(const std::vector<const std::uint16_t*>& hidden) const {
-  std::vector<float> states(hidden.size() * hidden_size());
-  for (std::size_t row = 0; row < hidden.size(); ++row) {
-    widen(hidden[row], hidden_size(), states.data() + row * hidden_size());
-  }
-  if (input_norm_) input_norm_->apply(states.data(), hidden.size(), states.data());
-  return states;
+void GatedHead::enter(std::vector<float>& states) const {
+  if (input_norm_) input_norm_->apply(states.data(), states.size() / hidden_size(), states.data());
 }
 
 std::vector<GatedHead::Likeliest> GatedHead::advance(std::size_t at, std::vector<float>& states,

@@ -70,15 +70,15 @@ class GatedHead {
   // Drafts greedily.
   //
   // Args:
-  //   hidden: The target's states, one for each row, bfloat16.
+  //   states: The target's, (rows, hidden_size).
   //   tokens: What was drawn from them.
   //   length: Tokens to draft.
   //   seen: What each row may look at; null for a head without a window.
   //   each: Called with the row, the target's id of its next token, and the probability of that.
   template <class Each>
-  void draft(const std::vector<const std::uint16_t*>& hidden, Ids tokens,
-             std::size_t length, const Seen* seen, Each each) const {
-    std::vector<float> states = enter(hidden);
+  void draft(std::vector<float> states, Ids tokens, std::size_t length, const Seen* seen,
+             Each each) const {
+    enter(states);
     const std::vector<Ids> more = left_out(tokens.size(), seen);
     for (std::size_t at = 0; at < length; ++at) {
       const std::vector<Likeliest> next = advance(at, states, tokens, seen, more);
@@ -91,8 +91,7 @@ class GatedHead {
   }
 
   // Writes keys and values of rows, as `Recorder::record` does; only for a head that has one.
-  void record(const std::vector<const std::uint16_t*>& hidden,
-              const Ids& tokens, float* keys, float* values) const;
+  void record(std::vector<float> states, const Ids& tokens, float* keys, float* values) const;
 
  private:
   struct Likeliest {
@@ -100,7 +99,8 @@ class GatedHead {
     float probability;
   };
 
-  std::vector<float> enter(const std::vector<const std::uint16_t*>& hidden) const;
+  // Scales the target's states, where the head wants that.
+  void enter(std::vector<float>& states) const;
   // Makes the next states, and says what is likeliest then.
   std::vector<Likeliest> advance(std::size_t at, std::vector<float>& states,
                                  const Ids& tokens, const Seen* seen,

@@ -31,6 +31,8 @@ template <class Number, std::size_t Dimensions>
 using Array = nb::ndarray<Number, nb::ndim<Dimensions>, nb::device::cpu, nb::c_contig>;
 // nanobind has no name for bfloat16 numbers: their type is checked by `bfloat16_of`.
 using Halves = nb::ndarray<nb::ndim<2>, nb::device::cpu, nb::c_contig>;
+// Of the target, bfloat16 or float32.
+using States = Halves;
 // Keys or values: (requests, places of a request, heads, head size).
 using Places = Array<float, 4>;
 
@@ -124,10 +126,15 @@ GatedHead make_head(const std::vector<Position>& positions, const std::optional<
   return {positions, input_norm, recorder, std::move(known)};
 }
 
-const std::uint16_t* state_of(const GatedHead& head, const Halves& hidden, std::size_t row) {
-  require(hidden.shape(1) == head.hidden_size(), "hidden: expected (any, hidden_size)");
+void read_state(const GatedHead& head, const States& hidden, std::size_t row, float* state) {
+  const std::size_t size = head.hidden_size();
+  require(hidden.shape(1) == size, "hidden: expected (any, hidden_size)");
   require(row < hidden.shape(0), "hidden: there is no such row");
-  return bfloat16_of(hidden) + row * head.hidden_size();
+  if (hidden.dtype() == nb::dtype<float>()) {
+    std::copy_n(static_cast<const float*>(hidden.data()) + row * size, size, state);
+  } else {
+    widen(bfloat16_of(hidden) + row * size, size, state);
+  }
 }
 
 // What Python's `Tables` holds: keys, values and tokens of all requests' places.
@@ -166,7 +173,7 @@ std::vector<Seen> seen_of(const GatedHead& head, const View& view) {
 
 using Draft = std::pair<std::vector<std::int64_t>, std::vector<float>>;
 
-std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
+std::vector<Draft> draft(const GatedHead& head, const States& hidden,
                          const std::vector<std::size_t>& rows,
                          const std::vector<std::int64_t>& tokens, std::size_t length,
                          const std::optional<View>& view) {
@@ -174,10 +181,12 @@ std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
   const std::vector<Seen> seen = view ? seen_of(head, *view) : std::vector<Seen>{};
   require(!view || seen.size() == rows.size(), "view: expected a place for each row");
   require(length <= 1 || head.goes_on(), "length: the head has one position");
-  std::vector<const std::uint16_t*> states;
-  for (const std::size_t row : rows) states.push_back(state_of(head, hidden, row));
+  std::vector<float> states(rows.size() * head.hidden_size());
+  for (std::size_t at = 0; at < rows.size(); ++at) {
+    read_state(head, hidden, rows[at], states.data() + at * head.hidden_size());
+  }
   std::vector<Draft> drafts(rows.size());
-  head.draft(states, tokens, length, view ? seen.data() : nullptr,
+  head.draft(std::move(states), tokens, length, view ? seen.data() : nullptr,
              [&](std::size_t row, std::int64_t token, float probability) {
                drafts[row].first.push_back(token);
                drafts[row].second.push_back(probability);
@@ -188,7 +197,7 @@ std::vector<Draft> draft(const GatedHead& head, const Halves& hidden,
 // A row of which an entry is made: step, state, token, and where key and value go.
 using Row = std::tuple<std::size_t, std::size_t, std::int64_t, std::size_t, std::size_t>;
 
-void write(const GatedHead& head, const std::vector<Halves>& hidden, const std::vector<Row>& rows,
+void write(const GatedHead& head, const std::vector<States>& hidden, const std::vector<Row>& rows,
            const std::vector<std::pair<std::size_t, std::size_t>>& moves, const Tables& tables) {
   require(head.recorder().has_value(), "the head has no window");
   const auto& [keys, values, said] = tables;
@@ -199,15 +208,15 @@ void write(const GatedHead& head, const std::vector<Halves>& hidden, const std::
     require(at < places, "keys and values: there is no such place");
     return table.data() + at * size;
   };
-  std::vector<const std::uint16_t*> states;
+  std::vector<float> states(rows.size() * head.hidden_size());
   std::vector<std::int64_t> tokens;
   for (const auto& [step, state, token, key, value] : rows) {
     require(step < hidden.size(), "hidden: there is no such step");
-    states.push_back(state_of(head, hidden[step], state));
+    read_state(head, hidden[step], state, states.data() + tokens.size() * head.hidden_size());
     tokens.push_back(token);
   }
   std::vector<float> made_keys(rows.size() * size), made_values(rows.size() * size);
-  head.record(states, tokens, made_keys.data(), made_values.data());
+  head.record(std::move(states), tokens, made_keys.data(), made_values.data());
   for (const auto& [to, from] : moves) {
     std::copy_n(place_of(keys, from), size, place_of(keys, to));
   }

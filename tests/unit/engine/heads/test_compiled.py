@@ -77,9 +77,14 @@ def drafting_of(head: DraftHead) -> Drafting:
     return head._drafting
 
 
-def states(rows: int, seed: int = 5) -> tuple[Tensor, list[int]]:
+STATES = [torch.bfloat16, torch.float32]
+
+
+def states(
+    rows: int, seed: int = 5, dtype: torch.dtype = torch.bfloat16
+) -> tuple[Tensor, list[int]]:
     draws = torch.Generator().manual_seed(seed)
-    hidden = torch.randn(rows, HIDDEN, generator=draws).bfloat16()
+    hidden = torch.randn(rows, HIDDEN, generator=draws).to(dtype)
     return hidden, torch.randint(VOCAB, (rows,), generator=draws).tolist()
 
 
@@ -96,11 +101,14 @@ def agree(found: list[Guess], expected: list[Guess]) -> None:
             assert ours[0] == pytest.approx(theirs[0], rel=0.15, abs=0.01)
 
 
+@pytest.mark.parametrize("dtype", STATES, ids=str)
 @pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES)
-def test_drafts_are_those_of_torch(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drafts_are_those_of_torch(
+    fields: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head = make(fields)
     assert isinstance(drafting_of(head), CompiledDrafting)
-    hidden, tokens = states(40)
+    hidden, tokens = states(40, dtype=dtype)
     rows = list(range(3, 33))
     newest = [tokens[row] for row in rows]
 
@@ -115,13 +123,14 @@ def test_drafts_are_those_of_torch(fields: dict[str, Any], monkeypatch: pytest.M
 LOOKING = [name for name, fields in SHAPES.items() if "window" in fields]
 
 
+@pytest.mark.parametrize("dtype", STATES, ids=str)
 @pytest.mark.parametrize("name", LOOKING)
 def test_entries_are_written_and_seen_as_with_torch(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = make(SHAPES[name])
     names = [str(number) for number in range(16)]
-    hidden, tokens = states(160)
+    hidden, tokens = states(160, dtype=dtype)
 
     def run() -> tuple[HeadMemory, list[Guess]]:
         memory = HeadMemory(head, requests=len(names) + 1, device=CPU)
@@ -204,11 +213,11 @@ def test_float32_heads_draft_with_torch() -> None:
     assert not isinstance(drafting_of(make({}, torch.float32)), CompiledDrafting)
 
 
-def test_states_of_another_dtype_draft_with_torch() -> None:
+def test_states_that_the_core_cannot_read_draft_with_torch() -> None:
     head = make({})
     hidden, tokens = states(4)
 
-    found = head.guess(hidden.float(), [0, 1, 2, 3], tokens, 3, None)
+    found = head.guess(hidden.double(), [0, 1, 2, 3], tokens, 3, None)
 
     agree(found, head.guess(hidden, [0, 1, 2, 3], tokens, 3, None))
 

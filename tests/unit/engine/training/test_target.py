@@ -58,6 +58,21 @@ def test_the_dtype_is_that_of_the_worker(folder: Path, dtype: str, expected: tor
     assert not target.output.requires_grad
 
 
+@pytest.mark.parametrize(
+    ("multiplies", "expected"), [(True, torch.bfloat16), (False, torch.float32)]
+)
+def test_without_a_word_it_is_what_the_processor_is_good_at(
+    tmp_path: Path, multiplies: bool, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = AutoModelForCausalLM.from_pretrained(write_target(tmp_path), dtype=torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    monkeypatch.setattr("engine.training.target.multiplies_bfloat16", lambda: multiplies)
+
+    target = load_target(str(tmp_path), EngineSettings(), device=CPU)
+
+    assert target.output.dtype == expected
+
+
 def test_a_folder_without_a_model_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="transformers cannot load it"):
         load(tmp_path, "auto")

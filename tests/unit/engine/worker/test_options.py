@@ -40,6 +40,23 @@ def test_a_socket_replaces_host_and_port() -> None:
     assert {"host", "port"}.isdisjoint(over_socket)
 
 
+@pytest.mark.parametrize(
+    ("has_bfloat16", "given", "expected"),
+    [
+        (True, {}, None),
+        (False, {}, "float32"),
+        (False, {"dtype": "bfloat16"}, "bfloat16"),
+        (False, {"dtype": "auto"}, "auto"),
+    ],
+)
+def test_the_dtype_is_what_multiplies_quickly_unless_the_profile_says_more(
+    has_bfloat16: bool, given: dict[str, JsonValue], expected: str | None
+) -> None:
+    options = build_options(settings(vllm=given), MODEL, has_bfloat16=has_bfloat16)
+
+    assert options.get("dtype") == expected
+
+
 def test_speculation_off_asks_for_no_acceptance_either() -> None:
     options = build_options(settings(speculation={"sources": "off"}), MODEL)
 
