@@ -65,7 +65,7 @@ class _Folding:
         # What positions share is folded once: the second one finds it in the cache (adr/0015).
         self._matrices: dict[nn.Module, Matrix] = {}
         self._scores: dict[nn.Module | None, Linear] = {}
-        self._extensions: dict[nn.Module, Extension] = {}
+        self._extensions: dict[nn.Module | None, Extension] = {}
         self._whole: dict[nn.Module, Lookup] = {}
 
     def stage(self, position: int) -> Stage:
@@ -88,6 +88,9 @@ class _Folding:
             self._matrices[linear] = Matrix(linear.weight)
         return self._matrices[linear]
 
+    def _fits(self, rows: int, width: int) -> bool:
+        return bool(rows * width * self._weights.dtype.itemsize <= FOLDED_BYTES)
+
     def _embed(self, position: int) -> Lookup:
         """The first position looks target ids up, the others draft ids if there are no more."""
         if not self._config.window_tokens:
@@ -107,7 +110,7 @@ class _Folding:
             table = self._shared.embedding
         rows = self._config.vocab_size if ids is None else ids.shape[0]
         width = table.shape[1] if projection is None else projection.shape[0]
-        if rows * width * self._weights.dtype.itemsize > FOLDED_BYTES:
+        if not self._fits(rows, width):
             return Lookup(table, ids, None if projection is None else Projection(projection))
         table = table if ids is None else table[ids]
         if projection is not None:
@@ -127,18 +130,19 @@ class _Folding:
         assert self._shared.output is not None
         rows = self._shared.output[: self._config.vocab_size]
         outputs = self._weights.outputs
-        if not outputs:
-            return Extension(None, rows)
-        layer = at(outputs, position)
+        layer = at(outputs, position) if outputs else None
         if layer not in self._extensions:
-            own = layer.weight.detach()
-            folded_bytes = rows.shape[0] * own.shape[1] * own.dtype.itemsize
-            self._extensions[layer] = (
-                Extension(None, functional.linear(rows.to(own.dtype), own.t()))
-                if folded_bytes <= FOLDED_BYTES
-                else Extension(self._quicken(layer), rows)
-            )
+            self._extensions[layer] = self._extend(layer, rows)
         return self._extensions[layer]
+
+    def _extend(self, layer: nn.Module | None, rows: Tensor) -> Extension:
+        width = rows.shape[1] if layer is None else layer.weight.shape[1]
+        if not self._fits(rows.shape[0], width):
+            return Extension(None if layer is None else self._quicken(layer), rows)
+        rows = rows.to(self._weights.dtype)
+        if layer is not None:
+            rows = functional.linear(rows, layer.weight.detach().t())
+        return Extension(None, rows)
 
     def _fold_output(self, layer: nn.Module | None) -> Linear:
         own = None if layer is None else layer.weight.detach()
@@ -148,8 +152,7 @@ class _Folding:
         rows = self._vocabulary.rows_of(self._shared.output).to(self._weights.dtype)
         if own is None:
             return Matrix(rows)
-        folded_bytes = rows.shape[0] * own.shape[1] * rows.dtype.itemsize
-        if own.shape[1] <= own.shape[0] and folded_bytes <= FOLDED_BYTES:
+        if own.shape[1] <= own.shape[0] and self._fits(rows.shape[0], own.shape[1]):
             return Matrix(functional.linear(rows, own.t()))
         return _Chain(Matrix(own), Matrix(rows))
 

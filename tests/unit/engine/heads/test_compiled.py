@@ -49,9 +49,13 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def make(fields: dict[str, Any], dtype: torch.dtype = torch.bfloat16) -> DraftHead:
+def make(
+    fields: dict[str, Any],
+    dtype: torch.dtype = torch.bfloat16,
+    tables: torch.dtype = torch.bfloat16,
+) -> DraftHead:
     draws = torch.Generator().manual_seed(1)
-    embedding, output = (torch.randn(VOCAB, HIDDEN, generator=draws).to(dtype) for _ in range(2))
+    embedding, output = (torch.randn(VOCAB, HIDDEN, generator=draws).to(tables) for _ in range(2))
     whole = {
         "kind": "gated",
         "hidden_size": HIDDEN,
@@ -106,7 +110,7 @@ def agree(found: list[Guess], expected: list[Guess]) -> None:
 def test_drafts_are_those_of_torch(
     fields: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    head = make(fields)
+    head = make(fields, tables=dtype)
     assert isinstance(drafting_of(head), CompiledDrafting)
     hidden, tokens = states(40, dtype=dtype)
     rows = list(range(3, 33))
