@@ -85,8 +85,8 @@ def _to_text(value: JsonValue) -> str:
 def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
     speculation = settings.speculation
     if not speculation.sources:
-        # Plain vLLM, which refuses to count acceptance where nothing is drafted.
-        return {}
+        # vLLM refuses to count acceptance where nothing is drafted.
+        return {"worker_cls": "engine.worker.worker.PlainWorker"}
     snapshot = None
     if "suffix" in speculation.sources and speculation.suffix.warm_start:
         name = re.sub(r"[^\w.-]+", "-", model.served_name)

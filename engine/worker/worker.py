@@ -1,4 +1,4 @@
-"""vLLM's worker with our model runner: the class that vLLM is told to start on each rank."""
+"""vLLM's workers with what we add: the classes that vLLM is told to start on each rank."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -22,8 +22,10 @@ class _Profiled(_Worker):
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
 
+    PlainWorker = Worker
+
     class HybridWorker(_Profiled, Worker):
-        """The worker for GPUs."""
+        """The worker that speculates, for GPUs."""
 
         def _make_model_runner(self) -> Any:
             from engine.worker.runner import HybridGPUModelRunner
@@ -34,11 +36,22 @@ else:
     # vLLM's CPU worker wants to be imported before torch's shared memory is used.
     from vllm.v1.worker.cpu_worker import CPUWorker
 
-    class HybridWorker(_Profiled, CPUWorker):
-        """The worker for CPUs."""
+    class PlainWorker(CPUWorker):
+        """The worker that does not speculate, for CPUs."""
 
         def init_device(self) -> None:
             """Prepare the device and the runner, without weights yet."""
+            super().init_device()
+            if self.model_config.enforce_eager:
+                from engine.worker.linear import pack_linear_layers
+
+                pack_linear_layers()
+
+    class HybridWorker(_Profiled, PlainWorker):
+        """The worker that speculates, for CPUs."""
+
+        def init_device(self) -> None:
+            """Prepare the device and our runner."""
             super().init_device()
             from engine.worker.runner import HybridCPUModelRunner
             from engine.worker.sampling import mend_verification_on_cpus
