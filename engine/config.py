@@ -254,7 +254,7 @@ class EngineSettings(BaseModel):
     vllm: Annotated[dict[str, JsonValue], AfterValidator(_check_vllm_options)] = Field(
         default_factory=dict,
         description="Options of vLLM's server, named as its flags with underscores. Without "
-        "`dtype` a processor that has no instructions for bfloat16 computes in float32.",
+        "`dtype` a processor that is slow at products of bfloat16 computes in float32 (adr/0028).",
     )
     environment: Annotated[dict[str, str], AfterValidator(_check_environment)] = Field(
         default_factory=dict,

@@ -160,8 +160,8 @@ class _Folding:
 def _multiply(rows: Tensor, weight: Tensor) -> Tensor:
     """Return x W^T, in the dtype of the rows.
 
-    On CPUs it is added up and rounded from float32, as it is in bfloat16, too; but processors without
-    instructions for that take 24 s for what takes half a second so.
+    On CPUs computed in float32, in which bfloat16 is added up anyway: processors without
+    instructions for that one take 24 s for what takes half a second so.
     """
     if rows.device.type != "cpu":
         return functional.linear(rows, weight)

@@ -358,7 +358,6 @@ class Gate:
         longest_draft: int,
         max_batch_size: int | None,
         min_acceptance_ratio: float,
-        margin: float,
         least: float,
     ) -> None: ...
     def learn(self, rows: int, drafted: int, emitted: int, promised: float | None = None) -> None:
@@ -423,8 +422,7 @@ class Gate:
 
         Beside the pass itself that is what drafts lack now until it pays to verify any.
 
-        Without the margin: whoever expects the mean of a pass expects too little, as its draft will
-        be cut where it turns out to be unsure (docs/adr/0014).
+        Without what promises of late were worth: that is in the price of what it drafts.
         """
 
     def least(self, source: int) -> float:

@@ -40,8 +40,6 @@ class Gate(_core.Gate):
         most_rows: Most rows of a step that matter.
         longest_draft: Most tokens of a row that there could be to buy.
         limits: What an operator allows.
-        margin: How much more a token must bring than the formula says, beside what tokens of late
-            promised more than they kept.
         least: Lowest price, also where tokens cost nothing: below it a draft is noise.
 
     Raises:
@@ -56,7 +54,6 @@ class Gate(_core.Gate):
         most_rows: int = 256,
         longest_draft: int = 32,
         limits: Limits = Limits(max_batch_size=None, min_acceptance_ratio=0.0),
-        margin: float = 1.0,
         least: float = 0.01,
     ) -> None:
         check_profile(step_cost)
@@ -69,6 +66,5 @@ class Gate(_core.Gate):
             longest_draft=longest_draft,
             max_batch_size=limits.max_batch_size,
             min_acceptance_ratio=limits.min_acceptance_ratio,
-            margin=margin,
             least=least,
         )

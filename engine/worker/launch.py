@@ -40,14 +40,13 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     # vLLM reads the environment while it is imported, so only now.
     import uvloop
     from vllm.logger import configure_logging_from_args, init_logger
-    from vllm.platforms import current_platform
 
     from engine.worker.parser import parse_arguments
     from engine.worker.route import MIDDLEWARE
     from engine.worker.sampling import accept_all_requests
     from engine.worker.server import run_server
 
-    has_bfloat16 = not current_platform.is_cpu() or multiplies_bfloat16()
+    has_bfloat16 = is_good_at_bfloat16(settings)
     options = build_options(settings, model, has_bfloat16=has_bfloat16)
     parsed = parse_arguments(to_arguments(options))
     if settings.uds is not None:
@@ -55,7 +54,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     configure_logging_from_args(parsed)
     if not has_bfloat16:
         init_logger(__name__).info(
-            "This processor has no instructions for bfloat16: the model is computed in %s",
+            "This processor is slow at products of bfloat16: the model is computed in %s",
             parsed.dtype,
         )
     if settings.speculation.sources:
@@ -70,6 +69,18 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     finally:
         if settings.uds is not None:
             settings.uds.unlink(missing_ok=True)
+
+
+def is_good_at_bfloat16(settings: EngineSettings) -> bool:
+    """Whether products of bfloat16 are no slower here than those of float32 (docs/adr/0028)."""
+    # vLLM reads the environment while it is imported, so not before this is called.
+    from vllm.platforms import current_platform
+
+    from engine.linear import is_supported
+
+    if not current_platform.is_cpu() or multiplies_bfloat16():
+        return True
+    return bool(settings.vllm.get("enforce_eager")) and is_supported()
 
 
 def clear_socket(path: Path) -> None:

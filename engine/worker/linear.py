@@ -1,50 +1,143 @@
 """Has vLLM compute the target's linear layers on a CPU with our products (docs/adr/0028).
 
-Those that vLLM 0.32 takes, oneDNN's, make a step of a few tokens half as long again as one of one.
+Those that vLLM 0.32 takes, oneDNN's, make a step of eight tokens half as long again as one of one.
+Ours are taken for all steps, except in bfloat16 on a processor with instructions for such numbers:
+ours do without, so up to how many rows they are faster is measured there when a worker starts.
 """
 
 import functools
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
+from vllm.logger import init_logger
 from vllm.model_executor.layers import utils
 
 from engine.linear import PackedLinear, is_supported
+from engine.processor import multiplies_bfloat16
+
+_log = init_logger(__name__)
+
+_Compute = Callable[[Tensor, Tensor, Tensor | None], Tensor]
+
+_SIZES = (1, 4, 8, 16, 32, 64, 256)
+_ROUNDS = 3
+_SHAPE = (2048, 1024)
+_WEIGHTS = 24  # 96 MiB in bfloat16: more than the caches hold, as of a model
+# How much longer ours may take: of equal ones, ours are those that have the next size.
+_NOISE = 1.02
+
+ALL_ROWS = 1 << 30
 
 
-def pack_linear_layers() -> None:
-    """Have layers that are loaded from now on computed by us where we can; safe to repeat.
+def pack_linear_layers(dtype: torch.dtype) -> None:
+    """Have layers that are loaded from now on computed by us where that pays; safe to repeat.
 
     They are computed while Python runs: a graph that torch compiles would not know them.
+
+    Args:
+        dtype: The model's.
     """
-    if is_supported() and not packs_linear_layers():
-        utils.dispatch_cpu_unquantized_gemm = _Dispatch(utils.dispatch_cpu_unquantized_gemm)
+    if not is_supported() or packs_linear_layers():
+        return
+    theirs = utils.dispatch_cpu_unquantized_gemm
+    most = {torch.float32: ALL_ROWS, torch.bfloat16: ALL_ROWS}
+    if dtype is torch.bfloat16 and multiplies_bfloat16():
+        most[dtype] = _rows_that_pay(theirs)
+        _log.info("Linear layers of up to %d rows are computed by specgate", most[dtype])
+    utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, most)
 
 
 def packs_linear_layers() -> bool:
-    """Whether layers that are loaded now are computed by us, those in float32 at least."""
-    return isinstance(utils.dispatch_cpu_unquantized_gemm, _Dispatch)
+    """Whether layers that are loaded now may be computed by us."""
+    return isinstance(utils.dispatch_cpu_unquantized_gemm, Dispatch)
 
 
-class _Dispatch:
-    """Chooses what computes a layer, in place of vLLM's function of that name."""
+class Dispatch:
+    """Chooses what computes a layer, in place of vLLM's function of that name.
 
-    def __init__(self, otherwise: Callable[..., None]) -> None:
-        self._otherwise = otherwise
+    Args:
+        theirs: vLLM's function.
+        most: Up to how many rows ours is taken, by the weight's dtype; 0 for none. Where that is
+            not `ALL_ROWS` the weight is kept twice.
+    """
+
+    def __init__(self, theirs: Callable[..., None], most: dict[torch.dtype, int]) -> None:
+        self._theirs = theirs
+        self._most = most
 
     def __call__(self, layer: Any, remove_weight: bool) -> None:
+        """Set `layer.cpu_linear`, and drop the layer's own weight if that is asked."""
         weight = layer.weight
-        if weight.is_meta or weight.ndim != 2 or weight.dtype is not torch.float32:
-            self._otherwise(layer, remove_weight)
-            return
-        layer.cpu_linear = functools.partial(_compute, PackedLinear(weight))
-        if remove_weight:
+        most = 0 if weight.is_meta or weight.ndim != 2 else self._most.get(weight.dtype, 0)
+        packed = PackedLinear(weight) if most else None
+        if packed is None or most < ALL_ROWS:
+            self._theirs(layer, remove_weight)
+        elif remove_weight:
             layer.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
+        if packed is not None:
+            otherwise = None if most == ALL_ROWS else layer.cpu_linear
+            layer.cpu_linear = functools.partial(_compute, packed, most, otherwise)
 
 
 def _compute(
-    packed: PackedLinear, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
-    """What vLLM calls; the weight is what it keeps, and mostly empty."""
+    packed: PackedLinear,
+    most: int,
+    otherwise: _Compute | None,
+    inputs: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    """What vLLM calls; the weight is what it keeps of it, and mostly empty."""
+    if otherwise is not None and inputs.numel() > most * inputs.shape[-1]:
+        return otherwise(inputs, weight, bias)
     return packed(inputs, bias)
+
+
+def _rows_that_pay(theirs: Callable[..., None]) -> int:
+    """Measure up to how many rows our products in bfloat16 take no longer than vLLM's."""
+    weight = torch.rand(_SHAPE).sub_(0.5).to(torch.bfloat16)
+    layers = [
+        SimpleNamespace(weight=torch.nn.Parameter(weight.clone(), requires_grad=False))
+        for _ in range(_WEIGHTS)
+    ]
+    ours = [PackedLinear(layer.weight) for layer in layers]
+    for layer in layers:
+        theirs(layer, True)
+    return rows_that_pay(
+        lambda rows: [packed(rows) for packed in ours],
+        lambda rows: [layer.cpu_linear(rows, layer.weight, None) for layer in layers],
+    )
+
+
+def rows_that_pay(
+    ours: Callable[[Tensor], object],
+    theirs: Callable[[Tensor], object],
+    *,
+    sizes: Sequence[int] = _SIZES,
+    clock: Callable[[], float] = time.perf_counter,
+) -> int:
+    """Return the size up to which `ours` takes no longer; `ALL_ROWS` if that is the last.
+
+    Args:
+        ours: Computes layers of 1,024 bfloat16 inputs for some rows.
+        theirs: The same.
+        sizes: Rows, rising.
+        clock: Seconds.
+    """
+    most = 0
+    for size in sizes:
+        rows = torch.rand(size, _SHAPE[1]).to(torch.bfloat16)
+        times: tuple[list[float], list[float]] = [], []
+        for _ in range(_ROUNDS):
+            for found, compute in zip(times, (ours, theirs), strict=True):
+                began = clock()
+                compute(rows)
+                found.append(clock() - began)
+        if min(times[0]) > min(times[1]) * _NOISE:
+            return most
+        most = size
+    return ALL_ROWS

@@ -24,19 +24,19 @@ _ALWAYS: Mapping[str, JsonValue] = {
 _DEFAULTS: Mapping[str, JsonValue] = {"shutdown_timeout": 15}
 
 
-# The same for processors without instructions for bfloat16 (docs/adr/0027).
+# The same where products of bfloat16 are slow (docs/adr/0027, 0028).
 _WITHOUT_BFLOAT16: Mapping[str, JsonValue] = {"dtype": "float32"}
 
 
 def build_options(
-    settings: EngineSettings, model: ResolvedModel, *, has_bfloat16: bool = True
+    settings: EngineSettings, model: ResolvedModel, *, has_bfloat16: bool
 ) -> dict[str, JsonValue]:
     """Return vLLM's options by name; the profile's own and ours never share one.
 
     Args:
         settings: The profile's.
         model: Whose weights to serve.
-        has_bfloat16: Whether what the model runs on multiplies bfloat16.
+        has_bfloat16: Whether what the model runs on is good at products of bfloat16.
     """
     options: dict[str, JsonValue] = {
         **_DEFAULTS,

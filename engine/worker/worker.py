@@ -45,7 +45,7 @@ else:
             if self.model_config.enforce_eager:
                 from engine.worker.linear import pack_linear_layers
 
-                pack_linear_layers()
+                pack_linear_layers(self.model_config.dtype)
 
     class HybridWorker(_Profiled, PlainWorker):
         """The worker that speculates, for CPUs."""

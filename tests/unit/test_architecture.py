@@ -39,7 +39,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
             "__main__",
             "worker training",
             "drafting",
-            "models heads suffix",
+            "models heads linear suffix",
             "config",
             "policy",
             "lifetime processor errors types",
@@ -61,7 +61,15 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "vllm": frozenset({"engine.worker"}),
     "matplotlib": frozenset({"engine.training"}),
     "transformers": frozenset({"engine.training"}),
-    "torch": frozenset({"engine.worker", "engine.heads", "engine.training", "engine.models"}),
+    "torch": frozenset(
+        {
+            "engine.worker",
+            "engine.heads",
+            "engine.linear",
+            "engine.training",
+            "engine.models",
+        }
+    ),
 }
 
 # `loadtest` may simulate the gate with the engine's own policy, and the chart's values contain both

@@ -1,7 +1,6 @@
 // The Python module engine.linear._core. Rows go in and out by their address: a step has a hundred
 // products, and to take a tensor apart costs more than to ask it for one.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -16,21 +15,27 @@ using namespace nb::literals;
 namespace specgate::linear {
 namespace {
 
-using Weight = nb::ndarray<const float, nb::ndim<2>, nb::device::cpu, nb::c_contig>;
-
-bool is_supported() { return find_kernel() != nullptr; }
-
-void make(PackedWeight* self, const Weight& weight) {
+template <class Number>
+void make(PackedWeight<Number>* self, std::uintptr_t values, std::size_t out, std::size_t in) {
   const Kernel* const kernel = find_kernel();
   if (kernel == nullptr) throw std::runtime_error("this processor has no kernel");
-  new (self) PackedWeight(*kernel, weight.data(), weight.shape(0), weight.shape(1));
+  const nb::gil_scoped_release unlocked;
+  new (self) PackedWeight<Number>(*kernel, reinterpret_cast<const Number*>(values), out, in);
 }
 
-void multiply(const PackedWeight& weight, std::uintptr_t rows, std::size_t stride,
+template <class Number>
+void multiply(const PackedWeight<Number>& weight, std::uintptr_t rows, std::size_t stride,
               std::size_t count, std::uintptr_t bias, std::uintptr_t outputs) {
   const nb::gil_scoped_release unlocked;
-  weight.multiply(reinterpret_cast<const float*>(rows), stride, count,
-                  reinterpret_cast<const float*>(bias), reinterpret_cast<float*>(outputs));
+  weight.multiply(reinterpret_cast<const Number*>(rows), stride, count,
+                  reinterpret_cast<const Number*>(bias), reinterpret_cast<Number*>(outputs));
+}
+
+template <class Number>
+void define(nb::module_& module, const char* name) {
+  nb::class_<PackedWeight<Number>>(module, name)
+      .def("__init__", make<Number>, "values"_a, "out"_a, "in_"_a)
+      .def("multiply", multiply<Number>, "rows"_a, "stride"_a, "count"_a, "bias"_a, "outputs"_a);
 }
 
 }  // namespace
@@ -38,8 +43,7 @@ void multiply(const PackedWeight& weight, std::uintptr_t rows, std::size_t strid
 
 NB_MODULE(_core, module) {
   using namespace specgate::linear;
-  module.def("is_supported", is_supported);
-  nb::class_<PackedWeight>(module, "PackedWeight")
-      .def("__init__", make, "weight"_a)
-      .def("multiply", multiply, "rows"_a, "stride"_a, "count"_a, "bias"_a, "outputs"_a);
+  module.def("is_supported", [] { return find_kernel() != nullptr; });
+  define<float>(module, "PackedFloat32");
+  define<BFloat16>(module, "PackedBFloat16");
 }

@@ -5,33 +5,51 @@
 // fetched while all rows pass this one, evenly: reading and computing go on side by side.
 #pragma once
 
+#include <cstdint>
+#include <utility>
+
 #include "kernels.hpp"
 
 namespace specgate::linear {
 
-template <std::size_t kLanes>
+template <std::size_t kLanes, class Number>
 struct Panel {
-  using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+  using Vector [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = float;
+  using Words [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = std::uint32_t;
 
   static constexpr std::size_t kWidth = 2 * kLanes;
-  static constexpr std::size_t kLineFloats = 16;  // 64 bytes
-  static constexpr std::size_t kUnrolled = 4;     // inputs
-  static constexpr std::size_t kGroupLines = kUnrolled * kWidth / kLineFloats;
+  static constexpr std::size_t kLineNumbers = 64 / sizeof(Number);
+  static constexpr std::size_t kUnrolled = 4;  // inputs
+  static constexpr std::size_t kGroupLines = kUnrolled * kWidth / kLineNumbers;
   static constexpr std::size_t kPiece = 64;  // inputs whose part of the panel the cache holds
-  static constexpr std::size_t kAhead = 2048;  // floats: some 100 ns, the time that memory takes
+  // 8 KiB: what is read in some 400 ns, and memory takes 100 to answer.
+  static constexpr std::size_t kAhead = 8192 / sizeof(Number);
 
   // What is fetched while some rows pass a piece: so many lines for each group of inputs.
   struct Fetch {
-    const float* from;
+    const Number* from;
     std::size_t lines;
   };
 
+  [[gnu::always_inline]] static inline void load(const float* panel, Vector& left,
+                                                 Vector& right) {
+    left = reinterpret_cast<const Vector*>(panel)[0];
+    right = reinterpret_cast<const Vector*>(panel)[1];
+  }
+
+  [[gnu::always_inline]] static inline void load(const BFloat16* panel, Vector& left,
+                                                 Vector& right) {
+    const Words pairs = *reinterpret_cast<const Words*>(panel);
+    left = __builtin_bit_cast(Vector, pairs << 16);
+    right = __builtin_bit_cast(Vector, pairs & 0xffff0000u);
+  }
+
   template <std::size_t kRows>
-  [[gnu::always_inline]] static inline void multiply_input(const float* panel, const float* rows,
-                                                           std::size_t stride,
+  [[gnu::always_inline]] static inline void multiply_input(const Number* panel,
+                                                           const float* rows, std::size_t stride,
                                                            Vector (&sums)[kRows][2]) {
-    Vector left = reinterpret_cast<const Vector*>(panel)[0];
-    Vector right = reinterpret_cast<const Vector*>(panel)[1];
+    Vector left, right;
+    load(panel, left, right);
     // Else they are read again for each row, and reading becomes what takes the time.
     asm("" : "+v"(left), "+v"(right));
 #pragma GCC unroll 16
@@ -44,16 +62,17 @@ struct Panel {
 
   // Adds the products of a piece to the sums (kRows, kWidth).
   template <std::size_t kRows>
-  static void multiply_rows(const float* panel, std::size_t inputs, const float* rows,
+  static void multiply_rows(const Number* panel, std::size_t inputs, const float* rows,
                             std::size_t stride, float* into, Fetch fetch) {
-    Vector sums[kRows][2];
+    Vector sums[kRows][2];  // in registers, as every loop over them is unrolled
+#pragma GCC unroll 16
     for (std::size_t row = 0; row < kRows; ++row) {
       sums[row][0] = reinterpret_cast<const Vector*>(into + row * kWidth)[0];
       sums[row][1] = reinterpret_cast<const Vector*>(into + row * kWidth)[1];
     }
     std::size_t input = 0;
     for (; input + kUnrolled <= inputs; input += kUnrolled) {
-      for (std::size_t line = 0; line < fetch.lines; ++line, fetch.from += kLineFloats) {
+      for (std::size_t line = 0; line < fetch.lines; ++line, fetch.from += kLineNumbers) {
         __builtin_prefetch(fetch.from);
       }
 #pragma GCC unroll 4
@@ -64,36 +83,57 @@ struct Panel {
     for (; input < inputs; ++input, panel += kWidth) {
       multiply_input<kRows>(panel, rows + input, stride, sums);
     }
+#pragma GCC unroll 16
     for (std::size_t row = 0; row < kRows; ++row) {
       reinterpret_cast<Vector*>(into + row * kWidth)[0] = sums[row][0];
       reinterpret_cast<Vector*>(into + row * kWidth)[1] = sums[row][1];
     }
   }
 
-  using MultiplyRows = void (*)(const float*, std::size_t, const float*, std::size_t, float*,
+  using MultiplyRows = void (*)(const Number*, std::size_t, const float*, std::size_t, float*,
                                 Fetch);
 
-  // `table[n]` multiplies n rows; as many as there are registers for.
-  template <std::size_t kTable>
-  static void multiply(const MultiplyRows (&table)[kTable], const float* panel, std::size_t in,
+  // `table[n]` multiplies n + 1 rows; as many as there are registers for.
+  template <std::size_t kMost>
+  static void multiply(const MultiplyRows (&table)[kMost], const Number* panel, std::size_t in,
                        const float* rows, std::size_t stride, std::size_t count, float* sums) {
-    constexpr std::size_t kMost = kTable - 1;
     const std::size_t passes = (count + kMost - 1) / kMost;
     for (std::size_t i = 0; i < count * kWidth; ++i) sums[i] = 0.0f;
     for (std::size_t begin = 0; begin < in; begin += kPiece) {
       const std::size_t inputs = in - begin < kPiece ? in - begin : kPiece;
-      const std::size_t group_floats = inputs / kUnrolled * kLineFloats;
-      const float* const piece = panel + begin * kWidth;
+      const std::size_t group_numbers = inputs / kUnrolled * kLineNumbers;
+      const Number* const piece = panel + begin * kWidth;
       for (std::size_t pass = 0; pass < passes; ++pass) {
         const std::size_t first = count * pass / passes;
+        const std::size_t some = count * (pass + 1) / passes - first;
         const std::size_t line = kGroupLines * pass / passes;
-        table[count * (pass + 1) / passes - first](
-            piece, inputs, rows + first * stride + begin, stride, sums + first * kWidth,
-            {piece + kAhead + line * group_floats,
-             kGroupLines * (pass + 1) / passes - line});
+        table[some - 1](piece, inputs, rows + first * stride + begin, stride,
+                        sums + first * kWidth,
+                        {piece + kAhead + line * group_numbers,
+                         kGroupLines * (pass + 1) / passes - line});
       }
     }
   }
+
+  template <std::size_t... kFewer>
+  static void multiply_up_to(std::index_sequence<kFewer...>, const Number* panel, std::size_t in,
+                             const float* rows, std::size_t stride, std::size_t count,
+                             float* sums) {
+    static constexpr MultiplyRows kTable[] = {multiply_rows<kFewer + 1>...};
+    multiply(kTable, panel, in, rows, stride, count, sums);
+  }
 };
+
+// Up to kRegisters rows pass at once: two registers of sums for each.
+template <std::size_t kLanes, std::size_t kRegisters, class Number>
+void multiply_panel(const Number* panel, std::size_t in, const float* rows, std::size_t stride,
+                    std::size_t count, float* sums) {
+  Panel<kLanes, Number>::multiply_up_to(std::make_index_sequence<kRegisters>(), panel, in, rows,
+                                        stride, count, sums);
+}
+
+template <std::size_t kLanes, std::size_t kRegisters>
+inline constexpr Kernel kKernelOf{2 * kLanes, multiply_panel<kLanes, kRegisters, float>,
+                                  multiply_panel<kLanes, kRegisters, BFloat16>};
 
 }  // namespace specgate::linear

@@ -47,13 +47,11 @@ constexpr double kNothing = 2.0;
 }  // namespace
 
 Gate::Gate(std::vector<Point> steps, std::vector<Point> passes, std::size_t longest,
-           std::size_t most_rows, std::size_t longest_draft, const Limits& limits, double margin,
-           double least)
+           std::size_t most_rows, std::size_t longest_draft, const Limits& limits, double least)
     : steps_(std::move(steps), longest),
       passes_(std::move(passes), most_rows),
       longest_draft_(longest_draft),
       limits_(limits),
-      margin_(margin),
       least_(least),
       floors_{SourceFloor(0.0), SourceFloor(limits.min_acceptance_ratio),
               SourceFloor(limits.min_acceptance_ratio),
@@ -147,7 +145,7 @@ double Gate::worth_of_time() const {
   return goodput() * delayed / static_cast<double>(load_.rows);
 }
 
-double Gate::worth() const { return margin_ * promise() * worth_of_time(); }
+double Gate::worth() const { return promise() * worth_of_time(); }
 
 double Gate::floor() const {
   if (load_.rows == 0 || is_limited() || plain_) return 1.0;
@@ -184,7 +182,7 @@ bool Gate::is_bought(double gain) {
 
 double Gate::cost_of_pass(std::size_t rows) const {
   if (load_.rows == 0) return 0.0;
-  // Without the margin: what a pass brings is judged at a price that has it.
+  // Without what promises were worth: what a pass brings is judged at a price that has it.
   return missing_ + worth_of_time() *
                         passes_.time(static_cast<double>(std::max<std::size_t>(rows, 1)), 0.0);
 }

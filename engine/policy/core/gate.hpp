@@ -37,11 +37,10 @@ struct Limits {
 class Gate {
  public:
   // `steps`: the profile of a step by its tokens, `passes`: of a pass of the head by its rows, in
-  // the same unit. `longest`: most tokens of a step, `most_rows`: most rows, `longest_draft`: of one. `margin`: how much
-  // more a token must bring than it costs. `least`: lowest price, also where tokens cost nothing.
+  // the same unit. `longest`: most tokens of a step, `most_rows`: most rows, `longest_draft`: of one.
+  // `least`: lowest price, also where tokens cost nothing.
   Gate(std::vector<Point> steps, std::vector<Point> passes, std::size_t longest,
-       std::size_t most_rows, std::size_t longest_draft, const Limits& limits, double margin,
-       double least);
+       std::size_t most_rows, std::size_t longest_draft, const Limits& limits, double least);
 
   // What a finished step brought: `rows` requests got `emitted` tokens, and `drafted` were verified
   // for them, of which `promised` were to be accepted by their survival.
@@ -87,7 +86,7 @@ class Gate {
 
  private:
   double worth_of_time() const;  // tokens that a unit of it must bring
-  double worth() const;          // with the margin, and what promises of late were worth
+  double worth() const;          // with what promises of late were worth
   std::size_t known_tokens() const { return load_.rows + load_.prefill_tokens; }
   std::size_t room() const;
   void expect(std::size_t unforeseen);
@@ -98,7 +97,6 @@ class Gate {
   CostModel passes_;
   std::size_t longest_draft_;
   Limits limits_;
-  double margin_;
   double least_;
   std::array<SourceFloor, kDraftersEnd> floors_;
   double length_ = 1.0;   // tokens that a row got, of late

@@ -219,14 +219,14 @@ NB_MODULE(_core, module) {
            [](Gate* self, const Pairs& steps, const Pairs& passes, std::size_t longest,
               std::size_t most_rows, std::size_t longest_draft,
               std::optional<std::size_t> max_batch_size,
-              double min_acceptance_ratio, double margin, double least) {
+              double min_acceptance_ratio, double least) {
              const Limits limits{max_batch_size.value_or(SIZE_MAX), min_acceptance_ratio};
              new (self) Gate(points_of(steps), points_of(passes), longest, most_rows,
-                             longest_draft, limits, margin, least);
+                             longest_draft, limits, least);
            },
            "steps"_a, "passes"_a, nb::kw_only(), "longest"_a, "most_rows"_a,
            "longest_draft"_a, "max_batch_size"_a.none(),
-           "min_acceptance_ratio"_a, "margin"_a, "least"_a)
+           "min_acceptance_ratio"_a, "least"_a)
       .def("learn",
            [](Gate& gate, std::size_t rows, std::size_t drafted, std::size_t emitted,
               std::optional<double> promised) {

@@ -23,6 +23,7 @@ from engine.config import (
 )
 from engine.lifetime import die_with_parent, exit_on_terminate
 from engine.models import ResolvedModel, fetch_with_pip, resolve_model
+from engine.worker.launch import is_good_at_bfloat16
 from engine.worker.openmp import find_openmp, preload
 from engine.worker.options import build_options, to_arguments
 
@@ -65,7 +66,7 @@ def _serve(
     from engine.worker.parser import parse_arguments
     from engine.worker.server import run_server
 
-    options = build_options(settings, model) | {
+    options = build_options(settings, model, has_bfloat16=is_good_at_bfloat16(settings)) | {
         "per_request_spec_decode_metrics": "detailed",
         "speculative_config": speculative_config,
     }

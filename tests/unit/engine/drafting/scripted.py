@@ -85,7 +85,7 @@ def drafter(
 ) -> Drafter:
     return Drafter(
         source,
-        Gate(cost, [(1, head_time)], limits=limits, margin=1.0),
+        Gate(cost, [(1, head_time)], limits=limits),
         most=most,
         native_most=3,
         head_most=3,

@@ -19,7 +19,6 @@ def gate(points: Profile = LINEAR, *, limits: Limits | None = None) -> Gate:
         points,
         [(1, 0.5), (5, 0.7)],
         limits=limits or Limits(min_acceptance_ratio=0.0),
-        margin=1.0,
     )
 
 
@@ -33,11 +32,6 @@ class TestThePrice:
 
     def test_a_lone_plain_request_pays_the_marginal_time(self) -> None:
         assert asked(gate(), Load(1)).floor == pytest.approx(0.05)
-
-    def test_a_margin_makes_every_token_dearer(self) -> None:
-        dear = Gate(LINEAR, margin=2.0)
-
-        assert asked(dear, Load(1)).floor == pytest.approx(0.1)
 
     def test_it_rises_with_the_rows(self) -> None:
         prices = [asked(gate(), Load(rows)).floor for rows in (1, 2, 8, 32)]
@@ -155,7 +149,7 @@ class TestMeasuredSteps:
     def test_a_profiles_unit_does_not_matter(self) -> None:
         prices = []
         for unit in (1.0, 1000.0):
-            found = Gate([(1, unit), (101, 6 * unit)], margin=1.0)
+            found = Gate([(1, unit), (101, 6 * unit)])
             found.observe_step(1, 0, 0.02)
             prices.append(asked(found, Load(4)).floor)
 
@@ -175,11 +169,6 @@ class TestMeasuredSteps:
         assert found.cost_of_pass(0) == found.cost_of_pass(1)
         assert found.cost_of_pass(5) == pytest.approx(0.7)
         assert asked(found, Load(0)).cost_of_pass(1) == 0.0
-
-    def test_a_pass_costs_no_margin(self) -> None:
-        found = asked(Gate(LINEAR, [(1, 0.5)], margin=2.0), Load(1))
-
-        assert found.cost_of_pass(1) == pytest.approx(0.5)
 
     def test_what_passes_cost_is_learnt_once_the_unit_is_known(self) -> None:
         found = gate()

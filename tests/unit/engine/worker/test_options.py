@@ -16,7 +16,7 @@ def settings(**values: object) -> EngineSettings:
 
 
 def test_accounting_is_always_on() -> None:
-    options = build_options(settings(), MODEL)
+    options = build_options(settings(), MODEL, has_bfloat16=True)
 
     assert options["enable_per_request_metrics"] is True
     assert options["per_request_spec_decode_metrics"] == "detailed"
@@ -26,14 +26,14 @@ def test_accounting_is_always_on() -> None:
 
 
 def test_model_is_served_under_its_own_name() -> None:
-    options = build_options(settings(), MODEL)
+    options = build_options(settings(), MODEL, has_bfloat16=True)
 
     assert (options["model"], options["served_model_name"]) == ("/models/m", "my-model")
 
 
 def test_a_socket_replaces_host_and_port() -> None:
-    over_tcp = build_options(settings(port=9000), MODEL)
-    over_socket = build_options(settings(port=9000, uds="w.sock"), MODEL)
+    over_tcp = build_options(settings(port=9000), MODEL, has_bfloat16=True)
+    over_socket = build_options(settings(port=9000, uds="w.sock"), MODEL, has_bfloat16=True)
 
     assert (over_tcp["host"], over_tcp["port"]) == ("127.0.0.1", 9000)
     assert over_socket["uds"] == "w.sock"
@@ -58,14 +58,15 @@ def test_the_dtype_is_what_multiplies_quickly_unless_the_profile_says_more(
 
 
 def test_speculation_off_asks_for_no_acceptance_either() -> None:
-    options = build_options(settings(speculation={"sources": "off"}), MODEL)
+    options = build_options(settings(speculation={"sources": "off"}), MODEL, has_bfloat16=True)
 
     assert {"speculative_config", "per_request_spec_decode_metrics"}.isdisjoint(options)
-    assert {"worker_cls", "scheduler_cls", "additional_config"}.isdisjoint(options)
+    assert {"scheduler_cls", "additional_config"}.isdisjoint(options)
+    assert options["worker_cls"] == "engine.worker.worker.PlainWorker"
 
 
 def test_our_sources_run_in_our_worker_and_scheduler() -> None:
-    options = build_options(settings(speculation={"max_draft_tokens": 5}), MODEL)
+    options = build_options(settings(speculation={"max_draft_tokens": 5}), MODEL, has_bfloat16=True)
 
     assert options["speculative_config"] == {
         "method": "custom_class",
@@ -81,7 +82,7 @@ def test_a_drafter_of_vllm_keeps_its_options() -> None:
     config = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
     chosen = {"sources": ["native"], "native": {"config": config}, "max_draft_tokens": 4}
 
-    options = build_options(settings(speculation=chosen), MODEL)
+    options = build_options(settings(speculation=chosen), MODEL, has_bfloat16=True)
 
     assert options["speculative_config"] == config
 
@@ -89,7 +90,7 @@ def test_a_drafter_of_vllm_keeps_its_options() -> None:
 def test_settings_reach_the_model_worker_whole() -> None:
     chosen = settings(speculation={"suffix": {"capacity_mb": 7}})
 
-    ours = build_options(chosen, MODEL)["additional_config"]
+    ours = build_options(chosen, MODEL, has_bfloat16=True)["additional_config"]
 
     assert isinstance(ours, dict)
     assert isinstance(ours["specgate"], dict)
@@ -117,7 +118,9 @@ def test_an_index_is_kept_beside_the_models(
 ) -> None:
     model = ResolvedModel("/models/m", "org/model", is_local=True)
 
-    options = build_options(settings(cache_dir="/cache", speculation=speculation), model)
+    options = build_options(
+        settings(cache_dir="/cache", speculation=speculation), model, has_bfloat16=True
+    )
 
     assert isinstance(ours := options["additional_config"], dict)
     assert isinstance(found := ours["specgate"], dict)
@@ -127,7 +130,7 @@ def test_an_index_is_kept_beside_the_models(
 def test_a_head_is_named_by_its_folder(tmp_path: Path) -> None:
     chosen = {"sources": ["suffix", "head"], "head": {"path": str(tmp_path)}}
 
-    options = build_options(settings(speculation=chosen), MODEL)
+    options = build_options(settings(speculation=chosen), MODEL, has_bfloat16=True)
 
     assert isinstance(ours := options["additional_config"], dict)
     assert isinstance(found := ours["specgate"], dict)
@@ -138,7 +141,7 @@ def test_a_model_without_a_head_of_its_own_needs_a_folder() -> None:
     chosen = settings(model="org/model", speculation={"sources": ["head"]})
 
     with pytest.raises(ConfigError, match="no head ships for org/model"):
-        build_options(chosen, MODEL)
+        build_options(chosen, MODEL, has_bfloat16=True)
 
 
 @pytest.mark.parametrize(

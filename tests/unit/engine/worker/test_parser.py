@@ -30,7 +30,7 @@ def parse() -> Parse:
 def test_vllm_understands_every_option_that_we_set(parse: Parse) -> None:
     settings = EngineSettings(vllm={"max_num_seqs": 4, "enable_prefix_caching": False})
 
-    parsed = parse(to_arguments(build_options(settings, MODEL)))
+    parsed = parse(to_arguments(build_options(settings, MODEL, has_bfloat16=True)))
 
     assert parsed.model == "/models/m"
     assert parsed.served_model_name == ["my-model"]
@@ -63,6 +63,6 @@ def test_what_vllm_refuses_becomes_one_line(
     settings = EngineSettings.model_validate({"vllm": options})
 
     with pytest.raises(ConfigError, match=problem) as caught:
-        parse(to_arguments(build_options(settings, MODEL)))
+        parse(to_arguments(build_options(settings, MODEL, has_bfloat16=True)))
 
     assert caught.value.problems[0].startswith("engine.vllm: ")

@@ -139,7 +139,7 @@ class TestDraftHead:
         """It agrees with a draft that is sure anyway; a second row costs as much as ten passes."""
         source.drafts["copy"] = ([7, 8, 9, 10], [0.99] * 4)
         limits = Limits(min_acceptance_ratio=0.0)
-        gate = Gate(FREE, [(1, 0.01), (2, 0.1)], limits=limits, margin=1.0)
+        gate = Gate(FREE, [(1, 0.01), (2, 0.1)], limits=limits)
         hybrid = Drafter(source, gate, most=8, head_most=3)
         head = Head()
 
@@ -309,7 +309,7 @@ class TestSecondOpinion:
         for name, chance in (("sure", 0.99), ("unsure", 0.3)):
             source.drafts[name] = ([7, 8, 9], [chance] * 3)
         limits = Limits(min_acceptance_ratio=0.0)
-        gate = Gate(self.CHEAP, [(1, 0.05), (2, 0.1)], limits=limits, margin=1.0)
+        gate = Gate(self.CHEAP, [(1, 0.05), (2, 0.1)], limits=limits)
         hybrid = Drafter(source, gate, most=8, head_most=3)
         head = Head()
 

@@ -1,0 +1,29 @@
+// bfloat16 numbers: the upper half of float32.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace specgate::linear {
+
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+inline float widen(float number) { return number; }
+
+inline float widen(BFloat16 number) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(number.bits) << 16);
+}
+
+inline void narrow(float number, float& into) { into = number; }
+
+// Rounds to the nearest, ties to even; what is not a number stays none.
+inline void narrow(float number, BFloat16& into) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(number);
+  const std::uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+  const bool is_number = number == number;
+  into.bits = static_cast<std::uint16_t>((is_number ? rounded : bits | 0x400000) >> 16);
+}
+
+}  // namespace specgate::linear

@@ -1,0 +1,165 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from engine.linear import PackedLinear, is_supported
+
+pytestmark = pytest.mark.skipif(
+    not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
+)
+
+DTYPES = [torch.float32, torch.bfloat16]
+
+
+def random(*shape: int, dtype: torch.dtype, seed: int = 3) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def exact(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return functional.linear(
+        rows.double(), weight.double(), None if bias is None else bias.double()
+    )
+
+
+def assert_close(found: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
+    """As close as sums in float32 are, and then one rounding to the dtype."""
+    sizes = rows.double().abs() @ weight.double().abs().t()
+    expected = exact(rows, weight, bias)
+    rounding = expected.abs() * torch.finfo(found.dtype).eps
+    bound = sizes * rows.shape[-1] * torch.finfo(torch.float32).eps + rounding
+    assert bool(((found.double() - expected).abs() <= bound).all())
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    out=st.integers(1, 100),
+    enters=st.integers(1, 150),
+    count=st.integers(1, 220),
+    has_bias=st.booleans(),
+    dtype=st.sampled_from(DTYPES),
+)
+def test_products_are_right_whatever_the_shape(
+    out: int, enters: int, count: int, has_bias: bool, dtype: torch.dtype
+) -> None:
+    weight, rows = random(out, enters, dtype=dtype), random(count, enters, dtype=dtype, seed=4)
+    bias = random(out, dtype=dtype, seed=5) if has_bias else None
+
+    found = PackedLinear(weight)(rows, bias)
+
+    assert found.dtype == dtype
+    assert found.shape == (count, out)
+    assert_close(found, rows, weight, bias)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_has_the_same_products_beside_any_others(dtype: torch.dtype) -> None:
+    layer = PackedLinear(random(70, 130, dtype=dtype))
+    rows = random(200, 130, dtype=dtype, seed=4)
+
+    whole = layer(rows)
+
+    for count in range(1, 200):
+        assert torch.equal(layer(rows[:count]), whole[:count])
+    assert torch.equal(layer(rows[100:103]), whole[100:103])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_thread_computes_what_several_do(dtype: torch.dtype) -> None:
+    layer = PackedLinear(random(70, 130, dtype=dtype))
+    rows = random(5, 130, dtype=dtype, seed=4)
+    expected, threads = layer(rows), torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = layer(rows)
+    finally:
+        torch.set_num_threads(threads)
+
+    assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_may_be_part_of_a_larger_tensor_and_of_any_order(dtype: torch.dtype) -> None:
+    layer = PackedLinear(random(40, 64, dtype=dtype))
+    wide = random(6, 200, dtype=dtype, seed=4)
+
+    assert torch.equal(layer(wide[:, 50:114]), layer(wide[:, 50:114].contiguous()))
+    assert torch.equal(layer(wide[::2, :64]), layer(wide[::2, :64].contiguous()))
+    turned = random(64, 6, dtype=dtype, seed=5).t()
+    assert torch.equal(layer(turned), layer(turned.contiguous()))
+
+
+def test_leading_dimensions_stay() -> None:
+    weight, rows = random(20, 30, dtype=torch.float32), random(2, 3, 30, dtype=torch.float32)
+
+    found = PackedLinear(weight)(rows)
+
+    assert found.shape == (2, 3, 20)
+    assert_close(found.reshape(6, 20), rows.reshape(6, 30), weight)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_rows_have_no_products(dtype: torch.dtype) -> None:
+    layer = PackedLinear(random(20, 30, dtype=dtype))
+
+    assert layer(torch.empty(0, 30, dtype=dtype)).shape == (0, 20)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_weight_is_a_copy(dtype: torch.dtype) -> None:
+    weight, rows = random(20, 30, dtype=dtype), random(2, 30, dtype=dtype, seed=4)
+    layer = PackedLinear(weight)
+    expected = layer(rows)
+
+    weight.zero_()
+
+    assert torch.equal(layer(rows), expected)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype) -> None:
+    layer = PackedLinear(random(40, 30, dtype=dtype).abs() + 1)
+    rows = random(4, 30, dtype=dtype, seed=4)
+    expected = layer(rows)
+    spoiled = rows.clone()
+    spoiled[1, 7], spoiled[2, 7] = float("nan"), float("inf")
+
+    found = layer(spoiled)
+
+    assert bool(found[1].isnan().all())
+    assert bool(found[2].isinf().all())
+    assert torch.equal(found[[0, 3]], expected[[0, 3]])
+
+
+def test_bfloat16_is_rounded_to_nearest_and_ties_to_even() -> None:
+    # One input, so each product is exact before it is rounded: 1 + 3 * 2^-8 lies between two.
+    weight = torch.tensor([[1.0], [3.0], [1.5], [-1.5]]).bfloat16()
+    rows = torch.tensor([[1.0 + 2**-7], [1.0 + 3 * 2**-7]]).bfloat16()
+
+    found = PackedLinear(weight)(rows)
+
+    assert torch.equal(found, exact(rows, weight).bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("rows", "bias"),
+    [
+        (torch.ones(2, 31), None),
+        (torch.ones(2, 30, dtype=torch.bfloat16), None),
+        (torch.ones(2, 30), torch.ones(19)),
+        (torch.ones(2, 30), torch.ones(20, dtype=torch.bfloat16)),
+    ],
+)
+def test_what_does_not_fit_is_refused(rows: Tensor, bias: Tensor | None) -> None:
+    layer = PackedLinear(torch.ones(20, 30))
+
+    with pytest.raises(ValueError, match=r"expected torch\.float32"):
+        layer(rows, bias)
+
+
+@pytest.mark.parametrize("weight", [torch.ones(20), torch.ones(20, 30, dtype=torch.float16)])
+def test_no_other_weight_is_taken(weight: Tensor) -> None:
+    with pytest.raises(ValueError, match="weight: got"):
+        PackedLinear(weight)

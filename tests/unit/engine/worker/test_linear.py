@@ -1,0 +1,158 @@
+"""Who computes a layer; what the products are is tests/unit/engine/linear."""
+
+import warnings
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.linear import is_supported
+
+needs_kernel = pytest.mark.skipif(
+    not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
+)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def vllm() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
+        import engine.worker.linear  # noqa: F401
+
+
+class Theirs:
+    """In vLLM's place: notes for which rows it computes."""
+
+    def __init__(self) -> None:
+        self.computed: list[int] = []
+
+    def __call__(self, layer: Any, remove_weight: bool) -> None:
+        weight = layer.weight.detach()
+        if remove_weight:
+            layer.weight = torch.nn.Parameter(torch.empty(0), requires_grad=False)
+        layer.cpu_linear = lambda rows, _, bias: self._compute(rows, weight, bias)
+
+    def _compute(self, rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        self.computed.append(rows.shape[0])
+        return functional.linear(rows, weight, bias)
+
+
+def layer_of(weight: Tensor) -> Any:
+    return SimpleNamespace(weight=torch.nn.Parameter(weight, requires_grad=False))
+
+
+@needs_kernel
+@pytest.mark.parametrize("remove_weight", [True, False])
+def test_all_rows_are_ours_and_the_weight_is_kept_once(remove_weight: bool) -> None:
+    from engine.worker.linear import ALL_ROWS, Dispatch
+
+    theirs = Theirs()
+    layer, weight = layer_of(torch.randn(8, 6)), torch.randn(8, 6)
+    layer.weight.data.copy_(weight)
+    rows, bias = torch.randn(300, 6), torch.randn(8)
+
+    Dispatch(theirs, {torch.float32: ALL_ROWS})(layer, remove_weight)
+
+    found = layer.cpu_linear(rows, layer.weight, bias)
+    torch.testing.assert_close(found, functional.linear(rows, weight, bias))
+    assert layer.weight.numel() == (0 if remove_weight else 48)
+    assert theirs.computed == []
+
+
+@needs_kernel
+def test_more_rows_than_pay_are_theirs() -> None:
+    from engine.worker.linear import Dispatch
+
+    theirs = Theirs()
+    layer = layer_of(torch.randn(8, 6).bfloat16())
+    Dispatch(theirs, {torch.bfloat16: 4})(layer, True)
+
+    for count in (1, 4, 5, 9):
+        rows = torch.randn(count, 6).bfloat16()
+        assert layer.cpu_linear(rows, layer.weight, None).shape == (count, 8)
+
+    assert theirs.computed == [5, 9]
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.float16), torch.ones(2, 3, device="meta")],
+)
+def test_other_layers_are_theirs(weight: Tensor) -> None:
+    from engine.worker.linear import ALL_ROWS, Dispatch
+
+    asked = []
+    layer = layer_of(weight)
+
+    Dispatch(lambda *arguments: asked.append(arguments), {torch.float32: ALL_ROWS})(layer, True)
+
+    assert asked == [(layer, True)]
+
+
+@pytest.fixture
+def utils() -> Iterator[Any]:
+    from vllm.model_executor.layers import utils
+
+    before = utils.dispatch_cpu_unquantized_gemm
+    yield utils
+    utils.dispatch_cpu_unquantized_gemm = before
+
+
+@needs_kernel
+def test_vllm_is_told_once(utils: Any) -> None:
+    from engine.worker.linear import pack_linear_layers, packs_linear_layers
+
+    assert not packs_linear_layers()
+    pack_linear_layers(torch.float32)
+    told = utils.dispatch_cpu_unquantized_gemm
+    pack_linear_layers(torch.float32)
+
+    assert packs_linear_layers()
+    assert utils.dispatch_cpu_unquantized_gemm is told
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "most"),
+    [
+        ({1: 2.0, 4: 2.0, 16: 2.0}, {1: 1.0, 4: 3.0, 16: 3.0}, 0),
+        ({1: 1.0, 4: 1.0, 16: 4.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 4),
+        ({1: 1.0, 4: 3.0, 16: 1.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 1),
+        ({1: 1.0, 4: 1.0, 16: 3.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 1 << 30),
+    ],
+)
+def test_ours_are_taken_as_far_as_they_are_no_slower(
+    ours: dict[int, float], theirs: dict[int, float], most: int
+) -> None:
+    from engine.worker.linear import rows_that_pay
+
+    now = 0.0
+
+    def takes(times: dict[int, float]) -> Any:
+        def compute(rows: Tensor) -> None:
+            nonlocal now
+            now += times[rows.shape[0]]
+
+        return compute
+
+    assert rows_that_pay(takes(ours), takes(theirs), sizes=(1, 4, 16), clock=lambda: now) == most
+
+
+def test_a_neighbours_burst_decides_nothing() -> None:
+    from engine.worker.linear import ALL_ROWS, rows_that_pay
+
+    now, asked = 0.0, 0
+
+    def ours(rows: Tensor) -> None:
+        nonlocal now, asked
+        asked += 1
+        now += 9.0 if asked == 1 else 1.0
+
+    def theirs(rows: Tensor) -> None:
+        nonlocal now
+        now += 2.0
+
+    assert rows_that_pay(ours, theirs, sizes=(1, 4), clock=lambda: now) == ALL_ROWS
