@@ -41,9 +41,9 @@ def pack_linear_layers(dtype: torch.dtype) -> None:
     Args:
         dtype: The model's.
     """
-    if not is_supported() or packs_linear_layers():
-        return
     theirs = utils.dispatch_cpu_unquantized_gemm
+    if not is_supported() or isinstance(theirs, Dispatch):
+        return
     most = {torch.float32: ALL_ROWS, torch.bfloat16: ALL_ROWS}
     if dtype is torch.bfloat16 and multiplies_bfloat16():
         most[dtype] = _rows_that_pay(theirs)
@@ -51,9 +51,10 @@ def pack_linear_layers(dtype: torch.dtype) -> None:
     utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, most)
 
 
-def packs_linear_layers() -> bool:
-    """Whether layers that are loaded now may be computed by us."""
-    return isinstance(utils.dispatch_cpu_unquantized_gemm, Dispatch)
+def packed_rows(dtype: torch.dtype) -> int:
+    """Return up to how many rows layers that are loaded now are computed by us; 0 for none."""
+    chosen = utils.dispatch_cpu_unquantized_gemm
+    return chosen.most.get(dtype, 0) if isinstance(chosen, Dispatch) else 0
 
 
 class Dispatch:
@@ -61,18 +62,18 @@ class Dispatch:
 
     Args:
         theirs: vLLM's function.
-        most: Up to how many rows ours is taken, by the weight's dtype; 0 for none. Where that is
-            not `ALL_ROWS` the weight is kept twice.
+        most: Up to how many rows ours is taken, by the weight's dtype. Where that is not `ALL_ROWS`
+            the weight is kept twice.
     """
 
     def __init__(self, theirs: Callable[..., None], most: dict[torch.dtype, int]) -> None:
         self._theirs = theirs
-        self._most = most
+        self.most = most
 
     def __call__(self, layer: Any, remove_weight: bool) -> None:
         """Set `layer.cpu_linear`, and drop the layer's own weight if that is asked."""
         weight = layer.weight
-        most = 0 if weight.is_meta or weight.ndim != 2 else self._most.get(weight.dtype, 0)
+        most = 0 if weight.is_meta or weight.ndim != 2 else self.most.get(weight.dtype, 0)
         packed = PackedLinear(weight) if most else None
         if packed is None or most < ALL_ROWS:
             self._theirs(layer, remove_weight)
@@ -110,6 +111,7 @@ def _rows_that_pay(theirs: Callable[..., None]) -> int:
     return rows_that_pay(
         lambda rows: [packed(rows) for packed in ours],
         lambda rows: [layer.cpu_linear(rows, layer.weight, None) for layer in layers],
+        sizes=_SIZES,
     )
 
 
@@ -117,7 +119,7 @@ def rows_that_pay(
     ours: Callable[[Tensor], object],
     theirs: Callable[[Tensor], object],
     *,
-    sizes: Sequence[int] = _SIZES,
+    sizes: Sequence[int],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
     """Return the size up to which `ours` takes no longer; `ALL_ROWS` if that is the last.

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.config import EngineSettings
 from engine.errors import ConfigError
-from engine.worker.launch import clear_socket
+from engine.worker import launch
+from engine.worker.launch import clear_socket, is_good_at_bfloat16
 
 
 def test_the_socket_of_a_killed_worker_is_removed(tmp_path: Path) -> None:
@@ -31,3 +33,22 @@ def test_another_file_is_never_removed(tmp_path: Path) -> None:
         clear_socket(path)
 
     assert path.read_text("utf-8") == "data"
+
+
+@pytest.mark.parametrize(
+    ("multiplies", "supported", "eager", "good"),
+    [
+        (True, False, False, True),
+        (False, True, True, True),
+        (False, True, False, False),
+        (False, False, True, False),
+    ],
+)
+def test_bfloat16_is_for_who_multiplies_it_or_has_our_products(
+    multiplies: bool, supported: bool, eager: bool, good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "multiplies_bfloat16", lambda: multiplies)
+    monkeypatch.setattr("engine.linear.is_supported", lambda: supported)
+    settings = EngineSettings(model="m", vllm={"enforce_eager": eager})
+
+    assert is_good_at_bfloat16(settings) is good

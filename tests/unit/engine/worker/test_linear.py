@@ -104,15 +104,51 @@ def utils() -> Iterator[Any]:
 
 @needs_kernel
 def test_vllm_is_told_once(utils: Any) -> None:
-    from engine.worker.linear import pack_linear_layers, packs_linear_layers
+    from engine.worker.linear import ALL_ROWS, pack_linear_layers, packed_rows
 
-    assert not packs_linear_layers()
+    assert packed_rows(torch.float32) == 0
     pack_linear_layers(torch.float32)
     told = utils.dispatch_cpu_unquantized_gemm
     pack_linear_layers(torch.float32)
 
-    assert packs_linear_layers()
+    assert packed_rows(torch.float32) == ALL_ROWS
+    assert packed_rows(torch.float16) == 0
     assert utils.dispatch_cpu_unquantized_gemm is told
+
+
+@needs_kernel
+def test_vllm_loads_and_computes_its_layers_with_ours(utils: Any) -> None:
+    from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+    from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
+
+    from engine.linear import PackedLinear
+    from engine.worker.linear import pack_linear_layers
+
+    weight, rows = torch.randn(8, 6), torch.randn(3, 6)
+    pack_linear_layers(torch.float32)
+
+    for method, kept in ((UnquantizedLinearMethod(), 0), (UnquantizedEmbeddingMethod(), 48)):
+        layer = torch.nn.Module()
+        layer.weight = torch.nn.Parameter(weight.clone(), requires_grad=False)
+        method.process_weights_after_loading(layer)
+
+        assert torch.equal(method.apply(layer, rows), PackedLinear(weight)(rows))
+        assert layer.weight.numel() == kept
+
+
+@needs_kernel
+def test_what_pays_is_measured_where_the_processor_multiplies_bfloat16(
+    utils: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.worker import linear
+
+    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(linear, "_SIZES", (1, 4))
+
+    linear.pack_linear_layers(torch.bfloat16)
+
+    assert linear.packed_rows(torch.bfloat16) in {0, 1, linear.ALL_ROWS}
+    assert linear.packed_rows(torch.float32) == linear.ALL_ROWS
 
 
 @pytest.mark.parametrize(
