@@ -2,7 +2,8 @@
 
 Those that vLLM 0.32 takes, oneDNN's, make a step of eight tokens half as long again as one of one.
 Ours are taken for all steps, except in bfloat16 on a processor with instructions for such numbers:
-ours do without, so up to how many rows they are faster is measured there when a worker starts.
+ours do without, so up to how many rows they are faster is measured there when a worker starts. The
+weights are then kept in both layouts, so only those of small models are.
 """
 
 import functools
@@ -30,24 +31,28 @@ _WEIGHTS = 24  # 96 MiB in bfloat16: more than the caches hold, as of a model
 # How much longer ours may take: of equal ones, ours are those that have the next size.
 _NOISE = 1.02
 
+_MOST_KEPT_TWICE = 4 << 30  # bytes
+
 ALL_ROWS = 1 << 30
 
 
-def pack_linear_layers(dtype: torch.dtype) -> None:
+def pack_linear_layers(dtype: torch.dtype, weight_bytes: int) -> None:
     """Have layers that are loaded from now on computed by us where that pays; safe to repeat.
 
     They are computed while Python runs: a graph that torch compiles would not know them.
 
     Args:
         dtype: The model's.
+        weight_bytes: Of the model on this rank, as far as is known; 0 where it is not.
     """
     theirs = utils.dispatch_cpu_unquantized_gemm
     if not is_supported() or isinstance(theirs, Dispatch):
         return
     most = {torch.float32: ALL_ROWS, torch.bfloat16: ALL_ROWS}
     if dtype is torch.bfloat16 and multiplies_bfloat16():
-        most[dtype] = _rows_that_pay(theirs)
-        _log.info("Linear layers of up to %d rows are computed by specgate", most[dtype])
+        is_small = 0 < weight_bytes <= _MOST_KEPT_TWICE
+        most[dtype] = _rows_that_pay(theirs) if is_small else 0
+        _log.info("specgate computes linear layers of up to %d rows", most[dtype])
     utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, most)
 
 

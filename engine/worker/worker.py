@@ -1,5 +1,6 @@
 """vLLM's workers with what we add: the classes that vLLM is told to start on each rank."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm.platforms import current_platform
@@ -45,7 +46,10 @@ else:
             if self.model_config.enforce_eager:
                 from engine.worker.linear import pack_linear_layers
 
-                pack_linear_layers(self.model_config.dtype)
+                files = Path(self.model_config.model).glob("*.safetensors")
+                stored = sum(file.stat().st_size for file in files)
+                ranks = self.parallel_config.tensor_parallel_size
+                pack_linear_layers(self.model_config.dtype, stored // ranks)
 
     class HybridWorker(_Profiled, PlainWorker):
         """The worker that speculates, for CPUs."""

@@ -107,9 +107,9 @@ def test_vllm_is_told_once(utils: Any) -> None:
     from engine.worker.linear import ALL_ROWS, pack_linear_layers, packed_rows
 
     assert packed_rows(torch.float32) == 0
-    pack_linear_layers(torch.float32)
+    pack_linear_layers(torch.float32, 1 << 20)
     told = utils.dispatch_cpu_unquantized_gemm
-    pack_linear_layers(torch.float32)
+    pack_linear_layers(torch.float32, 1 << 20)
 
     assert packed_rows(torch.float32) == ALL_ROWS
     assert packed_rows(torch.float16) == 0
@@ -125,7 +125,7 @@ def test_vllm_loads_and_computes_its_layers_with_ours(utils: Any) -> None:
     from engine.worker.linear import pack_linear_layers
 
     weight, rows = torch.randn(8, 6), torch.randn(3, 6)
-    pack_linear_layers(torch.float32)
+    pack_linear_layers(torch.float32, 1 << 20)
 
     for method, kept in ((UnquantizedLinearMethod(), 0), (UnquantizedEmbeddingMethod(), 48)):
         layer = torch.nn.Module()
@@ -145,10 +145,24 @@ def test_what_pays_is_measured_where_the_processor_multiplies_bfloat16(
     monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: True)
     monkeypatch.setattr(linear, "_SIZES", (1, 4))
 
-    linear.pack_linear_layers(torch.bfloat16)
+    linear.pack_linear_layers(torch.bfloat16, 1 << 20)
 
     assert linear.packed_rows(torch.bfloat16) in {0, 1, linear.ALL_ROWS}
     assert linear.packed_rows(torch.float32) == linear.ALL_ROWS
+
+
+@needs_kernel
+@pytest.mark.parametrize("weight_bytes", [5 << 30, 0])
+def test_only_a_small_model_is_kept_twice(
+    weight_bytes: int, utils: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.worker import linear
+
+    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: True)
+
+    linear.pack_linear_layers(torch.bfloat16, weight_bytes)
+
+    assert linear.packed_rows(torch.bfloat16) == 0
 
 
 @pytest.mark.parametrize(
