@@ -125,7 +125,10 @@ async def test_key_file_is_followed_without_a_restart(worker: FakeWorker, key_fi
 async def test_broken_key_file_locks_nobody_out(worker: FakeWorker, key_file: Path) -> None:
     key = _issue(key_file)
     async with running_gateway(worker, keys={"file": key_file}) as gateway:
-        await asyncio.to_thread(key_file.write_text, "not a record\n", encoding="utf-8")
+        # In one piece: a file that is being written may be seen empty, which is no key at all.
+        broken = key_file.with_suffix(".new")
+        await asyncio.to_thread(broken.write_text, "not a record\n", encoding="utf-8")
+        await asyncio.to_thread(broken.replace, key_file)
         await asyncio.sleep(0.2)
 
         answer = await gateway.client.post(CHAT.path, json=CHAT.body(), headers=_bearer(key))

@@ -190,4 +190,6 @@ def test_the_process_grows_by_no_more_than_the_bound_says() -> None:
 
     grown = psutil.Process().memory_info().rss - before
     assert index.stats().evicted_tokens > 4_000_000
-    assert 16 * MIB < grown < 48 * MIB
+    # What the process had and did not use may be used again, so only the index says how full it is.
+    assert index.stats().bytes > 16 * MIB
+    assert grown < 48 * MIB
