@@ -100,7 +100,8 @@ def _compute(
     """What vLLM calls; the weight is what it keeps of it, and mostly empty."""
     if otherwise is not None and inputs.numel() > most * inputs.shape[-1]:
         return otherwise(inputs, weight, bias)
-    return packed(inputs, bias)
+    # With AMX vLLM makes some biases float32 for its own products; they were not rounded by that.
+    return packed(inputs, None if bias is None else bias.to(inputs.dtype))
 
 
 def _rows_that_pay(theirs: Callable[..., None]) -> int:

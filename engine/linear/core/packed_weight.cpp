@@ -60,32 +60,36 @@ PackedWeight<Number>::PackedWeight(const Kernel& kernel, const Number* values, s
 template <class Number>
 void PackedWeight<Number>::multiply(const Number* rows, std::size_t stride, std::size_t count,
                                     const Number* bias, Number* outputs) const {
-  if constexpr (std::is_same_v<Number, float>) {
-    multiply_floats(rows, stride, count, bias, outputs);
-  } else {
-    thread_local std::vector<float> widened;
-    widened.resize(count * in_);
-    for (std::size_t row = 0; row < count; ++row) {
-      for (std::size_t i = 0; i < in_; ++i) widened[row * in_ + i] = widen(rows[row * stride + i]);
+  for (std::size_t first = 0; first < count; first += kMostRows) {
+    const std::size_t some = std::min(kMostRows, count - first);
+    const Number* const from = rows + first * stride;
+    Number* const to = outputs + first * out_;
+    if constexpr (std::is_same_v<Number, float>) {
+      multiply_block(from, stride, some, bias, to);
+    } else {
+      thread_local std::vector<float> widened;
+      widened.resize(some * in_);
+      for (std::size_t row = 0; row < some; ++row) {
+        for (std::size_t i = 0; i < in_; ++i) {
+          widened[row * in_ + i] = widen(from[row * stride + i]);
+        }
+      }
+      multiply_block(widened.data(), in_, some, bias, to);
     }
-    multiply_floats(widened.data(), in_, count, bias, outputs);
   }
 }
 
 template <class Number>
-void PackedWeight<Number>::multiply_floats(const float* rows, std::size_t stride,
-                                           std::size_t count, const Number* bias,
-                                           Number* outputs) const {
+void PackedWeight<Number>::multiply_block(const float* rows, std::size_t stride,
+                                          std::size_t count, const Number* bias,
+                                          Number* outputs) const {
 #pragma omp parallel
   {
     const auto thread = static_cast<std::size_t>(omp_get_thread_num());
     const auto threads = static_cast<std::size_t>(omp_get_num_threads());
     const std::size_t end = panels_ * (thread + 1) / threads;
-    for (std::size_t row = 0; row < count; row += kMostRows) {
-      const std::size_t some = std::min(kMostRows, count - row);
-      for (std::size_t panel = panels_ * thread / threads; panel < end; ++panel) {
-        multiply_one(panel, rows + row * stride, stride, some, bias, outputs + row * out_);
-      }
+    for (std::size_t panel = panels_ * thread / threads; panel < end; ++panel) {
+      multiply_one(panel, rows, stride, count, bias, outputs);
     }
   }
 }

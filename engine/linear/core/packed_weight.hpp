@@ -26,8 +26,9 @@ class PackedWeight {
     void operator()(Number* values) const { std::free(values); }
   };
 
-  void multiply_floats(const float* rows, std::size_t stride, std::size_t count,
-                       const Number* bias, Number* outputs) const;
+  // Up to kMostRows rows.
+  void multiply_block(const float* rows, std::size_t stride, std::size_t count,
+                      const Number* bias, Number* outputs) const;
   void multiply_one(std::size_t panel, const float* rows, std::size_t stride, std::size_t count,
                     const Number* bias, Number* outputs) const;
 

@@ -78,6 +78,21 @@ def test_more_rows_than_pay_are_theirs() -> None:
     assert theirs.computed == [5, 9]
 
 
+@needs_kernel
+def test_a_bias_may_have_become_float32() -> None:
+    from engine.worker.linear import Dispatch
+
+    layer = layer_of(torch.randn(8, 6).bfloat16())
+    weight, rows, bias = layer.weight.detach(), torch.randn(2, 6).bfloat16(), torch.randn(8)
+    bias = bias.bfloat16().float()
+    Dispatch(Theirs(), {torch.bfloat16: 4})(layer, True)
+
+    found = layer.cpu_linear(rows, layer.weight, bias)
+
+    expected = functional.linear(rows.float(), weight.float(), bias).bfloat16()
+    torch.testing.assert_close(found, expected)
+
+
 @pytest.mark.parametrize(
     "weight",
     [torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.float16), torch.ones(2, 3, device="meta")],
@@ -147,8 +162,17 @@ def test_what_pays_is_measured_where_the_processor_multiplies_bfloat16(
 
     linear.pack_linear_layers(torch.bfloat16, 1 << 20)
 
-    assert linear.packed_rows(torch.bfloat16) in {0, 1, linear.ALL_ROWS}
     assert linear.packed_rows(torch.float32) == linear.ALL_ROWS
+    # Whoever was the faster, layers are computed right, below and above any number of rows.
+    layer = layer_of(torch.randn(64, 32).bfloat16())
+    weight = layer.weight.detach().float()
+    utils.dispatch_cpu_unquantized_gemm(layer, True)
+    for count in (1, 4, 300):
+        rows = torch.randn(count, 32).bfloat16()
+        found = layer.cpu_linear(rows, layer.weight, None).float()
+        torch.testing.assert_close(
+            found, functional.linear(rows.float(), weight), rtol=2**-7, atol=2**-7
+        )
 
 
 @needs_kernel
