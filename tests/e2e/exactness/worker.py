@@ -184,7 +184,7 @@ def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]
             start_new_session=True,
         )  # fmt: skip
         stack.callback(_kill_group, process)
-        # vLLM closes a connection that was idle for 5 s; a client that waits as long may be writing.
+        # vLLM closes a connection that was idle for 5 s, which may be when the client writes.
         limits = httpx.Limits(max_connections=64, keepalive_expiry=1.0)
         client = stack.enter_context(
             httpx.Client(
