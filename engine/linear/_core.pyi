@@ -1,19 +1,24 @@
 """The compiled core: products with packed weights. The work is done in core/ (C++20).
 
-Nothing is checked: numbers are given by the address of their memory.
+Nothing but the kernel's name is checked: numbers are given by the address of their memory.
 """
 
-def is_supported() -> bool:
-    """Whether this processor has a kernel: AVX2 with FMA, or AVX-512."""
-
 class PackedFloat32:
-    """A copy of a weight, (out, in), row by row, in the layout of this processor's kernel.
+    """A copy of a weight, (out, in), row by row, in the layout of a kernel.
+
+    Args:
+        kernel: One of `kernels()`.
+        values: Address of the weight.
 
     Raises:
-        RuntimeError: The processor has no kernel.
+        ValueError: The processor has no such kernel.
     """
 
-    def __init__(self, values: int, out: int, in_: int) -> None: ...
+    def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
+    @staticmethod
+    def kernels() -> list[str]:
+        """Name those that this processor has, the best first."""
+
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None:
         """Write the products (count, out) of rows (count, in), plus a bias (out,).
 
@@ -26,7 +31,17 @@ class PackedFloat32:
         """
 
 class PackedBFloat16:
-    """The same where all is bfloat16; products are added up in float32."""
+    """The same where all is bfloat16, which is widened; products are added up in float32."""
 
-    def __init__(self, values: int, out: int, in_: int) -> None: ...
+    def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
+    @staticmethod
+    def kernels() -> list[str]: ...
+    def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None: ...
+
+class PackedPairs:
+    """The same for processors that multiply bfloat16 themselves, two products at once."""
+
+    def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
+    @staticmethod
+    def kernels() -> list[str]: ...
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None: ...

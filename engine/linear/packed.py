@@ -5,15 +5,26 @@ from collections.abc import Mapping
 import torch  # first: the core takes the OpenMP runtime that comes with it
 from torch import Tensor
 
-from engine.linear._core import PackedBFloat16, PackedFloat32, is_supported
+from engine.linear._core import PackedBFloat16, PackedFloat32, PackedPairs
 
-__all__ = ["PackedLinear", "is_supported"]
+__all__ = ["PackedLinear", "is_supported", "kernels"]
 
-_Packed = PackedFloat32 | PackedBFloat16
-_KINDS: Mapping[torch.dtype, type[_Packed]] = {
-    torch.float32: PackedFloat32,
-    torch.bfloat16: PackedBFloat16,
+_Packed = PackedFloat32 | PackedBFloat16 | PackedPairs
+# By dtype, the best first.
+_KINDS: Mapping[torch.dtype, tuple[type[_Packed], ...]] = {
+    torch.float32: (PackedFloat32,),
+    torch.bfloat16: (PackedPairs, PackedBFloat16),
 }
+
+
+def kernels(dtype: torch.dtype) -> list[str]:
+    """Name what computes layers of a dtype on this processor, the best first; empty for none."""
+    return [name for kind in _KINDS.get(dtype, ()) for name in kind.kernels()]
+
+
+def is_supported() -> bool:
+    """Whether this processor has kernels: AVX2 with FMA, or AVX-512."""
+    return bool(kernels(torch.float32))
 
 
 class PackedLinear:
@@ -24,21 +35,25 @@ class PackedLinear:
 
     Args:
         weight: float32 or bfloat16, shape (out, in); copied.
+        kernel: One of `kernels(weight.dtype)`; the first without.
 
     Raises:
-        RuntimeError: This processor has no kernel (`is_supported`).
-        ValueError: Of another shape or dtype.
+        ValueError: Of another shape or dtype, or this processor has no such kernel.
     """
 
     __slots__ = ("_dtype", "_in", "_out", "_weight")
 
-    def __init__(self, weight: Tensor) -> None:
+    def __init__(self, weight: Tensor, kernel: str | None = None) -> None:
         if weight.dim() != 2 or weight.dtype not in _KINDS:
             raise ValueError(f"weight: got {weight.dtype} {tuple(weight.shape)}")
+        kinds = {name: kind for kind in _KINDS[weight.dtype] for name in kind.kernels()}
+        chosen = next(iter(kinds), None) if kernel is None else kernel
+        if chosen is None or chosen not in kinds:
+            raise ValueError(f"kernel: {chosen} for {weight.dtype}; there is {list(kinds)}")
         self._out, self._in = weight.shape
         self._dtype = weight.dtype
         values = weight.detach().contiguous()
-        self._weight: _Packed = _KINDS[weight.dtype](values.data_ptr(), self._out, self._in)
+        self._weight = kinds[chosen](chosen, values.data_ptr(), self._out, self._in)
 
     def __call__(self, inputs: Tensor, bias: Tensor | None = None) -> Tensor:
         """Return the layer's outputs, shape (..., out), of the weight's dtype.

@@ -2,8 +2,9 @@
 
 Those that vLLM 0.32 takes, oneDNN's, make a step of eight tokens half as long again as one of one.
 Ours are taken for all steps, except in bfloat16 on a processor with instructions for such numbers:
-ours do without, so up to how many rows they are faster is measured there when a worker starts. The
-weights are then kept in both layouts, so only those of small models are.
+it may have some that only oneDNN uses (AMX), so up to how many rows ours pay is measured there when
+a worker starts. If that is not all of them the weights are kept in both layouts, so only those of
+small models are.
 """
 
 import functools
@@ -28,8 +29,8 @@ _SIZES = (1, 4, 8, 16, 32, 64, 256)
 _ROUNDS = 3
 _SHAPE = (2048, 1024)
 _WEIGHTS = 24  # 96 MiB in bfloat16: more than the caches hold, as of a model
-# How much longer ours may take: of equal ones, ours are those that have the next size.
-_NOISE = 1.02
+# How much longer ours may take: less than it costs to keep the weights twice.
+_LONGER = 1.1
 
 _MOST_KEPT_TWICE = 4 << 30  # bytes
 
@@ -50,8 +51,9 @@ def pack_linear_layers(dtype: torch.dtype, weight_bytes: int) -> None:
         return
     most = {torch.float32: ALL_ROWS, torch.bfloat16: ALL_ROWS}
     if dtype is torch.bfloat16 and multiplies_bfloat16():
-        is_small = 0 < weight_bytes <= _MOST_KEPT_TWICE
-        most[dtype] = _rows_that_pay(theirs) if is_small else 0
+        most[dtype] = _rows_that_pay(theirs)
+        if most[dtype] < ALL_ROWS and not 0 < weight_bytes <= _MOST_KEPT_TWICE:
+            most[dtype] = 0
         _log.info("specgate computes linear layers of up to %d rows", most[dtype])
     utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, most)
 
@@ -105,7 +107,7 @@ def _compute(
 
 
 def _rows_that_pay(theirs: Callable[..., None]) -> int:
-    """Measure up to how many rows our products in bfloat16 take no longer than vLLM's."""
+    """Measure up to how many rows our products in bfloat16 take little longer than vLLM's."""
     weight = torch.rand(_SHAPE).sub_(0.5).to(torch.bfloat16)
     layers = [
         SimpleNamespace(weight=torch.nn.Parameter(weight.clone(), requires_grad=False))
@@ -128,7 +130,7 @@ def rows_that_pay(
     sizes: Sequence[int],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """Return the size up to which `ours` takes no longer; `ALL_ROWS` if that is the last.
+    """Return the size up to which `ours` takes little longer; `ALL_ROWS` if that is the last.
 
     Args:
         ours: Computes layers of 1,024 bfloat16 inputs for some rows.
@@ -145,7 +147,7 @@ def rows_that_pay(
                 began = clock()
                 compute(rows)
                 found.append(clock() - began)
-        if min(times[0]) > min(times[1]) * _NOISE:
+        if min(times[0]) > min(times[1]) * _LONGER:
             return most
         most = size
     return ALL_ROWS

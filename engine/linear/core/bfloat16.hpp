@@ -10,6 +10,12 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
+// Two that are neighbours, as instructions that multiply bfloat16 take them.
+struct alignas(4) Pair {
+  BFloat16 first;
+  BFloat16 second;
+};
+
 inline float widen(float number) { return number; }
 
 inline float widen(BFloat16 number) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "bfloat16.hpp"
 
@@ -11,26 +12,62 @@ namespace specgate::linear {
 inline constexpr std::size_t kMostRows = 96;
 inline constexpr std::size_t kMostWidth = 32;
 
-// Writes the sums (count, width) of a panel and up to kMostRows rows, which are `stride` apart. Each
-// is added up in float32, in the order of the inputs, however many rows there are.
-template <class Number>
-using MultiplyPanel = void (*)(const Number* panel, std::size_t in, const float* rows,
-                               std::size_t stride, std::size_t count, float* sums);
+// A kind of weight: the type of its values as a panel holds them. `Number` is what the weight, the
+// rows and the outputs consist of, `Input` what a kernel reads of a row at a time.
+template <class Weight>
+struct Kind;
 
-// A panel is `width` rows of the weight, laid out so that the values that one input is multiplied
-// with are neighbours: (in, width). Where they are bfloat16 those of the first half of the rows
-// alternate with those of the second, so that a pair makes two float32 by a shift and a mask.
-struct Kernel {
-  std::size_t width;
-  MultiplyPanel<float> floats;
-  MultiplyPanel<BFloat16> halves;
+template <>
+struct Kind<float> {
+  using Number = float;
+  using Input = float;
 };
 
-// The best that this processor has; null where it has none.
-const Kernel* find_kernel();
+// For processors without instructions for bfloat16: widened as they are read, rows before.
+template <>
+struct Kind<BFloat16> {
+  using Number = BFloat16;
+  using Input = float;
+};
 
-// Null where they were not compiled in.
-extern const Kernel* const kAvx2;
-extern const Kernel* const kAvx512;
+// For those with them.
+template <>
+struct Kind<Pair> {
+  using Number = BFloat16;
+  using Input = Pair;
+};
+
+template <class Weight>
+using NumberOf = typename Kind<Weight>::Number;
+template <class Weight>
+using InputOf = typename Kind<Weight>::Input;
+
+// A panel is `width` rows of the weight, laid out so that the values that one input is multiplied
+// with are neighbours: (in, width). Where they are single bfloat16, those of the first half of the
+// rows alternate with those of the second, so that two make two float32 by a shift and a mask.
+template <class Weight>
+struct Kernel {
+  const char* name;
+  std::size_t width;
+  // Writes the sums (count, width) of a panel and up to kMostRows rows, which are `stride` inputs
+  // apart. Each is added up in float32, in the order of the inputs, however many rows there are.
+  void (*multiply)(const Weight* panel, std::size_t in, const InputOf<Weight>* rows,
+                   std::size_t stride, std::size_t count, float* sums);
+};
+
+// Those that this processor has, the best first.
+template <class Weight>
+std::vector<const Kernel<Weight>*> find_kernels();
+
+// Of one set of instructions; null where it was not compiled in.
+struct Kernels {
+  const Kernel<float>* floats;
+  const Kernel<BFloat16>* halves;
+  const Kernel<Pair>* pairs;
+};
+
+extern const Kernels kAvx2;
+extern const Kernels kAvx512;
+extern const Kernels kAvx512BFloat16;
 
 }  // namespace specgate::linear

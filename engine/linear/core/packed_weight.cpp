@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <new>
 #include <type_traits>
 #include <vector>
@@ -25,62 +26,102 @@ void* allocate(std::size_t bytes) {
   return memory;
 }
 
-MultiplyPanel<float> choose(const Kernel& kernel, float) { return kernel.floats; }
-MultiplyPanel<BFloat16> choose(const Kernel& kernel, BFloat16) { return kernel.halves; }
+// How many numbers of a row are one input of a kernel.
+template <class Weight>
+constexpr std::size_t kNumbers = std::is_same_v<Weight, Pair> ? 2 : 1;
 
-// Where a panel has the value of a lane, behind those of earlier inputs.
-std::size_t place(std::size_t lane, std::size_t, float) { return lane; }
-std::size_t place(std::size_t lane, std::size_t width, BFloat16) {
-  return 2 * (lane % (width / 2)) + lane / (width / 2);
+// Writes the values of a weight's row, one of a panel's `width`.
+void pack(const float* row, std::size_t in, std::size_t lane, std::size_t width, float* panel) {
+  for (std::size_t i = 0; i < in; ++i) panel[i * width + lane] = row[i];
+}
+
+void pack(const BFloat16* row, std::size_t in, std::size_t lane, std::size_t width,
+          BFloat16* panel) {
+  const std::size_t half = width / 2, place = 2 * (lane % half) + lane / half;
+  for (std::size_t i = 0; i < in; ++i) panel[i * width + place] = row[i];
+}
+
+Pair pair_at(const BFloat16* row, std::size_t in, std::size_t i) {
+  return {row[i], i + 1 < in ? row[i + 1] : BFloat16{0}};
+}
+
+void pack(const BFloat16* row, std::size_t in, std::size_t lane, std::size_t width, Pair* panel) {
+  for (std::size_t i = 0; i < in; i += 2) panel[i / 2 * width + lane] = pair_at(row, in, i);
+}
+
+// Rows as kernels read them. Those that are not that already are copied to `memory`.
+template <class Input>
+struct Rows {
+  const Input* first;
+  std::size_t stride;
+};
+
+Rows<float> as_inputs(const float* rows, std::size_t stride, std::size_t, std::size_t,
+                      std::vector<float>&) {
+  return {rows, stride};
+}
+
+Rows<float> as_inputs(const BFloat16* rows, std::size_t stride, std::size_t count, std::size_t in,
+                      std::vector<float>& memory) {
+  memory.resize(count * in);
+  for (std::size_t row = 0; row < count; ++row) {
+    for (std::size_t i = 0; i < in; ++i) memory[row * in + i] = widen(rows[row * stride + i]);
+  }
+  return {memory.data(), in};
+}
+
+Rows<Pair> as_inputs(const BFloat16* rows, std::size_t stride, std::size_t count, std::size_t in,
+                     std::vector<Pair>& memory) {
+  if (in % 2 == 0 && stride % 2 == 0 &&
+      reinterpret_cast<std::uintptr_t>(rows) % alignof(Pair) == 0) {
+    return {reinterpret_cast<const Pair*>(rows), stride / 2};
+  }
+  const std::size_t pairs = (in + 1) / 2;
+  memory.resize(count * pairs);
+  for (std::size_t row = 0; row < count; ++row) {
+    for (std::size_t i = 0; i < in; i += 2) {
+      memory[row * pairs + i / 2] = pair_at(rows + row * stride, in, i);
+    }
+  }
+  return {memory.data(), pairs};
 }
 
 }  // namespace
 
-template <class Number>
-PackedWeight<Number>::PackedWeight(const Kernel& kernel, const Number* values, std::size_t out,
-                                   std::size_t in)
-    : width_(kernel.width),
-      multiply_panel_(choose(kernel, Number{})),
+template <class Weight>
+PackedWeight<Weight>::PackedWeight(const Kernel<Weight>& kernel, const Number* values,
+                                   std::size_t out, std::size_t in)
+    : kernel_(kernel),
       out_(out),
       in_(in),
-      panels_((out + width_ - 1) / width_),
-      values_(static_cast<Number*>(allocate(panels_ * in * width_ * sizeof(Number)))) {
+      inputs_((in + kNumbers<Weight> - 1) / kNumbers<Weight>),
+      panels_((out + kernel.width - 1) / kernel.width),
+      values_(static_cast<Weight*>(
+          allocate(panels_ * inputs_ * kernel.width * sizeof(Weight)))) {
 #pragma omp parallel for schedule(static)
   for (std::size_t panel = 0; panel < panels_; ++panel) {
-    Number* const to = values_.get() + panel * in_ * width_;
-    for (std::size_t lane = 0; lane < width_; ++lane) {
-      const std::size_t row = panel * width_ + lane, at = place(lane, width_, Number{});
-      for (std::size_t i = 0; i < in_; ++i) {
-        to[i * width_ + at] = row < out_ ? values[row * in_ + i] : Number{};
-      }
+    Weight* const to = values_.get() + panel * inputs_ * kernel_.width;
+    std::fill_n(to, inputs_ * kernel_.width, Weight{});
+    const std::size_t first = panel * kernel_.width;
+    for (std::size_t lane = 0; lane < std::min(kernel_.width, out_ - first); ++lane) {
+      pack(values + (first + lane) * in_, in_, lane, kernel_.width, to);
     }
   }
 }
 
-template <class Number>
-void PackedWeight<Number>::multiply(const Number* rows, std::size_t stride, std::size_t count,
+template <class Weight>
+void PackedWeight<Weight>::multiply(const Number* rows, std::size_t stride, std::size_t count,
                                     const Number* bias, Number* outputs) const {
+  thread_local std::vector<Input> memory;
   for (std::size_t first = 0; first < count; first += kMostRows) {
     const std::size_t some = std::min(kMostRows, count - first);
-    const Number* const from = rows + first * stride;
-    Number* const to = outputs + first * out_;
-    if constexpr (std::is_same_v<Number, float>) {
-      multiply_block(from, stride, some, bias, to);
-    } else {
-      thread_local std::vector<float> widened;
-      widened.resize(some * in_);
-      for (std::size_t row = 0; row < some; ++row) {
-        for (std::size_t i = 0; i < in_; ++i) {
-          widened[row * in_ + i] = widen(from[row * stride + i]);
-        }
-      }
-      multiply_block(widened.data(), in_, some, bias, to);
-    }
+    const auto inputs = as_inputs(rows + first * stride, stride, some, in_, memory);
+    multiply_block(inputs.first, inputs.stride, some, bias, outputs + first * out_);
   }
 }
 
-template <class Number>
-void PackedWeight<Number>::multiply_block(const float* rows, std::size_t stride,
+template <class Weight>
+void PackedWeight<Weight>::multiply_block(const Input* rows, std::size_t stride,
                                           std::size_t count, const Number* bias,
                                           Number* outputs) const {
 #pragma omp parallel
@@ -94,16 +135,17 @@ void PackedWeight<Number>::multiply_block(const float* rows, std::size_t stride,
   }
 }
 
-template <class Number>
-void PackedWeight<Number>::multiply_one(std::size_t panel, const float* rows, std::size_t stride,
+template <class Weight>
+void PackedWeight<Weight>::multiply_one(std::size_t panel, const Input* rows, std::size_t stride,
                                         std::size_t count, const Number* bias,
                                         Number* outputs) const {
   alignas(kLineBytes) float sums[kMostRows * kMostWidth];
-  multiply_panel_(values_.get() + panel * in_ * width_, in_, rows, stride, count, sums);
-  const std::size_t first = panel * width_;
-  const std::size_t lanes = std::min(width_, out_ - first);
+  const std::size_t width = kernel_.width;
+  kernel_.multiply(values_.get() + panel * inputs_ * width, inputs_, rows, stride, count, sums);
+  const std::size_t first = panel * width;
+  const std::size_t lanes = std::min(width, out_ - first);
   for (std::size_t row = 0; row < count; ++row) {
-    float* const from = sums + row * width_;
+    float* const from = sums + row * width;
     Number* const to = outputs + row * out_ + first;
     if (bias != nullptr) {
       for (std::size_t lane = 0; lane < lanes; ++lane) from[lane] += widen(bias[first + lane]);
@@ -114,5 +156,6 @@ void PackedWeight<Number>::multiply_one(std::size_t panel, const float* rows, st
 
 template class PackedWeight<float>;
 template class PackedWeight<BFloat16>;
+template class PackedWeight<Pair>;
 
 }  // namespace specgate::linear

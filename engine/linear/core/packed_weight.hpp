@@ -9,12 +9,15 @@
 
 namespace specgate::linear {
 
-// Of float or BFloat16, as rows, bias and outputs are; products are added up in float32.
-template <class Number>
+// Products are added up in float32; the weight, rows, bias and outputs are of one type.
+template <class Weight>
 class PackedWeight {
  public:
+  using Number = NumberOf<Weight>;
+
   // Copies a weight (out, in), row by row. Throws std::bad_alloc.
-  PackedWeight(const Kernel& kernel, const Number* values, std::size_t out, std::size_t in);
+  PackedWeight(const Kernel<Weight>& kernel, const Number* values, std::size_t out,
+               std::size_t in);
 
   // Writes (count, out): the products with `count` rows of `in` numbers, `stride` apart, plus the
   // bias (out,), which may be null. OpenMP's threads share the work.
@@ -22,22 +25,24 @@ class PackedWeight {
                 Number* outputs) const;
 
  private:
+  using Input = InputOf<Weight>;
+
   struct Free {
-    void operator()(Number* values) const { std::free(values); }
+    void operator()(Weight* values) const { std::free(values); }
   };
 
   // Up to kMostRows rows.
-  void multiply_block(const float* rows, std::size_t stride, std::size_t count,
+  void multiply_block(const Input* rows, std::size_t stride, std::size_t count,
                       const Number* bias, Number* outputs) const;
-  void multiply_one(std::size_t panel, const float* rows, std::size_t stride, std::size_t count,
+  void multiply_one(std::size_t panel, const Input* rows, std::size_t stride, std::size_t count,
                     const Number* bias, Number* outputs) const;
 
-  std::size_t width_;
-  MultiplyPanel<Number> multiply_panel_;
+  const Kernel<Weight>& kernel_;
   std::size_t out_;
   std::size_t in_;
+  std::size_t inputs_;  // of a row, as a kernel reads it
   std::size_t panels_;
-  std::unique_ptr<Number, Free> values_;  // (panels, in, width); zeros behind the last row
+  std::unique_ptr<Weight, Free> values_;  // (panels, inputs, width); zeros behind the last row
 };
 
 }  // namespace specgate::linear

@@ -12,57 +12,72 @@
 
 namespace specgate::linear {
 
-template <std::size_t kLanes, class Number>
-struct Panel {
+// How vectors of kLanes sums take a weight of one kind: its values for one input (or for a pair of
+// them) and all rows of the panel, in two halves, and what they add when an input comes.
+template <std::size_t kLanes, class Weight>
+struct Lanes {
   using Vector [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = float;
-  using Words [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = std::uint32_t;
+  using Values = Vector;
 
-  static constexpr std::size_t kWidth = 2 * kLanes;
-  static constexpr std::size_t kLineNumbers = 64 / sizeof(Number);
-  static constexpr std::size_t kUnrolled = 4;  // inputs
-  static constexpr std::size_t kGroupLines = kUnrolled * kWidth / kLineNumbers;
-  static constexpr std::size_t kPiece = 64;  // inputs whose part of the panel the cache holds
-  // 8 KiB: what is read in some 400 ns, and memory takes 100 to answer.
-  static constexpr std::size_t kAhead = 8192 / sizeof(Number);
-
-  // What is fetched while some rows pass a piece: so many lines for each group of inputs.
-  struct Fetch {
-    const Number* from;
-    std::size_t lines;
-  };
-
-  [[gnu::always_inline]] static inline void load(const float* panel, Vector& left,
-                                                 Vector& right) {
+  [[gnu::always_inline]] static inline void load(const float* panel, Values& left,
+                                                 Values& right) {
     left = reinterpret_cast<const Vector*>(panel)[0];
     right = reinterpret_cast<const Vector*>(panel)[1];
   }
 
-  [[gnu::always_inline]] static inline void load(const BFloat16* panel, Vector& left,
-                                                 Vector& right) {
+  [[gnu::always_inline]] static inline void load(const BFloat16* panel, Values& left,
+                                                 Values& right) {
+    using Words [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = std::uint32_t;
     const Words pairs = *reinterpret_cast<const Words*>(panel);
     left = __builtin_bit_cast(Vector, pairs << 16);
     right = __builtin_bit_cast(Vector, pairs & 0xffff0000u);
   }
 
+  [[gnu::always_inline]] static inline void add(Vector& sums, Values values, float input) {
+    sums += values * input;
+  }
+};
+
+template <std::size_t kLanes, class Weight>
+struct Panel {
+  using Take = Lanes<kLanes, Weight>;
+  using Vector = typename Take::Vector;
+  using Values = typename Take::Values;
+  using Input = InputOf<Weight>;
+
+  static constexpr std::size_t kWidth = 2 * kLanes;
+  static constexpr std::size_t kLineValues = 64 / sizeof(Weight);
+  static constexpr std::size_t kUnrolled = 4;  // inputs
+  static constexpr std::size_t kGroupLines = kUnrolled * kWidth / kLineValues;
+  static constexpr std::size_t kPiece = 64;  // inputs whose part of the panel the cache holds
+  // 8 KiB: what is read in some 400 ns, and memory takes 100 to answer.
+  static constexpr std::size_t kAhead = 8192 / sizeof(Weight);
+
+  // What is fetched while some rows pass a piece: so many lines for each group of inputs.
+  struct Fetch {
+    const Weight* from;
+    std::size_t lines;
+  };
+
   template <std::size_t kRows>
-  [[gnu::always_inline]] static inline void multiply_input(const Number* panel,
-                                                           const float* rows, std::size_t stride,
+  [[gnu::always_inline]] static inline void multiply_input(const Weight* panel,
+                                                           const Input* rows, std::size_t stride,
                                                            Vector (&sums)[kRows][2]) {
-    Vector left, right;
-    load(panel, left, right);
+    Values left, right;
+    Take::load(panel, left, right);
     // Else they are read again for each row, and reading becomes what takes the time.
     asm("" : "+v"(left), "+v"(right));
 #pragma GCC unroll 16
     for (std::size_t row = 0; row < kRows; ++row) {
-      const float input = rows[row * stride];
-      sums[row][0] += left * input;
-      sums[row][1] += right * input;
+      const Input input = rows[row * stride];
+      Take::add(sums[row][0], left, input);
+      Take::add(sums[row][1], right, input);
     }
   }
 
   // Adds the products of a piece to the sums (kRows, kWidth).
   template <std::size_t kRows>
-  static void multiply_rows(const Number* panel, std::size_t inputs, const float* rows,
+  static void multiply_rows(const Weight* panel, std::size_t inputs, const Input* rows,
                             std::size_t stride, float* into, Fetch fetch) {
     Vector sums[kRows][2];  // in registers, as every loop over them is unrolled
 #pragma GCC unroll 16
@@ -72,7 +87,7 @@ struct Panel {
     }
     std::size_t input = 0;
     for (; input + kUnrolled <= inputs; input += kUnrolled) {
-      for (std::size_t line = 0; line < fetch.lines; ++line, fetch.from += kLineNumbers) {
+      for (std::size_t line = 0; line < fetch.lines; ++line, fetch.from += kLineValues) {
         __builtin_prefetch(fetch.from);
       }
 #pragma GCC unroll 4
@@ -90,34 +105,34 @@ struct Panel {
     }
   }
 
-  using MultiplyRows = void (*)(const Number*, std::size_t, const float*, std::size_t, float*,
+  using MultiplyRows = void (*)(const Weight*, std::size_t, const Input*, std::size_t, float*,
                                 Fetch);
 
   // `table[n]` multiplies n + 1 rows; as many as there are registers for.
   template <std::size_t kMost>
-  static void multiply(const MultiplyRows (&table)[kMost], const Number* panel, std::size_t in,
-                       const float* rows, std::size_t stride, std::size_t count, float* sums) {
+  static void multiply(const MultiplyRows (&table)[kMost], const Weight* panel, std::size_t in,
+                       const Input* rows, std::size_t stride, std::size_t count, float* sums) {
     const std::size_t passes = (count + kMost - 1) / kMost;
     for (std::size_t i = 0; i < count * kWidth; ++i) sums[i] = 0.0f;
     for (std::size_t begin = 0; begin < in; begin += kPiece) {
       const std::size_t inputs = in - begin < kPiece ? in - begin : kPiece;
-      const std::size_t group_numbers = inputs / kUnrolled * kLineNumbers;
-      const Number* const piece = panel + begin * kWidth;
+      const std::size_t group_values = inputs / kUnrolled * kLineValues;
+      const Weight* const piece = panel + begin * kWidth;
       for (std::size_t pass = 0; pass < passes; ++pass) {
         const std::size_t first = count * pass / passes;
         const std::size_t some = count * (pass + 1) / passes - first;
         const std::size_t line = kGroupLines * pass / passes;
         table[some - 1](piece, inputs, rows + first * stride + begin, stride,
                         sums + first * kWidth,
-                        {piece + kAhead + line * group_numbers,
+                        {piece + kAhead + line * group_values,
                          kGroupLines * (pass + 1) / passes - line});
       }
     }
   }
 
   template <std::size_t... kFewer>
-  static void multiply_up_to(std::index_sequence<kFewer...>, const Number* panel, std::size_t in,
-                             const float* rows, std::size_t stride, std::size_t count,
+  static void multiply_up_to(std::index_sequence<kFewer...>, const Weight* panel, std::size_t in,
+                             const Input* rows, std::size_t stride, std::size_t count,
                              float* sums) {
     static constexpr MultiplyRows kTable[] = {multiply_rows<kFewer + 1>...};
     multiply(kTable, panel, in, rows, stride, count, sums);
@@ -125,15 +140,16 @@ struct Panel {
 };
 
 // Up to kRegisters rows pass at once: two registers of sums for each.
-template <std::size_t kLanes, std::size_t kRegisters, class Number>
-void multiply_panel(const Number* panel, std::size_t in, const float* rows, std::size_t stride,
-                    std::size_t count, float* sums) {
-  Panel<kLanes, Number>::multiply_up_to(std::make_index_sequence<kRegisters>(), panel, in, rows,
+template <std::size_t kLanes, std::size_t kRegisters, class Weight>
+void multiply_panel(const Weight* panel, std::size_t in, const InputOf<Weight>* rows,
+                    std::size_t stride, std::size_t count, float* sums) {
+  Panel<kLanes, Weight>::multiply_up_to(std::make_index_sequence<kRegisters>(), panel, in, rows,
                                         stride, count, sums);
 }
 
-template <std::size_t kLanes, std::size_t kRegisters>
-inline constexpr Kernel kKernelOf{2 * kLanes, multiply_panel<kLanes, kRegisters, float>,
-                                  multiply_panel<kLanes, kRegisters, BFloat16>};
+template <std::size_t kLanes, std::size_t kRegisters, class Weight>
+constexpr Kernel<Weight> kernel_of(const char* name) {
+  return {name, 2 * kLanes, multiply_panel<kLanes, kRegisters, Weight>};
+}
 
 }  // namespace specgate::linear

@@ -1,12 +1,16 @@
-// The kernel for AVX-512: 32 registers of 16 floats, of which 24 hold sums.
+// Kernels for AVX-512: 32 registers of 16 floats, of which 24 hold sums.
 #include "panel.hpp"
 
 namespace specgate::linear {
 
 #if defined(__AVX512F__)
-const Kernel* const kAvx512 = &kKernelOf<16, 12>;
+namespace {
+constexpr Kernel<float> kFloats = kernel_of<16, 12, float>("avx512");
+constexpr Kernel<BFloat16> kHalves = kernel_of<16, 12, BFloat16>("avx512");
+}  // namespace
+const Kernels kAvx512{&kFloats, &kHalves, nullptr};
 #else
-const Kernel* const kAvx512 = nullptr;
+const Kernels kAvx512{nullptr, nullptr, nullptr};
 #endif
 
 }  // namespace specgate::linear

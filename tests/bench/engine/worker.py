@@ -25,6 +25,7 @@ _START_SECONDS = 300.0
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.25
 _ANSWER_SECONDS = 900.0  # of a slow model, behind fifteen others
+_IDLE_SECONDS = 1.0  # vLLM lets an idle connection go after 5, and may just as it is used
 _LOG_TAIL_CHARACTERS = 1_500
 _TEMPLATE_TOKENS = 64  # what a chat template adds to a message, at most
 
@@ -55,6 +56,7 @@ class BenchWorker:
             transport=httpx.AsyncHTTPTransport(uds=str(self._socket)),
             base_url="http://worker",
             timeout=_ANSWER_SECONDS,
+            limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
         )
 
     async def start(self) -> None:

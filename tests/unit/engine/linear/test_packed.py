@@ -5,13 +5,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from engine.linear import PackedLinear, is_supported
+from engine.linear import PackedLinear, is_supported, kernels
 
 pytestmark = pytest.mark.skipif(
     not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
 )
 
 DTYPES = [torch.float32, torch.bfloat16]
+KERNELS = [(dtype, kernel) for dtype in DTYPES for kernel in kernels(dtype)]
 
 
 def random(*shape: int, dtype: torch.dtype, seed: int = 3) -> Tensor:
@@ -39,24 +40,25 @@ def assert_close(found: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | Non
     enters=st.integers(1, 150),
     count=st.integers(1, 220),
     has_bias=st.booleans(),
-    dtype=st.sampled_from(DTYPES),
+    which=st.integers(0, len(KERNELS) - 1),
 )
 def test_products_are_right_whatever_the_shape(
-    out: int, enters: int, count: int, has_bias: bool, dtype: torch.dtype
+    out: int, enters: int, count: int, has_bias: bool, which: int
 ) -> None:
+    dtype, kernel = KERNELS[which]
     weight, rows = random(out, enters, dtype=dtype), random(count, enters, dtype=dtype, seed=4)
     bias = random(out, dtype=dtype, seed=5) if has_bias else None
 
-    found = PackedLinear(weight)(rows, bias)
+    found = PackedLinear(weight, kernel)(rows, bias)
 
     assert found.dtype == dtype
     assert found.shape == (count, out)
     assert_close(found, rows, weight, bias)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_a_row_has_the_same_products_beside_any_others(dtype: torch.dtype) -> None:
-    layer = PackedLinear(random(70, 130, dtype=dtype))
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+def test_a_row_has_the_same_products_beside_any_others(dtype: torch.dtype, kernel: str) -> None:
+    layer = PackedLinear(random(70, 130, dtype=dtype), kernel)
     rows = random(200, 130, dtype=dtype, seed=4)
 
     whole = layer(rows)
@@ -66,9 +68,9 @@ def test_a_row_has_the_same_products_beside_any_others(dtype: torch.dtype) -> No
     assert torch.equal(layer(rows[100:103]), whole[100:103])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_one_thread_computes_what_several_do(dtype: torch.dtype) -> None:
-    layer = PackedLinear(random(70, 130, dtype=dtype))
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+def test_one_thread_computes_what_several_do(dtype: torch.dtype, kernel: str) -> None:
+    layer = PackedLinear(random(70, 130, dtype=dtype), kernel)
     rows = random(5, 130, dtype=dtype, seed=4)
     expected, threads = layer(rows), torch.get_num_threads()
     torch.set_num_threads(1)
@@ -80,9 +82,11 @@ def test_one_thread_computes_what_several_do(dtype: torch.dtype) -> None:
     assert torch.equal(found, expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_may_be_part_of_a_larger_tensor_and_of_any_order(dtype: torch.dtype) -> None:
-    layer = PackedLinear(random(40, 64, dtype=dtype))
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+def test_rows_may_be_part_of_a_larger_tensor_and_of_any_order(
+    dtype: torch.dtype, kernel: str
+) -> None:
+    layer = PackedLinear(random(40, 64, dtype=dtype), kernel)
     wide = random(6, 200, dtype=dtype, seed=4)
 
     assert torch.equal(layer(wide[:, 50:114]), layer(wide[:, 50:114].contiguous()))
@@ -107,10 +111,10 @@ def test_no_rows_have_no_products(dtype: torch.dtype) -> None:
     assert layer(torch.empty(0, 30, dtype=dtype)).shape == (0, 20)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_weight_is_a_copy(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+def test_the_weight_is_a_copy(dtype: torch.dtype, kernel: str) -> None:
     weight, rows = random(20, 30, dtype=dtype), random(2, 30, dtype=dtype, seed=4)
-    layer = PackedLinear(weight)
+    layer = PackedLinear(weight, kernel)
     expected = layer(rows)
 
     weight.zero_()
@@ -118,9 +122,9 @@ def test_the_weight_is_a_copy(dtype: torch.dtype) -> None:
     assert torch.equal(layer(rows), expected)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype) -> None:
-    layer = PackedLinear(random(40, 30, dtype=dtype).abs() + 1)
+@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
+def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype, kernel: str) -> None:
+    layer = PackedLinear(random(40, 30, dtype=dtype).abs() + 1, kernel)
     rows = random(4, 30, dtype=dtype, seed=4)
     expected = layer(rows)
     spoiled = rows.clone()
@@ -133,12 +137,13 @@ def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype) -> None:
     assert torch.equal(found[[0, 3]], expected[[0, 3]])
 
 
-def test_bfloat16_is_rounded_to_nearest_and_ties_to_even() -> None:
+@pytest.mark.parametrize("kernel", kernels(torch.bfloat16))
+def test_bfloat16_is_rounded_to_nearest_and_ties_to_even(kernel: str) -> None:
     # One input, so each product is exact before it is rounded: 1 + 3 * 2^-8 lies between two.
     weight = torch.tensor([[1.0], [3.0], [1.5], [-1.5]]).bfloat16()
     rows = torch.tensor([[1.0 + 2**-7], [1.0 + 3 * 2**-7]]).bfloat16()
 
-    found = PackedLinear(weight)(rows)
+    found = PackedLinear(weight, kernel)(rows)
 
     assert torch.equal(found, exact(rows, weight).bfloat16())
 
@@ -163,3 +168,8 @@ def test_what_does_not_fit_is_refused(rows: Tensor, bias: Tensor | None) -> None
 def test_no_other_weight_is_taken(weight: Tensor) -> None:
     with pytest.raises(ValueError, match="weight: got"):
         PackedLinear(weight)
+
+
+def test_a_kernel_that_is_not_here_is_refused() -> None:
+    with pytest.raises(ValueError, match="kernel: mmx"):
+        PackedLinear(torch.ones(20, 30), "mmx")

@@ -176,17 +176,20 @@ def test_what_pays_is_measured_where_the_processor_multiplies_bfloat16(
 
 
 @needs_kernel
-@pytest.mark.parametrize("weight_bytes", [5 << 30, 0])
+@pytest.mark.parametrize("weight_bytes", [1 << 30, 5 << 30, 0])
+@pytest.mark.parametrize("paid", [0, 16, 1 << 30])
 def test_only_a_small_model_is_kept_twice(
-    weight_bytes: int, utils: Any, monkeypatch: pytest.MonkeyPatch
+    paid: int, weight_bytes: int, utils: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from engine.worker import linear
 
     monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(linear, "_rows_that_pay", lambda theirs: paid)
 
     linear.pack_linear_layers(torch.bfloat16, weight_bytes)
 
-    assert linear.packed_rows(torch.bfloat16) == 0
+    is_kept = paid == linear.ALL_ROWS or weight_bytes == 1 << 30
+    assert linear.packed_rows(torch.bfloat16) == (paid if is_kept else 0)
 
 
 @pytest.mark.parametrize(
@@ -196,9 +199,10 @@ def test_only_a_small_model_is_kept_twice(
         ({1: 1.0, 4: 1.0, 16: 4.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 4),
         ({1: 1.0, 4: 3.0, 16: 1.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 1),
         ({1: 1.0, 4: 1.0, 16: 3.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 1 << 30),
+        ({1: 1.0, 4: 1.0, 16: 3.2}, {1: 1.0, 4: 2.0, 16: 3.0}, 1 << 30),
     ],
 )
-def test_ours_are_taken_as_far_as_they_are_no_slower(
+def test_ours_are_taken_as_far_as_they_take_little_longer(
     ours: dict[int, float], theirs: dict[int, float], most: int
 ) -> None:
     from engine.worker.linear import rows_that_pay

@@ -1,0 +1,40 @@
+// The kernel for processors that multiply bfloat16 by AVX-512: a pair of products a lane at once.
+//
+// VDPBF16PS rounds each of its two additions to nearest and takes subnormal numbers for zero,
+// whatever is set (Intel SDM, volume 2; AMD's is the same).
+#include "panel.hpp"
+
+#if defined(__AVX512BF16__)
+#include <immintrin.h>
+#endif
+
+namespace specgate::linear {
+
+#if defined(__AVX512BF16__)
+
+template <>
+struct Lanes<16, Pair> {
+  using Vector = __m512;
+  using Values = __m512bh;
+
+  [[gnu::always_inline]] static inline void load(const Pair* panel, Values& left, Values& right) {
+    left = reinterpret_cast<__m512bh>(_mm512_load_si512(panel));
+    right = reinterpret_cast<__m512bh>(_mm512_load_si512(panel + 16));
+  }
+
+  [[gnu::always_inline]] static inline void add(Vector& sums, Values values, Pair input) {
+    const auto both = _mm512_set1_epi32(__builtin_bit_cast(int, input));
+    sums = _mm512_dpbf16_ps(sums, values, reinterpret_cast<__m512bh>(both));
+  }
+};
+
+namespace {
+constexpr Kernel<Pair> kPairs = kernel_of<16, 12, Pair>("avx512_bf16");
+}  // namespace
+const Kernels kAvx512BFloat16{nullptr, nullptr, &kPairs};
+
+#else
+const Kernels kAvx512BFloat16{nullptr, nullptr, nullptr};
+#endif
+
+}  // namespace specgate::linear
