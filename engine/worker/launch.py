@@ -1,5 +1,6 @@
 """Runs vLLM's OpenAI server in this process, with our settings and environment."""
 
+import logging
 import signal
 import stat
 import tempfile
@@ -17,6 +18,8 @@ from engine.models import ResolvedModel
 from engine.processor import multiplies_bfloat16
 from engine.worker.openmp import find_openmp, preload
 from engine.worker.options import build_options, to_arguments
+
+_log = logging.getLogger(__name__)
 
 
 def serve(settings: EngineSettings, model: ResolvedModel) -> None:
@@ -39,8 +42,9 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
 
     # vLLM reads the environment while it is imported, so only now.
     import uvloop
-    from vllm.logger import configure_logging_from_args, init_logger
+    from vllm.logger import configure_logging_from_args
 
+    from engine.worker.logs import log_as_vllm_does
     from engine.worker.parser import parse_arguments
     from engine.worker.route import MIDDLEWARE
     from engine.worker.sampling import accept_all_requests
@@ -52,8 +56,9 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     if settings.uds is not None:
         clear_socket(settings.uds)
     configure_logging_from_args(parsed)
+    log_as_vllm_does()
     if not has_bfloat16:
-        init_logger(__name__).info(
+        _log.info(
             "This processor is slow at products of bfloat16: the model is computed in %s",
             parsed.dtype,
         )

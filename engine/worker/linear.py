@@ -8,6 +8,7 @@ small models are.
 """
 
 import functools
+import logging
 import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
@@ -15,13 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from vllm.logger import init_logger
 from vllm.model_executor.layers import utils
 
 from engine.linear import PackedLinear, is_supported
 from engine.processor import multiplies_bfloat16
 
-_log = init_logger(__name__)
+_log = logging.getLogger(__name__)
 
 _Compute = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
@@ -54,7 +54,8 @@ def pack_linear_layers(dtype: torch.dtype, weight_bytes: int) -> None:
         most[dtype] = _rows_that_pay(theirs)
         if most[dtype] < ALL_ROWS and not 0 < weight_bytes <= _MOST_KEPT_TWICE:
             most[dtype] = 0
-        _log.info("specgate computes linear layers of up to %d rows", most[dtype])
+        rows = "all rows" if most[dtype] == ALL_ROWS else f"up to {most[dtype]} rows"
+        _log.info("specgate computes linear layers of %s", rows)
     utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, most)
 
 

@@ -1,6 +1,5 @@
 """Everything of ours that lives in the model worker: built from the settings, ended with it."""
 
-import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -83,8 +82,6 @@ class RankSpeculation:
     @classmethod
     def start(cls, vllm_config: Any) -> "RankSpeculation":
         """Build it for this process of vLLM."""
-        # What the engine's rooms log in this process goes where vLLM's lines go.
-        logging.getLogger("engine").parent = logging.getLogger("vllm")
         rank = vllm_config.parallel_config.data_parallel_rank
         snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Any
 from vllm.platforms import current_platform
 
 from engine.worker.heap import keep_heap_trimmed
+from engine.worker.logs import log_as_vllm_does
 
 _Worker: Any = object
+
+log_as_vllm_does()  # vLLM imports this in each process that computes, before anything is loaded
 
 
 class _Profiled(_Worker):
