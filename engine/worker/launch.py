@@ -81,7 +81,7 @@ def is_good_at_bfloat16(settings: EngineSettings) -> bool:
     # vLLM reads the environment while it is imported, so not before this is called.
     from vllm.platforms import current_platform
 
-    from engine.linear import is_supported
+    from engine.kernels import is_supported
 
     if not current_platform.is_cpu() or multiplies_bfloat16():
         return True

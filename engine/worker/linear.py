@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from vllm.model_executor.layers import utils
 
-from engine.linear import PackedLinear, is_supported
+from engine.kernels import PackedLinear, is_supported
 from engine.processor import multiplies_bfloat16
 
 _log = logging.getLogger(__name__)

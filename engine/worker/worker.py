@@ -46,6 +46,9 @@ else:
         def init_device(self) -> None:
             """Prepare the device and the runner, without weights yet."""
             super().init_device()
+            from engine.worker.attention import attend_with_ours
+
+            attend_with_ours()
             if self.model_config.enforce_eager:
                 from engine.worker.linear import pack_linear_layers
 

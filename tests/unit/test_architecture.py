@@ -39,7 +39,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
             "__main__",
             "worker training",
             "drafting",
-            "models heads linear suffix",
+            "models heads kernels suffix",
             "config",
             "policy",
             "lifetime processor errors types",
@@ -65,7 +65,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
         {
             "engine.worker",
             "engine.heads",
-            "engine.linear",
+            "engine.kernels",
             "engine.training",
             "engine.models",
         }

@@ -48,7 +48,7 @@ def test_bfloat16_is_for_who_multiplies_it_or_has_our_products(
     multiplies: bool, supported: bool, eager: bool, good: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "multiplies_bfloat16", lambda: multiplies)
-    monkeypatch.setattr("engine.linear.is_supported", lambda: supported)
+    monkeypatch.setattr("engine.kernels.is_supported", lambda: supported)
     settings = EngineSettings(model="m", vllm={"enforce_eager": eager})
 
     assert is_good_at_bfloat16(settings) is good

@@ -1,4 +1,4 @@
-"""Who computes a layer; what the products are is tests/unit/engine/linear."""
+"""Who computes a layer; what the products are is tests/unit/engine/kernels."""
 
 import warnings
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.linear import is_supported
+from engine.kernels import is_supported
 
 needs_kernel = pytest.mark.skipif(
     not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
@@ -136,7 +136,7 @@ def test_vllm_loads_and_computes_its_layers_with_ours(utils: Any) -> None:
     from vllm.model_executor.layers.linear import UnquantizedLinearMethod
     from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
-    from engine.linear import PackedLinear
+    from engine.kernels import PackedLinear
     from engine.worker.linear import pack_linear_layers
 
     weight, rows = torch.randn(8, 6), torch.randn(3, 6)

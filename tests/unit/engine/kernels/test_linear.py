@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from engine.linear import PackedLinear, is_supported, kernels
+from engine.kernels import PackedLinear, is_supported, linear_kernels
 
 pytestmark = pytest.mark.skipif(
     not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
 )
 
 DTYPES = [torch.float32, torch.bfloat16]
-KERNELS = [(dtype, kernel) for dtype in DTYPES for kernel in kernels(dtype)]
+KERNELS = [(dtype, kernel) for dtype in DTYPES for kernel in linear_kernels(dtype)]
 
 
 def random(*shape: int, dtype: torch.dtype, seed: int = 3) -> Tensor:
@@ -137,7 +137,7 @@ def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype, kernel: str) ->
     assert torch.equal(found[[0, 3]], expected[[0, 3]])
 
 
-@pytest.mark.parametrize("kernel", kernels(torch.bfloat16))
+@pytest.mark.parametrize("kernel", linear_kernels(torch.bfloat16))
 def test_bfloat16_is_rounded_to_nearest_and_ties_to_even(kernel: str) -> None:
     # One input, so each product is exact before it is rounded: 1 + 3 * 2^-8 lies between two.
     weight = torch.tensor([[1.0], [3.0], [1.5], [-1.5]]).bfloat16()

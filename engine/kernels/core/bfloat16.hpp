@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace specgate::linear {
+namespace specgate::kernels {
 
 struct BFloat16 {
   std::uint16_t bits;
@@ -32,4 +32,4 @@ inline void narrow(float number, BFloat16& into) {
   into.bits = static_cast<std::uint16_t>((is_number ? rounded : bits | 0x400000) >> 16);
 }
 
-}  // namespace specgate::linear
+}  // namespace specgate::kernels

@@ -6,7 +6,7 @@
 
 #include "bfloat16.hpp"
 
-namespace specgate::linear {
+namespace specgate::kernels {
 
 // Rows that pass a panel while it is in the caches.
 inline constexpr std::size_t kMostRows = 96;
@@ -46,7 +46,7 @@ using InputOf = typename Kind<Weight>::Input;
 // with are neighbours: (in, width). Where they are single bfloat16, those of the first half of the
 // rows alternate with those of the second, so that two make two float32 by a shift and a mask.
 template <class Weight>
-struct Kernel {
+struct LinearKernel {
   const char* name;
   std::size_t width;
   // Writes the sums (count, width) of a panel and up to kMostRows rows, which are `stride` inputs
@@ -57,17 +57,17 @@ struct Kernel {
 
 // Those that this processor has, the best first.
 template <class Weight>
-std::vector<const Kernel<Weight>*> find_kernels();
+std::vector<const LinearKernel<Weight>*> find_linear_kernels();
 
 // Of one set of instructions; null where it was not compiled in.
-struct Kernels {
-  const Kernel<float>* floats;
-  const Kernel<BFloat16>* halves;
-  const Kernel<Pair>* pairs;
+struct LinearKernels {
+  const LinearKernel<float>* floats;
+  const LinearKernel<BFloat16>* halves;
+  const LinearKernel<Pair>* pairs;
 };
 
-extern const Kernels kAvx2;
-extern const Kernels kAvx512;
-extern const Kernels kAvx512BFloat16;
+extern const LinearKernels kLinearAvx2;
+extern const LinearKernels kLinearAvx512;
+extern const LinearKernels kLinearAvx512BFloat16;
 
-}  // namespace specgate::linear
+}  // namespace specgate::kernels

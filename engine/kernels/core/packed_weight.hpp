@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <memory>
 
-#include "kernels.hpp"
+#include "linear_kernels.hpp"
 
-namespace specgate::linear {
+namespace specgate::kernels {
 
 // Products are added up in float32; the weight, rows, bias and outputs are of one type.
 template <class Weight>
@@ -16,7 +16,7 @@ class PackedWeight {
   using Number = NumberOf<Weight>;
 
   // Copies a weight (out, in), row by row. Throws std::bad_alloc.
-  PackedWeight(const Kernel<Weight>& kernel, const Number* values, std::size_t out,
+  PackedWeight(const LinearKernel<Weight>& kernel, const Number* values, std::size_t out,
                std::size_t in);
 
   // Writes (count, out): the products with `count` rows of `in` numbers, `stride` apart, plus the
@@ -37,7 +37,7 @@ class PackedWeight {
   void multiply_one(std::size_t panel, const Input* rows, std::size_t stride, std::size_t count,
                     const Number* bias, Number* outputs) const;
 
-  const Kernel<Weight>& kernel_;
+  const LinearKernel<Weight>& kernel_;
   std::size_t out_;
   std::size_t in_;
   std::size_t inputs_;  // of a row, as a kernel reads it
@@ -45,4 +45,4 @@ class PackedWeight {
   std::unique_ptr<Weight, Free> values_;  // (panels, inputs, width); zeros behind the last row
 };
 
-}  // namespace specgate::linear
+}  // namespace specgate::kernels

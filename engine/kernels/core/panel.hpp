@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels.hpp"
+#include "linear_kernels.hpp"
 
-namespace specgate::linear {
+namespace specgate::kernels {
 
 // How vectors of kLanes sums take a weight of one kind: its values for one input (or for a pair of
 // them) and all rows of the panel, in two halves, and what they add when an input comes.
@@ -148,8 +148,8 @@ void multiply_panel(const Weight* panel, std::size_t in, const InputOf<Weight>* 
 }
 
 template <std::size_t kLanes, std::size_t kRegisters, class Weight>
-constexpr Kernel<Weight> kernel_of(const char* name) {
+constexpr LinearKernel<Weight> linear_kernel_of(const char* name) {
   return {name, 2 * kLanes, multiply_panel<kLanes, kRegisters, Weight>};
 }
 
-}  // namespace specgate::linear
+}  // namespace specgate::kernels

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace specgate::linear {
+namespace specgate::kernels {
 namespace {
 
 constexpr std::size_t kLineBytes = 64;
@@ -89,7 +89,7 @@ Rows<Pair> as_inputs(const BFloat16* rows, std::size_t stride, std::size_t count
 }  // namespace
 
 template <class Weight>
-PackedWeight<Weight>::PackedWeight(const Kernel<Weight>& kernel, const Number* values,
+PackedWeight<Weight>::PackedWeight(const LinearKernel<Weight>& kernel, const Number* values,
                                    std::size_t out, std::size_t in)
     : kernel_(kernel),
       out_(out),
@@ -158,4 +158,4 @@ template class PackedWeight<float>;
 template class PackedWeight<BFloat16>;
 template class PackedWeight<Pair>;
 
-}  // namespace specgate::linear
+}  // namespace specgate::kernels

@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-namespace specgate::linear {
+namespace specgate::kernels {
 
 #if defined(__AVX512BF16__)
 
@@ -29,12 +29,12 @@ struct Lanes<16, Pair> {
 };
 
 namespace {
-constexpr Kernel<Pair> kPairs = kernel_of<16, 12, Pair>("avx512_bf16");
+constexpr LinearKernel<Pair> kPairs = linear_kernel_of<16, 12, Pair>("avx512_bf16");
 }  // namespace
-const Kernels kAvx512BFloat16{nullptr, nullptr, &kPairs};
+const LinearKernels kLinearAvx512BFloat16{nullptr, nullptr, &kPairs};
 
 #else
-const Kernels kAvx512BFloat16{nullptr, nullptr, nullptr};
+const LinearKernels kLinearAvx512BFloat16{nullptr, nullptr, nullptr};
 #endif
 
-}  // namespace specgate::linear
+}  // namespace specgate::kernels

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import torch  # first: the core takes the OpenMP runtime that comes with it
 from torch import Tensor
 
-from engine.linear._core import PackedBFloat16, PackedFloat32, PackedPairs
+from engine.kernels._core import PackedBFloat16, PackedFloat32, PackedPairs
 
-__all__ = ["PackedLinear", "is_supported", "kernels"]
+__all__ = ["PackedLinear", "is_supported", "linear_kernels"]
 
 _Packed = PackedFloat32 | PackedBFloat16 | PackedPairs
 # By dtype, the best first.
@@ -17,14 +17,14 @@ _KINDS: Mapping[torch.dtype, tuple[type[_Packed], ...]] = {
 }
 
 
-def kernels(dtype: torch.dtype) -> list[str]:
+def linear_kernels(dtype: torch.dtype) -> list[str]:
     """Name what computes layers of a dtype on this processor, the best first; empty for none."""
     return [name for kind in _KINDS.get(dtype, ()) for name in kind.kernels()]
 
 
 def is_supported() -> bool:
     """Whether this processor has kernels: AVX2 with FMA, or AVX-512."""
-    return bool(kernels(torch.float32))
+    return bool(linear_kernels(torch.float32))
 
 
 class PackedLinear:
@@ -35,7 +35,7 @@ class PackedLinear:
 
     Args:
         weight: float32 or bfloat16, shape (out, in); copied.
-        kernel: One of `kernels(weight.dtype)`; the first without.
+        kernel: One of `linear_kernels(weight.dtype)`; the first without.
 
     Raises:
         ValueError: Of another shape or dtype, or this processor has no such kernel.

@@ -1,0 +1,135 @@
+"""Attention over vLLM's paged cache, by the kernel of this processor."""
+
+from collections.abc import Mapping
+
+import torch  # first: the core takes the OpenMP runtime that comes with it
+from torch import Tensor
+
+from engine.kernels._core import AttentionBFloat16, AttentionFloat32, Requests
+
+__all__ = ["PagedAttention", "StepRequests", "attention_kernels"]
+
+_Attention = AttentionFloat32 | AttentionBFloat16
+_KINDS: Mapping[torch.dtype, type[_Attention]] = {
+    torch.float32: AttentionFloat32,
+    torch.bfloat16: AttentionBFloat16,
+}
+_GROUP_TOKENS = 32
+_MOST_DIM = 512
+
+
+def attention_kernels(dtype: torch.dtype) -> list[str]:
+    """Name what attends in a dtype on this processor, the best first; empty for none."""
+    return _KINDS[dtype].kernels() if dtype in _KINDS else []
+
+
+class StepRequests:
+    """The requests of a step, for all layers.
+
+    Args:
+        starts: int32, shape (requests + 1,): request i has the queries from starts[i] to
+            starts[i + 1], which are the last of its tokens.
+        lengths: int32, shape (requests,): how many tokens of each the cache has.
+        blocks: int32, shape (requests, most): the blocks of each, in order.
+    """
+
+    __slots__ = ("_kept", "core")
+
+    def __init__(self, starts: Tensor, lengths: Tensor, blocks: Tensor) -> None:
+        count = lengths.shape[0]
+        for name, tensor, shape in (
+            ("starts", starts, (count + 1,)),
+            ("lengths", lengths, (count,)),
+            ("blocks", blocks, (count, blocks.shape[-1])),
+        ):
+            if tensor.dtype is not torch.int32 or tensor.shape != shape or tensor.stride(-1) != 1:
+                raise ValueError(f"{name}: got {tensor.dtype} {tuple(tensor.shape)}")
+        self._kept = (starts, lengths, blocks)  # as long as the core has their addresses
+        self.core = Requests(
+            starts.data_ptr(), lengths.data_ptr(), count, blocks.data_ptr(), blocks.stride(0)
+        )
+
+
+class PagedAttention:
+    """A layer's causal attention; adds up in float32.
+
+    What a query gets is computed in the same order whatever else is in the step, so it is the
+    same, bit for bit, beside whichever others.
+
+    Args:
+        keys: float32 or bfloat16, shape (blocks, heads, tokens, dim), a head's block holding
+            (dim, tokens) instead: vLLM's layout for vectors.
+        values: Shape (blocks, heads, tokens, dim).
+        heads: Of the queries; a multiple of the cache's.
+        scale: What scores are multiplied by.
+        kernel: One of `attention_kernels(keys.dtype)`; the first without.
+
+    Raises:
+        ValueError: Of another shape or dtype, or this processor has no such kernel.
+    """
+
+    __slots__ = ("_core", "_dim", "_dtype", "_heads", "_kept")
+
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        *,
+        heads: int,
+        scale: float,
+        kernel: str | None = None,
+    ) -> None:
+        names = attention_kernels(keys.dtype)
+        chosen = next(iter(names), None) if kernel is None else kernel
+        if chosen not in names:
+            raise ValueError(f"kernel: {chosen} for {keys.dtype}; there is {names}")
+        _, kv_heads, tokens, dim = keys.shape
+        fits = keys.shape == values.shape and keys.stride() == values.stride()
+        is_dense = keys.stride()[2:] == (dim, 1) and keys.dtype is values.dtype
+        if not fits or not is_dense or heads % kv_heads:
+            raise ValueError(
+                f"cache: got {tuple(keys.shape)}, {tuple(values.shape)}, {heads} heads"
+            )
+        if tokens % _GROUP_TOKENS or dim % _GROUP_TOKENS or dim > _MOST_DIM:
+            raise ValueError(f"cache: got blocks of {tokens} tokens, heads of {dim}")
+        self._dtype, self._heads, self._dim = keys.dtype, heads, dim
+        self._kept = (keys, values)
+        self._core: _Attention = _KINDS[keys.dtype](
+            chosen,
+            keys.data_ptr(),
+            values.data_ptr(),
+            keys.stride(0),
+            keys.stride(1),
+            tokens,
+            heads,
+            kv_heads,
+            dim,
+            scale,
+        )
+
+    def __call__(self, queries: Tensor, requests: StepRequests, outputs: Tensor) -> None:
+        """Write what the queries get.
+
+        Args:
+            queries: Of the cache's dtype, shape (tokens, heads, dim).
+            requests: Whose they are. Their keys and values are in the cache.
+            outputs: Likewise.
+
+        Raises:
+            ValueError: Of another shape or dtype.
+        """
+        for tensor in (queries, outputs):
+            _, heads, dim = tensor.shape
+            if (
+                (heads, dim) != (self._heads, self._dim)
+                or tensor.dtype is not self._dtype
+                or tensor.stride()[1:] != (dim, 1)
+            ):
+                raise ValueError(f"got {tensor.dtype} {tuple(tensor.shape)} {tensor.stride()}")
+        self._core.attend(
+            requests.core,
+            queries.data_ptr(),
+            queries.stride(0),
+            outputs.data_ptr(),
+            outputs.stride(0),
+        )

@@ -1,0 +1,218 @@
+#include "attention.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace specgate::kernels {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+// With fewer pieces of work for each thread than these, the chunks of a context are shared, too.
+constexpr std::size_t kEnough = 4;
+
+// Some rows of a request's head of keys: a row is a token's query of one of its heads.
+struct Piece {
+  std::size_t request;
+  std::size_t head;
+  std::size_t first;
+  std::size_t rows;
+};
+
+// What rows have so far; the same fields as a Partial's, in memory of their own.
+struct Sums {
+  std::vector<float> most, total, values;
+
+  void resize(std::size_t rows, std::size_t dim) {
+    most.assign(rows, kNever);
+    total.assign(rows, 0.0f);
+    values.assign(rows * dim, 0.0f);
+  }
+  Partial at(std::size_t row, std::size_t dim) {
+    return {most.data() + row, total.data() + row, values.data() + row * dim};
+  }
+};
+
+// Adds a chunk to what the chunks before it gave. Never inlined: products and sums are to be fused
+// in the same way wherever it is called.
+[[gnu::noinline]] void fold(const Partial& chunk, std::size_t rows, std::size_t dim,
+                            const Partial& into) {
+  for (std::size_t row = 0; row < rows; ++row) {
+    if (chunk.most[row] == kNever) continue;
+    const float most = std::max(into.most[row], chunk.most[row]);
+    const float before = std::exp(into.most[row] - most);
+    const float now = std::exp(chunk.most[row] - most);
+    into.most[row] = most;
+    into.total[row] = into.total[row] * before + chunk.total[row] * now;
+    float* const values = into.values + row * dim;
+    const float* const more = chunk.values + row * dim;
+    for (std::size_t i = 0; i < dim; ++i) values[i] = values[i] * before + more[i] * now;
+  }
+}
+
+template <class Number>
+class Step {
+ public:
+  Step(const AttentionKernel<Number>& kernel, const Requests& requests,
+       const PagedCache<Number>& cache, const Queries<Number>& queries)
+      : kernel_(kernel),
+        requests_(requests),
+        cache_(cache),
+        queries_(queries),
+        group_(queries.heads / queries.kv_heads) {}
+
+  void run() {
+    make_pieces();
+    const auto threads = static_cast<std::size_t>(omp_get_max_threads());
+    if (pieces_.size() >= kEnough * threads) {
+      share_pieces();
+    } else {
+      share_chunks();
+    }
+  }
+
+ private:
+  // The longest contexts first, so that no thread begins with one when the others end.
+  void make_pieces() {
+    for (std::size_t request = 0; request < requests_.count; ++request) {
+      const std::size_t rows = tokens_of(request) * group_;
+      const std::size_t parts = (rows + kernel_.most_rows - 1) / kernel_.most_rows;
+      for (std::size_t part = parts; part-- > 0;) {
+        const std::size_t first = rows * part / parts;
+        const std::size_t some = rows * (part + 1) / parts - first;
+        for (std::size_t head = 0; head < queries_.kv_heads; ++head) {
+          pieces_.push_back({request, head, first, some});
+        }
+      }
+    }
+  }
+
+  void share_pieces() {
+    const auto count = static_cast<std::int64_t>(pieces_.size());
+#pragma omp parallel
+    {
+      Sums sums, chunk;
+#pragma omp for schedule(dynamic, 1)
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+        sums.resize(piece.rows, queries_.dim);
+        chunk.resize(piece.rows, queries_.dim);
+        const Partial into = sums.at(0, queries_.dim), one = chunk.at(0, queries_.dim);
+        for (std::size_t at = 0; at < chunks_of(piece); ++at) {
+          attend_chunk(piece, at, one);
+          fold(one, piece.rows, queries_.dim, into);
+        }
+        write(piece, into);
+      }
+    }
+  }
+
+  void share_chunks() {
+    struct Chunk {
+      std::size_t piece, at, row;
+    };
+    std::vector<Chunk> chunks;
+    std::size_t rows = 0;
+    for (std::size_t piece = 0; piece < pieces_.size(); ++piece) {
+      for (std::size_t at = 0; at < chunks_of(pieces_[piece]); ++at) {
+        chunks.push_back({piece, at, rows});
+        rows += pieces_[piece].rows;
+      }
+    }
+    Sums found;
+    found.resize(rows, queries_.dim);
+    const auto count = static_cast<std::int64_t>(chunks.size());
+#pragma omp parallel for schedule(dynamic, 1)
+    for (std::int64_t i = 0; i < count; ++i) {
+      const Chunk& chunk = chunks[static_cast<std::size_t>(i)];
+      attend_chunk(pieces_[chunk.piece], chunk.at, found.at(chunk.row, queries_.dim));
+    }
+    Sums sums;
+    for (const Chunk& chunk : chunks) {
+      const Piece& piece = pieces_[chunk.piece];
+      if (chunk.at == 0) sums.resize(piece.rows, queries_.dim);
+      const Partial into = sums.at(0, queries_.dim);
+      fold(found.at(chunk.row, queries_.dim), piece.rows, queries_.dim, into);
+      if (chunk.at + 1 == chunks_of(piece)) write(piece, into);
+    }
+  }
+
+  void attend_chunk(const Piece& piece, std::size_t at, const Partial& into) const {
+    alignas(64) float queries[kMostQueries * kMostDim];
+    std::size_t visible[kMostQueries];
+    const std::size_t begin = at * kChunkTokens;
+    std::size_t count = 0;
+    for (std::size_t row = 0; row < piece.rows; ++row) {
+      const Number* const from = queries_.from + token_of(piece, row) * queries_.from_stride +
+                                 head_of(piece, row) * queries_.dim;
+      for (std::size_t i = 0; i < queries_.dim; ++i) {
+        queries[row * queries_.dim + i] = widen(from[i]) * queries_.scale;
+      }
+      const std::size_t seen = context_of(piece, row);
+      visible[row] = seen <= begin ? 0 : std::min(seen - begin, kChunkTokens);
+      count = std::max(count, visible[row]);
+    }
+    const CacheView<Number> view{cache_.keys + piece.head * cache_.head_stride,
+                                 cache_.values + piece.head * cache_.head_stride,
+                                 requests_.blocks + piece.request * requests_.blocks_stride,
+                                 cache_.block_stride, cache_.block_tokens, queries_.dim};
+    kernel_.attend(view, begin, count, queries, visible, piece.rows, into);
+  }
+
+  void write(const Piece& piece, const Partial& sums) const {
+    for (std::size_t row = 0; row < piece.rows; ++row) {
+      Number* const to = queries_.to + token_of(piece, row) * queries_.to_stride +
+                         head_of(piece, row) * queries_.dim;
+      const float share = 1.0f / sums.total[row];
+      for (std::size_t i = 0; i < queries_.dim; ++i) {
+        narrow(sums.values[row * queries_.dim + i] * share, to[i]);
+      }
+    }
+  }
+
+  std::size_t tokens_of(std::size_t request) const {
+    return static_cast<std::size_t>(requests_.starts[request + 1] - requests_.starts[request]);
+  }
+  std::size_t token_of(const Piece& piece, std::size_t row) const {
+    return static_cast<std::size_t>(requests_.starts[piece.request]) +
+           (piece.first + row) / group_;
+  }
+  std::size_t head_of(const Piece& piece, std::size_t row) const {
+    return piece.head * group_ + (piece.first + row) % group_;
+  }
+  // How many tokens a row sees, its own included; one where a request is said to be shorter than
+  // what it asks for (vLLM's dummy steps).
+  std::size_t context_of(const Piece& piece, std::size_t row) const {
+    const std::size_t after = tokens_of(piece.request) - (piece.first + row) / group_ - 1;
+    const auto length = static_cast<std::size_t>(requests_.lengths[piece.request]);
+    return length > after ? length - after : 1;
+  }
+  std::size_t chunks_of(const Piece& piece) const {
+    return (context_of(piece, piece.rows - 1) + kChunkTokens - 1) / kChunkTokens;
+  }
+
+  const AttentionKernel<Number>& kernel_;
+  const Requests& requests_;
+  const PagedCache<Number>& cache_;
+  const Queries<Number>& queries_;
+  std::size_t group_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+template <class Number>
+void attend(const AttentionKernel<Number>& kernel, const Requests& requests,
+            const PagedCache<Number>& cache, const Queries<Number>& queries) {
+  Step<Number>(kernel, requests, cache, queries).run();
+}
+
+template void attend(const AttentionKernel<float>&, const Requests&, const PagedCache<float>&,
+                     const Queries<float>&);
+template void attend(const AttentionKernel<BFloat16>&, const Requests&,
+                     const PagedCache<BFloat16>&, const Queries<BFloat16>&);
+
+}  // namespace specgate::kernels

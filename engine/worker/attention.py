@@ -1,0 +1,114 @@
+"""Has vLLM compute a target's attention on a CPU with our kernel (docs/adr/0029).
+
+Only what it is made for: causal attention of decoders over a cache in the layout for vectors. The
+rest stays with vLLM: windows, sinks, biases, quantised caches, encoders, and AMX's layout.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from vllm.v1.attention.backend import AttentionType
+from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
+
+from engine.kernels import PagedAttention, StepRequests, attention_kernels
+
+
+def attend_with_ours() -> None:
+    """Have every layer that is made for it attended by us from now on; safe to repeat."""
+    theirs = CPUAttentionBackendImpl.forward
+    if not isinstance(theirs, _Forward) and attention_kernels(torch.float32):
+        CPUAttentionBackendImpl.forward = _Forward(theirs)
+
+
+class _Forward:
+    """In place of the method of `CPUAttentionBackendImpl`.
+
+    Args:
+        theirs: The method.
+    """
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __get__(self, impl: Any, owner: type) -> Any:
+        """Bind it to a layer's implementation, as functions are; from the class, itself."""
+        if impl is None:
+            return self
+        bound = impl.__dict__.get("specgate_forward")
+        if bound is None:
+            bound = impl.specgate_forward = _LayerForward(impl, self._theirs)
+        return bound
+
+
+class _LayerForward:
+    """Attends for one layer."""
+
+    def __init__(self, impl: Any, theirs: Any) -> None:
+        self._impl = impl
+        self._theirs = theirs
+        self._address = 0
+        self._attention: PagedAttention | None = None
+
+    def __call__(
+        self,
+        layer: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        kv_cache: Tensor,
+        attn_metadata: Any,
+        output: Tensor,
+        output_scale: Tensor | None = None,
+        output_block_scale: Tensor | None = None,
+    ) -> Tensor:
+        """Write and return what the step's tokens get; vLLM's arguments."""
+        is_ours = (
+            attn_metadata is not None
+            and attn_metadata.causal is True
+            and attn_metadata.dynamic_causal is None
+            and output_scale is None
+            and output_block_scale is None
+            and _is_made_for(self._impl, layer, query)
+        )
+        if not is_ours:
+            scales = (output_scale, output_block_scale)
+            rest = (query, key, value, kv_cache, attn_metadata, output, *scales)
+            found: Tensor = self._theirs(self._impl, layer, *rest)
+            return found
+        count = attn_metadata.num_actual_tokens
+        attention = self._over(kv_cache)
+        attention(query[:count], _requests_of(attn_metadata), output[:count])
+        return output
+
+    def _over(self, kv_cache: Tensor) -> PagedAttention:
+        if self._attention is None or self._address != kv_cache.data_ptr():
+            blocks, heads, tokens, _ = kv_cache.shape
+            keys, values = kv_cache.view(blocks, heads, 2 * tokens, -1).chunk(2, dim=2)
+            self._address = kv_cache.data_ptr()
+            self._attention = PagedAttention(
+                keys, values, heads=self._impl.num_heads, scale=self._impl.scale
+            )
+        return self._attention
+
+
+def _is_made_for(impl: Any, layer: Any, query: Tensor) -> bool:
+    return (
+        layer.isa == "vec"
+        and impl.attn_type == AttentionType.DECODER
+        and impl.sliding_window == -1
+        and impl.alibi_slopes is None
+        and impl.sinks is None
+        and not impl.logits_soft_cap
+        and not impl.is_fp8_kv_cache
+        and query.dtype in (torch.float32, torch.bfloat16)
+    )
+
+
+def _requests_of(metadata: Any) -> StepRequests:
+    """The step's, made by its first layer."""
+    found: StepRequests | None = metadata.__dict__.get("specgate_requests")
+    if found is None:
+        found = StepRequests(metadata.query_start_loc, metadata.seq_lens, metadata.block_table)
+        metadata.specgate_requests = found
+    return found
