@@ -12,7 +12,8 @@
 
 namespace specgate::kernels {
 
-// As many bfloat16 as a vector has lanes. GCC converts no vectors whose length depends on a parameter.
+// As many bfloat16 as a vector has lanes. GCC converts no vectors whose length depends on a
+// parameter.
 template <std::size_t kLanes>
 struct HalvesOf;
 template <>
@@ -26,14 +27,58 @@ struct HalvesOf<16> {
   using Words [[gnu::vector_size(64)]] = std::int32_t;
 };
 
-template <std::size_t kLanes, std::size_t kRegisters, class Number>
-struct Attend {
+// How vectors of kLanes sums take a matrix of a cache's numbers: kInputs of its lines at a time, in
+// two halves, with as many numbers of a row.
+template <std::size_t kLanes, class CacheNumber>
+struct WidenedLines {
+  using Number = CacheNumber;
+  using Input = float;
   using Vector [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = float;
-  using Words = typename HalvesOf<kLanes>::Words;
+  using Values = Vector;
   // What others own is aligned as they like it.
   using Floats [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias,
                  gnu::aligned(alignof(float))]] = float;
-  using Halves = typename HalvesOf<kLanes>::Type;
+  static constexpr std::size_t kInputs = 1;
+
+  [[gnu::always_inline]] static inline Vector widened(const float* from) {
+    return *reinterpret_cast<const Floats*>(from);
+  }
+  [[gnu::always_inline]] static inline Vector widened(const BFloat16* from) {
+    const auto& halves = *reinterpret_cast<const typename HalvesOf<kLanes>::Type*>(from);
+    return __builtin_bit_cast(
+        Vector, __builtin_convertvector(halves, typename HalvesOf<kLanes>::Words) << 16);
+  }
+
+  [[gnu::always_inline]] static inline void load(const Number* line, const Number*, Values& left,
+                                                 Values& right) {
+    left = widened(line);
+    right = widened(line + kLanes);
+  }
+  [[gnu::always_inline]] static inline void add(Vector& sums, Values values, Input input) {
+    sums += values * input;
+  }
+
+  static float input_of(float number) { return number; }
+  static float input_of(BFloat16 number) { return widen(number); }
+  // Numbers of a row as inputs.
+  static void copy(const Number* row, std::size_t count, Input* inputs) {
+    for (std::size_t i = 0; i < count; ++i) inputs[i] = input_of(row[i]);
+  }
+  static Vector weights(Vector numbers, Input* inputs) {
+    *reinterpret_cast<Floats*>(inputs) = numbers;
+    return numbers;
+  }
+};
+
+template <std::size_t kLanes, std::size_t kRegisters, class Lines>
+struct Attend {
+  using Number = typename Lines::Number;
+  using Input = typename Lines::Input;
+  using Vector = typename Lines::Vector;
+  using Values = typename Lines::Values;
+  using Floats [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias,
+                 gnu::aligned(alignof(float))]] = float;
+  using Words = typename HalvesOf<kLanes>::Words;
 
   static constexpr std::size_t kWidth = 2 * kLanes;
   static_assert(kGroupTokens % kWidth == 0 && kRegisters <= kMostQueries);
@@ -41,22 +86,16 @@ struct Attend {
   [[gnu::always_inline]] static inline Vector load(const float* from) {
     return *reinterpret_cast<const Floats*>(from);
   }
-
-  [[gnu::always_inline]] static inline Vector load(const BFloat16* from) {
-    const Halves halves = *reinterpret_cast<const Halves*>(from);
-    return __builtin_bit_cast(Vector, __builtin_convertvector(halves, Words) << 16);
-  }
-
   [[gnu::always_inline]] static inline void store(float* to, Vector numbers) {
     *reinterpret_cast<Floats*>(to) = numbers;
   }
 
-  // Adds the products of rows (kRows, inputs) with a matrix (inputs, kWidth) to `into`
+  // Adds the products of rows (kRows, inputs) with a matrix (lines, kWidth) to `into`
   // (kRows, kWidth); `lead`, `stride` and `step` are from a line of each to the next. Each sum is
-  // added up in the order of the inputs.
+  // added up in the order of the lines.
   template <std::size_t kRows>
-  static void multiply_rows(const Number* matrix, std::size_t lead, std::size_t inputs,
-                            const float* rows, std::size_t stride, float* into,
+  static void multiply_rows(const Number* matrix, std::size_t lead, std::size_t lines,
+                            const Input* rows, std::size_t stride, float* into,
                             std::size_t step) {
     Vector sums[kRows][2];  // in registers, as every loop over them is unrolled
 #pragma GCC unroll 16
@@ -64,14 +103,17 @@ struct Attend {
       sums[row][0] = load(into + row * step);
       sums[row][1] = load(into + row * step + kLanes);
     }
-    for (std::size_t input = 0; input < inputs; ++input, matrix += lead) {
-      Vector left = load(matrix), right = load(matrix + kLanes);
+    for (std::size_t line = 0; line < lines; line += Lines::kInputs, ++rows) {
+      Values left, right;
+      // Behind the last line there may be none: then what is there counts for nothing.
+      Lines::load(matrix, line + 1 < lines ? matrix + lead : nullptr, left, right);
+      matrix += Lines::kInputs * lead;
       asm("" : "+v"(left), "+v"(right));  // else they are read again for each row
 #pragma GCC unroll 16
       for (std::size_t row = 0; row < kRows; ++row) {
-        const float number = rows[row * stride + input];
-        sums[row][0] += left * number;
-        sums[row][1] += right * number;
+        const Input input = rows[row * stride];
+        Lines::add(sums[row][0], left, input);
+        Lines::add(sums[row][1], right, input);
       }
     }
 #pragma GCC unroll 16
@@ -81,7 +123,7 @@ struct Attend {
     }
   }
 
-  using MultiplyRows = void (*)(const Number*, std::size_t, std::size_t, const float*, std::size_t,
+  using MultiplyRows = void (*)(const Number*, std::size_t, std::size_t, const Input*, std::size_t,
                                 float*, std::size_t);
 
   template <std::size_t... kFewer>
@@ -90,29 +132,28 @@ struct Attend {
     return kTable[rows - 1];
   }
 
-  // e to the power of x <= 0; 0 below -87. Two parts of log 2 (Cody and Waite, 1980) leave a
-  // remainder of at most 0.35, whose series ends at the sixth power: 1.2e-7 of the result is missing.
-  static Vector exponential(Vector x) {
-    constexpr float kLeast = -87.0f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
-    const Vector clamped = x < kLeast ? Vector{} + kLeast : x;  // what is no number stays none
-    const Vector shifted = clamped * 1.44269504f + kRound;
-    const Vector whole = shifted - kRound;
-    const Vector rest = (clamped - whole * 0.693359375f) - whole * -2.12194440e-4f;
-    Vector series = rest * (1.0f / 720) + 1.0f / 120;
-    series = series * rest + 1.0f / 24;
-    series = series * rest + 1.0f / 6;
-    series = series * rest + 0.5f;
-    series = series * rest + 1.0f;
+  // 2 to the power of x <= 0; 0 below -126. What is no number stays none. Of the power series
+  // seven terms, for at most half an octave: 1.2e-7 of the result is missing.
+  static Vector power_of_two(Vector x) {
+    constexpr float kLeast = -126.0f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
+    const Vector clamped = x < kLeast ? Vector{} + kLeast : x;
+    const Vector shifted = clamped + kRound;
+    const Vector rest = clamped - (shifted - kRound);
+    Vector series = rest * 1.54035304e-4f + 1.33335581e-3f;  // (log 2)^n / n!
+    series = series * rest + 9.61812911e-3f;
+    series = series * rest + 5.55041087e-2f;
+    series = series * rest + 2.40226507e-1f;
+    series = series * rest + 6.93147181e-1f;
     series = series * rest + 1.0f;
     const Words bits = __builtin_bit_cast(Words, series) +
-                       (__builtin_bit_cast(Words, shifted) << 23);  // times 2^whole
+                       (__builtin_bit_cast(Words, shifted) << 23);  // times 2^(whole part)
     return x < kLeast ? Vector{} : __builtin_bit_cast(Vector, bits);
   }
 
-  // Turns a row's scores into weights: their exponentials below the greatest, in place. Those from
-  // `visible` on weigh nothing. Returns the greatest and the sum.
-  static void weigh(float* scores, std::size_t visible, std::size_t padded, float& most,
-                    float& total) {
+  // Turns a row's scores into weights: powers of two below the greatest. Those from `visible` on
+  // weigh nothing. Writes the weights as inputs, the greatest in octaves, and the sum.
+  static void weigh(float* scores, std::size_t visible, std::size_t padded, float octaves,
+                    Input* inputs, float& most, float& total) {
     constexpr float kNever = -__builtin_inff();
     for (std::size_t token = visible; token < padded; ++token) scores[token] = kNever;
     Vector highest = load(scores);
@@ -122,13 +163,13 @@ struct Attend {
     }
     float lanes[kLanes];
     store(lanes, highest);
-    most = lanes[0];
-    for (const float lane : lanes) most = lane > most ? lane : most;
+    float greatest = lanes[0];
+    for (const float lane : lanes) greatest = lane > greatest ? lane : greatest;
+    most = greatest * octaves;
     Vector totals{};
     for (std::size_t at = 0; at < padded; at += kLanes) {
-      const Vector weights = exponential(load(scores + at) - most);
-      store(scores + at, weights);
-      totals += weights;
+      const Vector weights = power_of_two((load(scores + at) - greatest) * octaves);
+      totals += Lines::weights(weights, inputs + at / Lines::kInputs);
     }
     store(lanes, totals);
     total = 0.0f;
@@ -136,12 +177,16 @@ struct Attend {
   }
 
   static void attend(const CacheView<Number>& cache, std::size_t begin, std::size_t count,
-                     const float* queries, const std::size_t* visible, std::size_t rows,
-                     const Partial& into) {
+                     const Number* const* queries, float octaves, const std::size_t* visible,
+                     std::size_t rows, const Partial& into) {
+    constexpr std::size_t kChunkInputs = kChunkTokens / Lines::kInputs;
     alignas(64) float scores[kRegisters * kChunkTokens];
+    alignas(64) Input inputs[kRegisters * (kMostDim > kChunkTokens ? kMostDim : kChunkTokens)];
     const MultiplyRows multiply = choose(rows, std::make_index_sequence<kRegisters>());
     const std::size_t padded = (count + kWidth - 1) / kWidth * kWidth;
+    const std::size_t query_inputs = cache.dim / Lines::kInputs;
     for (std::size_t row = 0; row < rows; ++row) {
+      Lines::copy(queries[row], cache.dim, inputs + row * query_inputs);
       for (std::size_t at = 0; at < padded; at += kLanes) {
         store(scores + row * kChunkTokens + at, Vector{});
       }
@@ -150,11 +195,12 @@ struct Attend {
       const std::size_t block = (begin + token) / cache.block_tokens;
       const Number* const keys = cache.keys + cache.blocks[block] * cache.block_stride +
                                  (begin + token) % cache.block_tokens;
-      multiply(keys, cache.block_tokens, cache.dim, queries, cache.dim, scores + token,
+      multiply(keys, cache.block_tokens, cache.dim, inputs, query_inputs, scores + token,
                kChunkTokens);
     }
     for (std::size_t row = 0; row < rows; ++row) {
-      weigh(scores + row * kChunkTokens, visible[row], padded, into.most[row], into.total[row]);
+      weigh(scores + row * kChunkTokens, visible[row], padded, octaves,
+            inputs + row * kChunkInputs, into.most[row], into.total[row]);
     }
     for (std::size_t i = 0; i < rows * cache.dim; ++i) into.values[i] = 0.0f;
     for (std::size_t token = 0; token < count;) {
@@ -165,17 +211,17 @@ struct Attend {
       const Number* const values = cache.values + cache.blocks[block] * cache.block_stride +
                                    within * cache.dim;
       for (std::size_t at = 0; at < cache.dim; at += kWidth) {
-        multiply(values + at, cache.dim, some, scores + token, kChunkTokens, into.values + at,
-                 cache.dim);
+        multiply(values + at, cache.dim, some, inputs + token / Lines::kInputs, kChunkInputs,
+                 into.values + at, cache.dim);
       }
       token += some;
     }
   }
 };
 
-template <std::size_t kLanes, std::size_t kRegisters, class Number>
-constexpr AttentionKernel<Number> attention_kernel_of(const char* name) {
-  return {name, kRegisters, Attend<kLanes, kRegisters, Number>::attend};
+template <std::size_t kLanes, std::size_t kRegisters, class Lines>
+constexpr AttentionKernel<typename Lines::Number> attention_kernel_of(const char* name) {
+  return {name, kRegisters, Attend<kLanes, kRegisters, Lines>::attend};
 }
 
 }  // namespace specgate::kernels

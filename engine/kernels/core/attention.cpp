@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 namespace specgate::kernels {
 namespace {
 
+constexpr float kOctaves = std::numbers::log2e_v<float>;
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 // With fewer pieces of work for each thread than these, the chunks of a context are shared, too.
 constexpr std::size_t kEnough = 4;
@@ -43,8 +45,8 @@ struct Sums {
   for (std::size_t row = 0; row < rows; ++row) {
     if (chunk.most[row] == kNever) continue;
     const float most = std::max(into.most[row], chunk.most[row]);
-    const float before = std::exp(into.most[row] - most);
-    const float now = std::exp(chunk.most[row] - most);
+    const float before = std::exp2(into.most[row] - most);
+    const float now = std::exp2(chunk.most[row] - most);
     into.most[row] = most;
     into.total[row] = into.total[row] * before + chunk.total[row] * now;
     float* const values = into.values + row * dim;
@@ -141,16 +143,13 @@ class Step {
   }
 
   void attend_chunk(const Piece& piece, std::size_t at, const Partial& into) const {
-    alignas(64) float queries[kMostQueries * kMostDim];
+    const Number* queries[kMostQueries];
     std::size_t visible[kMostQueries];
     const std::size_t begin = at * kChunkTokens;
     std::size_t count = 0;
     for (std::size_t row = 0; row < piece.rows; ++row) {
-      const Number* const from = queries_.from + token_of(piece, row) * queries_.from_stride +
-                                 head_of(piece, row) * queries_.dim;
-      for (std::size_t i = 0; i < queries_.dim; ++i) {
-        queries[row * queries_.dim + i] = widen(from[i]) * queries_.scale;
-      }
+      queries[row] = queries_.from + token_of(piece, row) * queries_.from_stride +
+                     head_of(piece, row) * queries_.dim;
       const std::size_t seen = context_of(piece, row);
       visible[row] = seen <= begin ? 0 : std::min(seen - begin, kChunkTokens);
       count = std::max(count, visible[row]);
@@ -159,7 +158,8 @@ class Step {
                                  cache_.values + piece.head * cache_.head_stride,
                                  requests_.blocks + piece.request * requests_.blocks_stride,
                                  cache_.block_stride, cache_.block_tokens, queries_.dim};
-    kernel_.attend(view, begin, count, queries, visible, piece.rows, into);
+    kernel_.attend(view, begin, count, queries, queries_.scale * kOctaves, visible, piece.rows,
+                   into);
   }
 
   void write(const Piece& piece, const Partial& sums) const {

@@ -5,8 +5,8 @@ namespace specgate::kernels {
 
 #if defined(__AVX2__) && defined(__FMA__)
 namespace {
-constexpr auto kFloats = attention_kernel_of<8, 6, float>("avx2");
-constexpr auto kHalves = attention_kernel_of<8, 6, BFloat16>("avx2");
+constexpr auto kFloats = attention_kernel_of<8, 6, WidenedLines<8, float>>("avx2");
+constexpr auto kHalves = attention_kernel_of<8, 6, WidenedLines<8, BFloat16>>("avx2");
 }  // namespace
 const AttentionKernels kAttentionAvx2{&kFloats, &kHalves};
 #else

@@ -5,8 +5,8 @@ namespace specgate::kernels {
 
 #if defined(__AVX512F__)
 namespace {
-constexpr auto kFloats = attention_kernel_of<16, 12, float>("avx512");
-constexpr auto kHalves = attention_kernel_of<16, 12, BFloat16>("avx512");
+constexpr auto kFloats = attention_kernel_of<16, 12, WidenedLines<16, float>>("avx512");
+constexpr auto kHalves = attention_kernel_of<16, 12, WidenedLines<16, BFloat16>>("avx512");
 }  // namespace
 const AttentionKernels kAttentionAvx512{&kFloats, &kHalves};
 #else

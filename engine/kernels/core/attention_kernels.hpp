@@ -29,8 +29,8 @@ struct CacheView {
   std::size_t dim;
 };
 
-// What some queries take from a chunk: each one's greatest score, the sum of its weights, which are
-// relative to that, and the values (rows, dim) times the weights. A query that sees nothing of it
+// What some queries take from a chunk: each one's greatest score, in octaves, the sum of its
+// weights, which are relative to that, and the values (rows, dim) times the weights. A query that sees nothing of it
 // has -infinity, and numbers that mean nothing.
 struct Partial {
   float* most;
@@ -43,11 +43,12 @@ struct AttentionKernel {
   const char* name;
   std::size_t most_rows;
   // For the tokens [begin, begin + count) of a chunk, of which row i sees the first visible[i].
-  // `begin` is a multiple of kChunkTokens; the queries are (rows, dim) and scaled. What a row gets
-  // depends on no other row, bit for bit.
+  // `begin` is a multiple of kChunkTokens; each of the queries is (dim,), and `octaves` what its
+  // scores are multiplied by: the scale, times log2(e). What a row gets depends on no other row,
+  // bit for bit.
   void (*attend)(const CacheView<Number>& cache, std::size_t begin, std::size_t count,
-                 const float* queries, const std::size_t* visible, std::size_t rows,
-                 const Partial& into);
+                 const Number* const* queries, float octaves, const std::size_t* visible,
+                 std::size_t rows, const Partial& into);
 };
 
 // Those that this processor has, the best first.
@@ -62,5 +63,6 @@ struct AttentionKernels {
 
 extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
+extern const AttentionKernels kAttentionAvx512BFloat16;
 
 }  // namespace specgate::kernels

@@ -16,7 +16,9 @@ std::vector<Instructions> find_instructions() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f")) {
-    if (__builtin_cpu_supports("avx512bf16")) found.push_back({&kLinearAvx512BFloat16, nullptr});
+    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw")) {
+      found.push_back({&kLinearAvx512BFloat16, &kAttentionAvx512BFloat16});
+    }
     found.push_back({&kLinearAvx512, &kAttentionAvx512});
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {

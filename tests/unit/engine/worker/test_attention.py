@@ -133,7 +133,8 @@ def test_ours_gives_what_vllms_gives(dtype: torch.dtype, patched: Any) -> None:
     assert found is step.output
     assert impl.specgate_forward._attention is not None
     assert theirs.specgate_forward._attention is None
-    torch.testing.assert_close(found, expected, rtol=torch.finfo(dtype).eps, atol=5e-6)
+    close = 5e-6 if dtype is torch.float32 else 2**-7  # of values around 1
+    torch.testing.assert_close(found, expected, rtol=0, atol=close)
     assert bool((found[6] == -1).all())
 
 
