@@ -1,7 +1,7 @@
 """What a target computes on a CPU: a few tokens more in a step cost next to nothing."""
 
 from engine.kernels.attention import PagedAttention, StepRequests, attention_kernels
-from engine.kernels.linear import PackedLinear, is_supported, linear_kernels
+from engine.kernels.linear import PackedLinear, is_supported, linear_kernels, multiplies_pairs
 
 __all__ = [
     "PackedLinear",
@@ -10,4 +10,5 @@ __all__ = [
     "attention_kernels",
     "is_supported",
     "linear_kernels",
+    "multiplies_pairs",
 ]

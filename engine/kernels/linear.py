@@ -7,7 +7,7 @@ from torch import Tensor
 
 from engine.kernels._core import PackedBFloat16, PackedFloat32, PackedPairs
 
-__all__ = ["PackedLinear", "is_supported", "linear_kernels"]
+__all__ = ["PackedLinear", "is_supported", "linear_kernels", "multiplies_pairs"]
 
 _Packed = PackedFloat32 | PackedBFloat16 | PackedPairs
 # By dtype, the best first.
@@ -25,6 +25,11 @@ def linear_kernels(dtype: torch.dtype) -> list[str]:
 def is_supported() -> bool:
     """Whether this processor has kernels: AVX2 with FMA, or AVX-512."""
     return bool(linear_kernels(torch.float32))
+
+
+def multiplies_pairs() -> bool:
+    """Whether its kernels multiply bfloat16 themselves, two products at once: AVX512-BF16."""
+    return bool(PackedPairs.kernels())
 
 
 class PackedLinear:

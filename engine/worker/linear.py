@@ -1,10 +1,9 @@
 """Has vLLM compute the target's linear layers on a CPU with our products (docs/adr/0028).
 
 Those that vLLM 0.32 takes, oneDNN's, make a step of eight tokens half as long again as one of one.
-Ours are taken for all steps, except in bfloat16 on a processor with instructions for such numbers:
-it may have some that only oneDNN uses (AMX), so up to how many rows ours pay is measured there when
-a worker starts. If that is not all of them the weights are kept in both layouts, so only those of
-small models are.
+Ours are taken for all steps, except in bfloat16 on a processor with instructions for it that only
+oneDNN uses (AMX): up to how many rows ours pay is measured there when a worker starts. If that is
+not all of them the weights are kept in both layouts, so only those of small models are.
 """
 
 import functools
@@ -18,8 +17,8 @@ import torch
 from torch import Tensor
 from vllm.model_executor.layers import utils
 
-from engine.kernels import PackedLinear, is_supported
-from engine.processor import multiplies_bfloat16
+from engine.kernels import PackedLinear, is_supported, multiplies_pairs
+from engine.processor import has_bfloat16_tiles, multiplies_bfloat16
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +49,7 @@ def pack_linear_layers(dtype: torch.dtype, weight_bytes: int) -> None:
     if not is_supported() or isinstance(theirs, Dispatch):
         return
     most = {torch.float32: ALL_ROWS, torch.bfloat16: ALL_ROWS}
-    if dtype is torch.bfloat16 and multiplies_bfloat16():
+    if dtype is torch.bfloat16 and _has_better():
         most[dtype] = _rows_that_pay(theirs)
         if most[dtype] < ALL_ROWS and not 0 < weight_bytes <= _MOST_KEPT_TWICE:
             most[dtype] = 0
@@ -105,6 +104,11 @@ def _compute(
         return otherwise(inputs, weight, bias)
     # With AMX vLLM makes some biases float32 for its own products; they were not rounded by that.
     return packed(inputs, None if bias is None else bias.to(inputs.dtype))
+
+
+def _has_better() -> bool:
+    """Whether this processor may have better instructions for bfloat16 than we use."""
+    return has_bfloat16_tiles() or (multiplies_bfloat16() and not multiplies_pairs())
 
 
 def _rows_that_pay(theirs: Callable[..., None]) -> int:

@@ -152,12 +152,12 @@ def test_vllm_loads_and_computes_its_layers_with_ours(utils: Any) -> None:
 
 
 @needs_kernel
-def test_what_pays_is_measured_where_the_processor_multiplies_bfloat16(
+def test_what_pays_is_measured_where_the_processor_has_tiles(
     utils: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from engine.worker import linear
 
-    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: True)
     monkeypatch.setattr(linear, "_SIZES", (1, 4))
 
     linear.pack_linear_layers(torch.bfloat16, 1 << 20)
@@ -176,6 +176,25 @@ def test_what_pays_is_measured_where_the_processor_multiplies_bfloat16(
 
 
 @needs_kernel
+@pytest.mark.parametrize("pairs", [True, False])
+@pytest.mark.parametrize("multiplies", [True, False])
+def test_nothing_is_measured_where_nobody_has_better_instructions(
+    multiplies: bool, pairs: bool, utils: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from engine.worker import linear
+
+    monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: False)
+    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: multiplies)
+    monkeypatch.setattr(linear, "multiplies_pairs", lambda: pairs)
+    monkeypatch.setattr(linear, "_rows_that_pay", lambda theirs: 4)
+
+    linear.pack_linear_layers(torch.bfloat16, 1 << 20)
+
+    is_measured = multiplies and not pairs
+    assert linear.packed_rows(torch.bfloat16) == (4 if is_measured else linear.ALL_ROWS)
+
+
+@needs_kernel
 @pytest.mark.parametrize("weight_bytes", [1 << 30, 5 << 30, 0])
 @pytest.mark.parametrize("paid", [0, 16, 1 << 30])
 def test_only_a_small_model_is_kept_twice(
@@ -183,7 +202,7 @@ def test_only_a_small_model_is_kept_twice(
 ) -> None:
     from engine.worker import linear
 
-    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: True)
     monkeypatch.setattr(linear, "_rows_that_pay", lambda theirs: paid)
 
     linear.pack_linear_layers(torch.bfloat16, weight_bytes)
