@@ -77,7 +77,7 @@ class Case:
 
     @property
     def scale(self) -> float:
-        return self.dim**-0.5
+        return float(self.dim**-0.5)
 
     def run(self, queries: Tensor | None = None, outputs: Tensor | None = None) -> Tensor:
         keys, values = self.cache.chunk(2, dim=2)

@@ -41,7 +41,7 @@ def impl_of(owner: type, **changes: Any) -> Any:
     """A layer's implementation as vLLM makes it for a plain decoder."""
     from vllm.v1.attention.backend import AttentionType
 
-    impl = object.__new__(owner)
+    impl: Any = object.__new__(owner)
     usual = {
         "num_heads": HEADS,
         "head_size": DIM,
@@ -112,12 +112,12 @@ class Step:
         self.query = torch.randn(7, HEADS, DIM).to(dtype)
         self.output = torch.full((7, HEADS, DIM), -1.0, dtype=dtype)
 
-    def run(self, impl: Any, **changes: Any) -> torch.Tensor:
+    def run(self, impl: Any) -> torch.Tensor:
         self.output.fill_(-1.0)
-        rest = changes or {}
-        return impl.forward(  # type: ignore[no-any-return]
-            LAYER, self.query, None, None, self.cache, self.metadata, self.output, **rest
+        found: torch.Tensor = impl.forward(
+            LAYER, self.query, None, None, self.cache, self.metadata, self.output
         )
+        return found
 
 
 @needs_kernel
