@@ -49,7 +49,7 @@ class Case:
         keys, values = self.cache.double().chunk(2, dim=2)
         keys = keys.reshape(-1, self.kv_heads, self.dim, self.block).transpose(2, 3)
         blocks = self.table[row, : -(-context // self.block)]
-        return tuple(  # type: ignore[return-value]
+        return tuple(
             torch.cat([kind[block] for block in blocks], dim=1)[:, :context]
             for kind in (keys, values)
         )
