@@ -1,8 +1,10 @@
-"""A worker that is vLLM alone: its own worker and scheduler, with one of its own drafters.
+"""A worker with vLLM's own scheduler and one of its own drafters, or vLLM as it comes.
 
     python -m tests.bench.engine.baseline --config FILE --uds SOCKET --speculative JSON
 
-Options, environment, OpenMP and server are those of `python -m engine` with the same profile.
+Options, environment, OpenMP and server are those of `python -m engine` with the same profile. With
+a drafter the kernels are ours, too, as of all other methods: what differs is the drafting. Without
+one (`{}`) nothing is ours.
 """
 
 import argparse
@@ -23,6 +25,7 @@ from engine.config import (
 )
 from engine.lifetime import die_with_parent, exit_on_terminate
 from engine.models import ResolvedModel, fetch_with_pip, resolve_model
+from engine.processor import multiplies_bfloat16
 from engine.worker.launch import is_good_at_bfloat16
 from engine.worker.openmp import find_openmp, preload
 from engine.worker.options import build_options, to_arguments
@@ -66,10 +69,14 @@ def _serve(
     from engine.worker.parser import parse_arguments
     from engine.worker.server import run_server
 
-    options = build_options(settings, model, has_bfloat16=is_good_at_bfloat16(settings)) | {
-        "per_request_spec_decode_metrics": "detailed",
-        "speculative_config": speculative_config,
-    }
+    if speculative_config:
+        options = build_options(settings, model, has_bfloat16=is_good_at_bfloat16(settings)) | {
+            "per_request_spec_decode_metrics": "detailed",
+            "speculative_config": speculative_config,
+        }
+    else:
+        options = build_options(settings, model, has_bfloat16=multiplies_bfloat16())
+        del options["worker_cls"]
     uvloop.run(run_server(parse_arguments(to_arguments(options))))
 
 

@@ -13,8 +13,10 @@ from tests.bench.suffix.corpus import CONFIG
 
 NONE, ARCTIC, HYBRID = "none", "arctic_suffix", "hybrid"
 
-# vLLM's own drafters, as its `speculative_config`.
+# vLLM's own drafters, as its `speculative_config`; and vLLM as it comes, without drafts and kernels
+# of ours.
 _BASELINES: Mapping[str, Mapping[str, JsonValue]] = {
+    "vllm": {},
     "ngram": {
         "method": "ngram",
         "num_speculative_tokens": 8,
@@ -36,7 +38,7 @@ class Method:
 
     Attributes:
         speculation: The section of our settings; for a baseline the one that turns ours off.
-        baseline: vLLM's `speculative_config`, run by vLLM's own worker and scheduler; else None.
+        baseline: vLLM's `speculative_config`, run by vLLM's own scheduler; else None.
     """
 
     name: str
@@ -49,7 +51,7 @@ class Method:
 
     @property
     def needs_arctic(self) -> bool:
-        return self.baseline is not None and self.baseline["method"] == "suffix"
+        return self.baseline is not None and self.baseline.get("method") == "suffix"
 
     def as_json(self) -> dict[str, JsonValue]:
         """What makes it differ from the others."""
@@ -61,7 +63,8 @@ class Method:
 def methods_of(settings: EngineSettings) -> Sequence[Method]:
     """The methods of a profile: none, vLLM's own, each of the profile's sources alone, and all.
 
-    Two of one configuration are both there; `same_workers` says which.
+    `none` has our kernels, so ratios to it say what drafting brings. Two of one configuration are
+    both there; `same_workers` says which.
     """
     speculation = settings.speculation
     cold = speculation.suffix.model_copy(update={"warm_start": False})

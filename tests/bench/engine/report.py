@@ -10,6 +10,8 @@ from tests.bench.suffix.figures import over_rounds
 from tests.bench.suffix.replay import Json
 
 DEFINITIONS = {
+    "methods": "all have our kernels but `vllm`, which is vLLM as it comes; `none` drafts nothing, "
+    "so ratios to it say what drafting brings",
     "tokens_per_second": "output tokens of all clients over the time from the first request to the "
     "last answer, prompts included; median over rounds",
     "ratios": "tokens a second over those of `none` in the same round; median and [min, max] over "

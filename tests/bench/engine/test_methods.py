@@ -58,9 +58,10 @@ def test_a_model_is_measured_with_the_profile_made_for_it() -> None:
     }
 
 
-def test_only_the_baselines_run_vllms_own_worker() -> None:
+def test_only_the_baselines_run_vllms_own_scheduler() -> None:
     baselines = {m.name: m for m in methods_of(settings()) if m.baseline is not None}
 
+    assert [name for name, method in baselines.items() if not method.baseline] == ["vllm"]
     assert all(not method.speculation["sources"] for method in baselines.values())
     assert {name for name, m in baselines.items() if m.needs_arctic} == {
         "arctic_suffix",
