@@ -49,6 +49,10 @@ class StepRequests:
             starts.data_ptr(), lengths.data_ptr(), count, blocks.data_ptr(), blocks.stride(0)
         )
 
+    def are(self, starts: Tensor, lengths: Tensor, blocks: Tensor) -> bool:
+        """Whether it was made of these very tensors."""
+        return self._kept[0] is starts and self._kept[1] is lengths and self._kept[2] is blocks
+
 
 class PagedAttention:
     """A layer's causal attention; adds up in float32.

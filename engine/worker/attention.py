@@ -106,9 +106,9 @@ def _is_made_for(impl: Any, layer: Any, query: Tensor) -> bool:
 
 
 def _requests_of(metadata: Any) -> StepRequests:
-    """The step's, made by its first layer."""
+    """The step's, made by its first layer; vLLM's drafters change a step's metadata on the way."""
+    tensors = (metadata.query_start_loc, metadata.seq_lens, metadata.block_table)
     found: StepRequests | None = metadata.__dict__.get("specgate_requests")
-    if found is None:
-        found = StepRequests(metadata.query_start_loc, metadata.seq_lens, metadata.block_table)
-        metadata.specgate_requests = found
+    if found is None or not found.are(*tensors):
+        found = metadata.specgate_requests = StepRequests(*tensors)
     return found

@@ -153,6 +153,18 @@ def test_another_cache_is_taken_when_it_comes(patched: Any) -> None:
     assert torch.equal(step.run(impl), first)
 
 
+@needs_kernel
+def test_a_step_that_goes_on_is_taken_as_it_is_then(patched: Any) -> None:
+    impl = impl_of(patched)
+    step = Step(impl, torch.float32)
+    first = step.run(impl).clone()
+
+    step.metadata.seq_lens = step.metadata.seq_lens - 1
+    assert not torch.equal(step.run(impl), first)
+    step.metadata.seq_lens += 1
+    assert torch.equal(step.run(impl), first)
+
+
 class Theirs:
     """In place of vLLM's: notes what it was asked."""
 
