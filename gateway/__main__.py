@@ -13,7 +13,7 @@ from pathlib import Path
 import uvloop
 
 from gateway.app import create_app
-from gateway.assembly import Lifecycle, Place
+from gateway.assembly import Lifecycle, ProcessContext
 from gateway.errors import ConfigError
 from gateway.server import ParentWatch, bind, serve
 from gateway.settings import load_settings, process_place
@@ -29,11 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     index, ledger = process_place()
     lifecycle = Lifecycle()
-    place = Place(index, ledger, chosen.socket_dir, chosen.config)
+    process = ProcessContext(index, ledger, chosen.socket_dir, chosen.config)
     try:
         settings = load_settings(chosen.config)
         configure_logging(log_format=settings.log.format, level=settings.log.level)
-        app = create_app(settings, place=place, lifecycle=lifecycle)
+        app = create_app(settings, process=process, lifecycle=lifecycle)
         own = bind(settings.host, settings.port) if chosen.fd is None else None
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")

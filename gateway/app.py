@@ -19,7 +19,7 @@ from gateway.api import (
     models_routes,
     speculation_routes,
 )
-from gateway.assembly import Lifecycle, Place, build_services
+from gateway.assembly import Lifecycle, ProcessContext, build_services
 from gateway.errors import ConfigError
 from gateway.middleware import BodyLimit, DirectRoutes, Observe
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
@@ -45,7 +45,7 @@ class State(TypedDict):
 def create_app(
     settings: GatewaySettings,
     *,
-    place: Place | None = None,
+    process: ProcessContext | None = None,
     lifecycle: Lifecycle | None = None,
     registry: CollectorRegistry = REGISTRY,
 ) -> FastAPI:
@@ -53,7 +53,7 @@ def create_app(
 
     Args:
         settings: Checked settings.
-        place: This process among several; None: the only one.
+        process: This process among several; None: the only one.
         lifecycle: Shared with the server; None: one of its own.
         registry: Where metrics live; tests bring their own.
 
@@ -61,7 +61,7 @@ def create_app(
         ConfigError: A file that the settings name is not what it should be.
     """
     _check_files(settings)
-    place = place or Place()
+    process = process or ProcessContext()
     lifecycle = lifecycle or Lifecycle()
     metrics = GatewayMetrics(registry, multiprocess=settings.processes > 1)
     tracing = _tracing(settings)
@@ -71,7 +71,7 @@ def create_app(
         async with AsyncExitStack() as stack:
             if tracing is not None:
                 stack.push_async_callback(asyncio.to_thread, tracing.close)
-            services = build_services(settings, place, lifecycle, metrics, stack)
+            services = build_services(settings, process, lifecycle, metrics, stack)
             yield {"services": services}
 
     app = FastAPI(

@@ -163,13 +163,13 @@ class RateLimitError(CapacityError):
 
 
 class QueueFullError(CapacityError):
-    """Every place to run and every place to wait is taken."""
+    """Every slot and every place in the queue is taken."""
 
     reason = "queue_full"
 
 
 class QueueTimeoutError(CapacityError):
-    """The request waited its time and no place came free."""
+    """The request waited its time and no slot came free."""
 
     reason = "queue_timeout"
 

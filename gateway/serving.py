@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from gateway.admission import Caller, Entry, Gate
+from gateway.admission import Admission, Admitted, Caller
 from gateway.errors import (
     DrainingError,
     GatewayError,
@@ -34,12 +34,12 @@ from gateway.protocol import (
 )
 from gateway.relay import (
     EventStream,
-    Outlet,
     Paced,
     Pacers,
     SlowClientError,
     StreamPolicy,
     TokenClock,
+    Writer,
     relay_stream,
     relay_whole,
 )
@@ -130,7 +130,7 @@ class Serving:
 
     def __init__(  # the rooms it joins, each used once
         self,
-        gate: Gate,
+        admission: Admission,
         pool: Pool,
         prober: Prober,
         metrics: GatewayMetrics,
@@ -141,7 +141,7 @@ class Serving:
         policy: ServingPolicy,
         stream_policy: StreamPolicy,
     ) -> None:
-        self._gate = gate
+        self._admission = admission
         self._pool = pool
         self._prober = prober
         self._metrics = metrics
@@ -159,7 +159,7 @@ class Serving:
         Streams get their error event, all others a 503.
         """
         self._ending = True
-        self._gate.places.close()
+        self._admission.slots.close()
         now = asyncio.get_running_loop().time()
         for bound in self._running:
             bound.reschedule(now)
@@ -192,7 +192,7 @@ class Serving:
                 self._policy.pacing,
             ),
         )
-        async with self._gate.enter(
+        async with self._admission.enter(
             call.caller, estimated_tokens=request.estimated_tokens
         ) as entry:
             record.queued_seconds = entry.queued_seconds
@@ -243,7 +243,7 @@ class Serving:
                     answer,
                     reader=reader,
                     clock=clock,
-                    outlet=paced.outlet(out),
+                    writer=paced.writer(out),
                     out=out,
                 )
 
@@ -382,7 +382,7 @@ class Serving:
         *,
         reader: StreamReader,
         clock: TokenClock,
-        outlet: Outlet,
+        writer: Writer,
         out: EventStream,
     ) -> None:
         record = exchange.record
@@ -390,7 +390,7 @@ class Serving:
             answer,
             reader,
             out,
-            outlet,
+            writer,
             arrivals=clock.worker,
             max_frame_bytes=self._stream_policy.max_frame_bytes,
         )
@@ -424,7 +424,7 @@ def _shutting_down() -> DrainingError:
     return DrainingError("The server is shutting down.", retry_after_seconds=1.0)
 
 
-def _settle(entry: Entry, record: RequestRecord) -> None:
+def _settle(entry: Admitted, record: RequestRecord) -> None:
     """Tell the key's limits what the request really used."""
     if record.usage is not None:
         entry.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens

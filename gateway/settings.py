@@ -59,7 +59,7 @@ class AdmissionSettings(_Section):
     max_queued_requests: Annotated[int, Field(ge=0)] = Field(
         1024, description="Requests that wait."
     )
-    queue_timeout_seconds: Seconds = Field(30.0, description="Longest wait for a place.")
+    queue_timeout_seconds: Seconds = Field(30.0, description="Longest wait for a slot.")
     max_body_bytes: Count = Field(32 * 2**20, description="Largest request body; over it: 413.")
     body_timeout_seconds: Seconds = Field(
         60.0, description="Longest time a client may take to send it."

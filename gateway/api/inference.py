@@ -42,7 +42,7 @@ class InferenceRoute:
         headers = dict(scope["headers"])
         sink = AsgiSink(send, scope.get(DIRECT_BODY))
         try:
-            caller = services.gate.recognise(presented_key(headers))
+            caller = services.admission.recognise(presented_key(headers))
             record.tenant, record.key_id = caller.tenant, caller.key_id
             body = await read_body(receive, timeout_seconds=self._body_timeout_seconds)
             call = Call(

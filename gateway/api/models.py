@@ -29,7 +29,7 @@ def models_routes() -> APIRouter:
 
 def _models(request: Request) -> dict[str, dict[str, Any]]:
     services: Services = request.state.services
-    caller = services.gate.recognise(presented_key(dict(request.headers.raw)))
+    caller = services.admission.recognise(presented_key(dict(request.headers.raw)))
     models = services.pool.models
     if not models:
         raise NoHealthyWorkerError("No engine is available at the moment.", retry_after_seconds=5.0)

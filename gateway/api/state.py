@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.admission import Gate
+from gateway.admission import Admission
 from gateway.serving import Serving
 from gateway.supervisor import Supervisor
 from gateway.upstream import Pool
@@ -14,7 +14,7 @@ class Services:
     """The running gateway.
 
     Attributes:
-        gate: Who may enter.
+        admission: Who may enter.
         pool: The workers.
         serving: Serves calls.
         supervisor: Of the worker we started ourselves; None when all are remote or another
@@ -22,7 +22,7 @@ class Services:
         is_draining: Whether SIGTERM was received.
     """
 
-    gate: Gate
+    admission: Admission
     pool: Pool
     serving: Serving
     supervisor: Supervisor | None

@@ -38,7 +38,7 @@ class Lifecycle:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProcessContext:
     """This process among those of the gateway.
 
     Attributes:

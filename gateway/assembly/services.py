@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 from random import Random
 
 from gateway.api import Services
-from gateway.assembly.gate import build_gate, running_share
+from gateway.assembly.admission import build_admission, running_share
 from gateway.assembly.pacers import build_pacers
-from gateway.assembly.process import Lifecycle, Place
+from gateway.assembly.process import Lifecycle, ProcessContext
 from gateway.assembly.supervision import supervise
 from gateway.assembly.tasks import Tasks
 from gateway.assembly.workers import discoveries, known_workers
@@ -19,7 +19,7 @@ from gateway.upstream import Pool, PredictionTokenizer, ProbePolicy, Prober, Ret
 
 def build_services(
     settings: GatewaySettings,
-    place: Place,
+    process: ProcessContext,
     lifecycle: Lifecycle,
     metrics: GatewayMetrics,
     stack: AsyncExitStack,
@@ -30,7 +30,7 @@ def build_services(
         ConfigError: Something that the settings name is not what it should be.
     """
     tasks = Tasks(stack, lifecycle)
-    workers = known_workers(settings, place)
+    workers = known_workers(settings, process)
     for worker in workers:
         stack.push_async_callback(worker.connection.close)
     pool = Pool(
@@ -41,17 +41,17 @@ def build_services(
     )
     prober = _prober(settings, pool)
     supervisor = None
-    if not settings.workers and place.index == 0:
-        supervisor = supervise(settings, place, workers[0], metrics, tasks)
+    if not settings.workers and process.index == 0:
+        supervisor = supervise(settings, process, workers[0], metrics, tasks)
     tasks.own(prober.run(), name="prober")
     for discovery in discoveries(settings, pool):
         stack.push_async_callback(discovery.close)
         tasks.own(discovery.run(), name="discovery")
     if lifecycle.announce is not None:
         tasks.own(lifecycle.announce(pool), name="announce")
-    gate = build_gate(settings, place, metrics, tasks)
+    admission = build_admission(settings, process, metrics, tasks)
     serving = Serving(
-        gate,
+        admission,
         pool,
         prober,
         metrics,
@@ -70,7 +70,7 @@ def build_services(
         ),
     )
     lifecycle.end_requests = serving.end_all
-    return Services(gate, pool, serving, supervisor, lambda: lifecycle.draining)
+    return Services(admission, pool, serving, supervisor, lambda: lifecycle.draining)
 
 
 def _prober(settings: GatewaySettings, pool: Pool) -> Prober:

@@ -4,7 +4,7 @@ import sys
 
 import structlog
 
-from gateway.assembly.process import Lifecycle, Place
+from gateway.assembly.process import Lifecycle, ProcessContext
 from gateway.assembly.tasks import Tasks
 from gateway.settings import GatewaySettings
 from gateway.supervisor import (
@@ -22,24 +22,28 @@ log = structlog.get_logger(__name__)
 
 
 def supervise(
-    settings: GatewaySettings, place: Place, worker: Worker, metrics: GatewayMetrics, tasks: Tasks
+    settings: GatewaySettings,
+    process: ProcessContext,
+    worker: Worker,
+    metrics: GatewayMetrics,
+    tasks: Tasks,
 ) -> Supervisor:
     """Start it; it ends when the other processes of the gateway are gone."""
-    supervisor = _supervisor(settings, place, worker, metrics)
+    supervisor = _supervisor(settings, process, worker, metrics)
     tasks.own(_run(supervisor, tasks.lifecycle), name="supervisor")
     tasks.stack.push_async_callback(_wait_for_others, tasks.lifecycle)
     return supervisor
 
 
 def _supervisor(
-    settings: GatewaySettings, place: Place, worker: Worker, metrics: GatewayMetrics
+    settings: GatewaySettings, process: ProcessContext, worker: Worker, metrics: GatewayMetrics
 ) -> Supervisor:
     socket_path = worker.connection.address.socket_path
     assert socket_path is not None
     metrics.expect_restarts(worker.id, RESTART_REASONS)
-    assert place.profile is not None
+    assert process.profile is not None
     chosen = settings.supervisor
-    arguments = ["-m", "engine", "--config", str(place.profile), "--uds", socket_path]
+    arguments = ["-m", "engine", "--config", str(process.profile), "--uds", socket_path]
     return Supervisor(
         worker.id,
         WorkerCommand((sys.executable, *arguments, "--die-with-parent"), chosen.log_file),

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
-from gateway.assembly.process import Place
+from gateway.assembly.process import ProcessContext
 from gateway.errors import ConfigError
 from gateway.settings import DISCOVERED_SCHEME, GatewaySettings, read_secret
 from gateway.types import WorkerId
@@ -16,19 +16,19 @@ from gateway.upstream import (
     Pool,
     Worker,
     WorkerAddress,
-    WorkerConnection,
+    WorkerClient,
 )
 
 _OWN_WORKER = WorkerId("local")
 
 
-def known_workers(settings: GatewaySettings, place: Place) -> list[Worker]:
+def known_workers(settings: GatewaySettings, process: ProcessContext) -> list[Worker]:
     """Those that are there from the start; their owner closes their connections.
 
     Raises:
         ConfigError: There is none, and no folder for the socket of one of our own.
     """
-    return [_worker(settings, address) for address in _addresses(settings, place)]
+    return [_worker(settings, address) for address in _addresses(settings, process)]
 
 
 def discoveries(settings: GatewaySettings, pool: Pool) -> Iterator[Discovery]:
@@ -47,18 +47,18 @@ def discoveries(settings: GatewaySettings, pool: Pool) -> Iterator[Discovery]:
             )
 
 
-def _addresses(settings: GatewaySettings, place: Place) -> list[WorkerAddress]:
+def _addresses(settings: GatewaySettings, process: ProcessContext) -> list[WorkerAddress]:
     if settings.workers:
         urls = (url for url in settings.workers if urlsplit(url).scheme != DISCOVERED_SCHEME)
         return [WorkerAddress(urlsplit(url).netloc, url.rstrip("/")) for url in urls]
-    if place.socket_dir is None:
+    if process.socket_dir is None:
         raise ConfigError("gateway.workers is empty, and no folder for a worker's socket is given")
-    return [WorkerAddress(_OWN_WORKER, "http://worker", str(place.socket_dir / "worker.sock"))]
+    return [WorkerAddress(_OWN_WORKER, "http://worker", str(process.socket_dir / "worker.sock"))]
 
 
 def _worker(settings: GatewaySettings, address: WorkerAddress) -> Worker:
     key = read_secret(settings.upstream.api_key_file)
-    connection = WorkerConnection(
+    connection = WorkerClient(
         address,
         ConnectionTimeouts(settings.request.connect_seconds, settings.request.silence_seconds),
         api_key=None if key is None else key.get_secret_value(),

@@ -9,7 +9,7 @@ from pathlib import Path
 import uvloop
 
 from gateway.app import create_app
-from gateway.assembly import Lifecycle, Place
+from gateway.assembly import Lifecycle, ProcessContext
 from gateway.cli.announce import announcer
 from gateway.cli.model import fetch_model
 from gateway.cli.processes import run_processes
@@ -44,8 +44,8 @@ def run(chosen: argparse.Namespace) -> int:
 async def _serve_alone(settings: GatewaySettings, profile: Path, socket_dir: Path) -> int:
     sock = bind(settings.host, settings.port)
     lifecycle = Lifecycle(announce=announcer(settings, sock).watch_pool)
-    place = Place(socket_dir=socket_dir, profile=profile)
-    app = create_app(settings, place=place, lifecycle=lifecycle)
+    process = ProcessContext(socket_dir=socket_dir, profile=profile)
+    app = create_app(settings, process=process, lifecycle=lifecycle)
     return await serve(app, sock, lifecycle, settings.drain)
 
 

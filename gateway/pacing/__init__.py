@@ -5,17 +5,17 @@ from gateway.pacing.mode import choose_mode
 from gateway.pacing.packets import LONGEST_STEP, Packet, PacketShape
 from gateway.pacing.playout import Held, Playout
 from gateway.pacing.rhythm import Rhythm
-from gateway.pacing.wheel import Clock, Entry, Wheel
+from gateway.pacing.wheel import Clock, Timer, Wheel
 
 __all__ = [
     "LONGEST_STEP",
     "Clock",
-    "Entry",
     "Held",
     "Packet",
     "PacketShape",
     "Playout",
     "Rhythm",
+    "Timer",
     "Wheel",
     "choose_mode",
     "cut",

@@ -36,7 +36,7 @@ class Clock(Protocol):
         """Call back when it is `when`."""
 
 
-class Entry:
+class Timer:
     """Work that waits for its slot."""
 
     __slots__ = ("work",)
@@ -61,7 +61,7 @@ class Wheel:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._slots: dict[int, list[Entry]] = {}
+        self._slots: dict[int, list[Timer]] = {}
         self._order: list[int] = []
         self._timer: Timer | None = None
         self._turned = -1
@@ -73,11 +73,11 @@ class Wheel:
         """So late work may be: as late as it was lately, or if all that waits comes due at once."""
         return max(self._late_seconds, self.waiting * _WORK_SECONDS)
 
-    def call_later(self, seconds: float, work: Work) -> Entry:
+    def call_later(self, seconds: float, work: Work) -> Timer:
         """Do `work` in `seconds`, or up to two slots later."""
         slot = ceil((self._clock.time() + seconds) / _SLOT_SECONDS)
         slot = max(slot, self._turned + 1)  # work that calls for itself at once waits its turn
-        entry = Entry(work)
+        entry = Timer(work)
         self.waiting += 1
         if (entries := self._slots.get(slot)) is not None:
             entries.append(entry)

@@ -4,17 +4,16 @@ Knows neither FastAPI nor how connections are made: it reads a `Source` and writ
 """
 
 from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
-from gateway.relay.outlet import Outlet
 from gateway.relay.pacers import Paced, Pacers, PacingMeters
 from gateway.relay.private import PrivatePolicy
 from gateway.relay.smooth import SmoothPolicy
 from gateway.relay.streamed import Source, relay_stream
 from gateway.relay.token_clock import TokenClock
 from gateway.relay.whole import relay_whole
+from gateway.relay.writer import Writer
 
 __all__ = [
     "EventStream",
-    "Outlet",
     "Paced",
     "Pacers",
     "PacingMeters",
@@ -24,6 +23,7 @@ __all__ = [
     "Source",
     "StreamPolicy",
     "TokenClock",
+    "Writer",
     "relay_stream",
     "relay_whole",
 ]

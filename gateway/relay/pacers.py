@@ -11,10 +11,10 @@ from math import ceil
 from gateway.pacing import LONGEST_STEP, PacketShape, Wheel
 from gateway.protocol import Dialect, InferenceRequest, TextChunks, padded
 from gateway.relay.event_stream import EventStream
-from gateway.relay.outlet import DirectOutlet, Mark, Outlet
 from gateway.relay.private import PrivatePolicy, PrivateSink
-from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
+from gateway.relay.smooth import SmoothPolicy, SmoothWriter
 from gateway.relay.token_clock import Observe
+from gateway.relay.writer import DirectWriter, Mark, Writer
 from gateway.types import PacingMode, Sink
 
 
@@ -45,13 +45,13 @@ class Paced:
 
     Attributes:
         sink: The client's side.
-        outlet: Makes the way for text before it, once for each try on a worker.
+        writer: Makes the way for text before it, once for each try on a worker.
         end_seconds: So long the end of the answer may take although the client takes all.
         hurry: Makes that end come at once; the gateway is about to end.
     """
 
     sink: Sink
-    outlet: Callable[[EventStream], Outlet]
+    writer: Callable[[EventStream], Writer]
     end_seconds: float = 0.0
     hurry: Callable[[], None] = _nothing
 
@@ -96,14 +96,14 @@ class Pacers:
     async def _directly(
         self, request: InferenceRequest, sink: Sink, mark: Mark
     ) -> AsyncIterator[Paced]:
-        yield Paced(sink, lambda out: DirectOutlet(out, mark))
+        yield Paced(sink, lambda out: DirectWriter(out, mark))
 
     @asynccontextmanager
     async def _smoothly(
         self, request: InferenceRequest, sink: Sink, mark: Mark
     ) -> AsyncIterator[Paced]:
-        def outlet(out: EventStream) -> Outlet:
-            return SmoothOutlet(
+        def writer(out: EventStream) -> Writer:
+            return SmoothWriter(
                 out,
                 TextChunks(request.endpoint.dialect),
                 self._wheel,
@@ -114,7 +114,7 @@ class Pacers:
                 clock=time.monotonic,
             )
 
-        yield Paced(sink, outlet)
+        yield Paced(sink, writer)
 
     @asynccontextmanager
     async def _privately(
@@ -129,7 +129,7 @@ class Pacers:
         ) as private:
             yield Paced(
                 private,
-                lambda out: DirectOutlet(out, private.passes),
+                lambda out: DirectWriter(out, private.passes),
                 end_seconds=LONGEST_STEP * policy.least_seconds,
                 hurry=private.hurry,
             )

@@ -12,8 +12,8 @@ from typing import NamedTuple, Self
 
 from gateway.pacing import Packet, PacketShape
 from gateway.protocol import FrameSplitter
-from gateway.relay.outlet import Mark
 from gateway.relay.token_clock import Observe
+from gateway.relay.writer import Mark
 from gateway.types import Headers, Sink
 
 _MOST_QUEUED_BYTES = 2**18

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.pacing import (
-    Entry,
     Held,
     Playout,
     Rhythm,
+    Timer,
     Wheel,
     cut,
     goes_on,
@@ -21,8 +21,8 @@ from gateway.pacing import (
 )
 from gateway.protocol import FrameSplitter, Part, TextChunk, TextChunks
 from gateway.relay.event_stream import EventStream
-from gateway.relay.outlet import Mark
 from gateway.relay.token_clock import Observe
+from gateway.relay.writer import Mark
 
 _MOST_TOKENS = 256
 """More is not held: nobody reads 2,000 tokens a second, and a flood must not fill the memory."""
@@ -50,7 +50,7 @@ class SmoothPolicy:
     piece_seconds: float
 
 
-class SmoothOutlet:
+class SmoothWriter:
     """The way out of one stream; also what its `EventStream` keeps back.
 
     Args:
@@ -90,7 +90,7 @@ class SmoothOutlet:
             max_delay_seconds=policy.max_delay_seconds, split=_split, timers=wheel
         )
         self._rhythm = Rhythm()
-        self._entry: Entry | None = None
+        self._entry: Timer | None = None
         self._leaving: list[Held[Part]] = []
         self._ready = b""
         self._counts = True

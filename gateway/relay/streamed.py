@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 from gateway.errors import GatewayError, WorkerLostError
 from gateway.protocol import FrameKind, FrameSplitter, StreamReader
 from gateway.relay.event_stream import EventStream
-from gateway.relay.outlet import Outlet
 from gateway.relay.token_clock import Side
+from gateway.relay.writer import Writer
 
 _BURST_FRAMES = 8
 """To read so many takes longer (some 10 us each) than the write that is saved by waiting."""
@@ -30,7 +30,7 @@ async def relay_stream(
     source: Source,
     reader: StreamReader,
     out: EventStream,
-    outlet: Outlet,
+    writer: Writer,
     *,
     arrivals: Side,
     max_frame_bytes: int,
@@ -43,7 +43,7 @@ async def relay_stream(
         source: The worker.
         reader: Says what each of its frames is.
         out: The client's side: where all but text leaves.
-        outlet: Where text leaves.
+        writer: Where text leaves.
         arrivals: Marks when text comes.
         max_frame_bytes: Largest single event of the worker.
 
@@ -51,7 +51,7 @@ async def relay_stream(
         WorkerLostError: The stream closed before its END frame.
         GatewayError: The worker put an error into it, or something that is no stream.
     """
-    relay = _Relay(reader, out, outlet, arrivals)
+    relay = _Relay(reader, out, writer, arrivals)
     try:
         await _relay_until_end(source, relay, FrameSplitter(max_frame_bytes))
     except GatewayError:
@@ -60,7 +60,7 @@ async def relay_stream(
             await out.write(held)
         raise
     finally:
-        outlet.close()
+        writer.close()
 
 
 class _Relay(NamedTuple):
@@ -68,7 +68,7 @@ class _Relay(NamedTuple):
 
     reader: StreamReader
     out: EventStream
-    outlet: Outlet
+    writer: Writer
     arrivals: Side
 
 
@@ -96,7 +96,7 @@ async def _relay_until_end(source: Source, relay: _Relay, splitter: FrameSplitte
 
 def _tap(relay: _Relay, splitter: FrameSplitter) -> Callable[[bytes], bool]:
     """Build what relays a read on the spot, if it is one frame as most are and need not wait."""
-    reader, offer, arrivals = relay.reader, relay.outlet.offer, relay.arrivals
+    reader, offer, arrivals = relay.reader, relay.writer.offer, relay.arrivals
 
     def tap(data: bytes) -> bool:
         if not splitter.is_frame(data) or (usual := reader.read_usual(data)) is None:
@@ -116,40 +116,40 @@ async def _relay_frame(frame: bytes, relay: _Relay) -> bool:
     wanted, kind, tokens = relay.reader.read(frame)
     if kind is FrameKind.TOKENS:
         relay.arrivals.mark(tokens, time.monotonic())
-        await _send_text(wanted or b"", tokens, relay.outlet)
+        await _send_text(wanted or b"", tokens, relay.writer)
         return False
     if kind is FrameKind.END:
-        await relay.outlet.end(wanted or b"", 0)
+        await relay.writer.end(wanted or b"", 0)
         return True
     if wanted is not None:
         await relay.out.write(wanted)
     return False
 
 
-async def _send_text(frame: bytes, tokens: int | None, outlet: Outlet) -> None:
-    if not (frame and outlet.offer(frame, tokens)):
-        await outlet.write(frame, tokens)
+async def _send_text(frame: bytes, tokens: int | None, writer: Writer) -> None:
+    if not (frame and writer.offer(frame, tokens)):
+        await writer.write(frame, tokens)
 
 
 async def _relay_frames(frames: list[bytes], relay: _Relay) -> bool:
     """Relay the frames of one read as one write, which ends the answer if END is among them.
 
-    If they are nothing but text and the outlet is paced, each is offered to it instead.
+    If they are nothing but text and the writer is paced, each is offered to it instead.
 
     Returns:
         Whether it was.
     """
-    outlet = relay.outlet
+    writer = relay.writer
     batch = _read(frames, relay.reader)
     if batch.has_text:
         relay.arrivals.mark(batch.tokens, time.monotonic())
-    if outlet.is_paced and batch.is_only_text:
+    if writer.is_paced and batch.is_only_text:
         for frame, tokens in batch.wanted:
-            await _send_text(frame, tokens, outlet)
+            await _send_text(frame, tokens, writer)
     elif batch.ended:
-        await outlet.end(batch.joined, batch.tokens if batch.has_text else 0)
+        await writer.end(batch.joined, batch.tokens if batch.has_text else 0)
     elif batch.has_text:
-        await outlet.write(batch.joined, batch.tokens)
+        await writer.write(batch.joined, batch.tokens)
     elif batch.wanted:
         await relay.out.write(batch.joined)
     if batch.failure is not None:

@@ -15,7 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError, RateLimitError
-from gateway.telemetry.tally import Histogram, Tally
+from gateway.telemetry.buffered_histogram import BufferedHistogram, Histogram
 from gateway.types import Outcome, PacingMode, RequestRecord, WorkerId
 
 # fmt: off
@@ -84,8 +84,8 @@ class GatewayMetrics:
             buckets=_TOKEN_BUCKETS,
             registry=registry,
         )
-        self.gaps_from_worker = Tally(inter_token.labels("worker"), _TOKEN_BUCKETS)
-        self.gaps_to_client = Tally(inter_token.labels("client"), _TOKEN_BUCKETS)
+        self.gaps_from_worker = BufferedHistogram(inter_token.labels("worker"), _TOKEN_BUCKETS)
+        self.gaps_to_client = BufferedHistogram(inter_token.labels("client"), _TOKEN_BUCKETS)
         self.pacing_streams = Counter(
             "gateway_pacing_streams_total",
             "Streams that began, by how they are paced: smooth, private, off.",
@@ -99,15 +99,15 @@ class GatewayMetrics:
             buckets=_ADDED_BUCKETS,
             registry=registry,
         )
-        self.added_smooth = Tally(added.labels("smooth"), _ADDED_BUCKETS)
-        self.added_private = Tally(added.labels("private"), _ADDED_BUCKETS)
+        self.added_smooth = BufferedHistogram(added.labels("smooth"), _ADDED_BUCKETS)
+        self.added_private = BufferedHistogram(added.labels("private"), _ADDED_BUCKETS)
         depth = Histogram(
             "gateway_pacing_held_tokens",
             "Tokens of a smooth stream that still wait as a piece leaves.",
             buckets=_HELD_BUCKETS,
             registry=registry,
         )
-        self.pacing_depth = Tally(depth, _HELD_BUCKETS)
+        self.pacing_depth = BufferedHistogram(depth, _HELD_BUCKETS)
         self.tokens = Counter(
             "gateway_tokens_total",
             "Tokens as workers counted them; kind: prompt, cached (part of prompt), completion.",
@@ -116,13 +116,13 @@ class GatewayMetrics:
         )
         self.inflight = Gauge(
             "gateway_inflight_requests",
-            "Requests that hold a place.",
+            "Requests that hold a slot.",
             multiprocess_mode="livesum",
             registry=registry,
         )
         self.queue_depth = Gauge(
             "gateway_queue_depth",
-            "Requests that wait for a place.",
+            "Requests that wait for a slot.",
             multiprocess_mode="livesum",
             registry=registry,
         )
@@ -191,7 +191,7 @@ class GatewayMetrics:
             registry=registry,
         )
 
-    def places_changed(self, running: int, queued: int) -> None:
+    def slots_changed(self, running: int, queued: int) -> None:
         """Requests began or ended, or began or ended to wait."""
         self.inflight.set(running)
         self.queue_depth.set(queued)

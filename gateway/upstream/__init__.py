@@ -1,11 +1,11 @@
 """The only room that talks HTTP to workers: connections, pool, health, failover, error mapping."""
 
 from gateway.upstream.breaker import Breaker, BreakerState
-from gateway.upstream.connection import (
+from gateway.upstream.client import (
     ConnectionTimeouts,
     WorkerAddress,
     WorkerAnswer,
-    WorkerConnection,
+    WorkerClient,
 )
 from gateway.upstream.discovery import Discovery, DiscoveryPolicy
 from gateway.upstream.failover import Failover
@@ -31,5 +31,5 @@ __all__ = [
     "Worker",
     "WorkerAddress",
     "WorkerAnswer",
-    "WorkerConnection",
+    "WorkerClient",
 ]

@@ -1,249 +1,239 @@
-"""HTTP to one worker, over TCP or its Unix socket. The only file that opens connections."""
+"""HTTP/1.1 on one connection to a worker: one exchange at a time, the body handed over as it comes.
+
+Written on httptools' parser, because the general client it replaces took most of what the gateway
+added to a request and to each chunk (ADR 10). No redirects, cookies, compression or upgrades.
+"""
 
 import asyncio
-import json
-import re
-import ssl
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import quote, urlsplit
+from collections.abc import Callable
+from typing import cast
 
-from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
-from gateway.upstream.http_wire import HttpWire
+import httptools
 
-# Below the 5 s after which vLLM's server closes an idle connection, so that we close it first.
-_KEEP_ALIVE_SECONDS = 4.0
-_MOST_SMALL_BYTES = 2**24
-_JSON = {"content-type": "application/json"}
-_LINE_END = re.compile(r"[\r\n]")
-_NOT_FORWARDED = frozenset(
-    # Hop-by-hop (RFC 9110, section 7.6.1), and what our own server writes anew.
-    b"connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding "
-    b"upgrade content-length date server set-cookie x-request-id".split()
-)
+from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
+from gateway.upstream.silence import SilenceWatch
+
+_MOST_HELD_BYTES = 2**17
+"""Of a body that nobody takes; then the socket is not read on until somebody does."""
+_MOST_HEAD_BYTES = 2**16
+_BODY_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerAddress:
-    """Where a worker listens.
+Tap = Callable[[bytes], bool]
+"""Is offered bytes where they come off the socket; takes all of them (True) or leaves them."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection.
 
     Attributes:
-        name: For logs and metrics: host and port, or `local` for the worker we started.
-        url: Base URL; of a Unix socket only the path part of a request counts.
-        socket_path: The Unix socket, or None for TCP.
+        status: Of the answer whose head has come.
+        headers: Its headers, with lower-case names.
     """
 
-    name: str
-    url: str
-    socket_path: str | None = None
+    def __init__(self, *, silence_seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._silence_seconds = silence_seconds
+        self._parser = httptools.HttpResponseParser(self)
+        self._waiter: asyncio.Future[None] | None = None
+        self._tap: Tap | None = None
+        self._busy = self._lost = self._keeps_alive = False
+        self._begin()
 
+    def _begin(self) -> None:
+        self.status = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        self._pieces: list[bytes] = []
+        self._held_bytes = self._head_bytes = 0
+        self._head_done = self._complete = self._ends_with_connection = self._paused = False
+        self._error: UpstreamError | None = None
 
-@dataclass(frozen=True, slots=True)
-class ConnectionTimeouts:
-    """Bounds in seconds: to connect, and for which a worker may stay silent."""
-
-    connect_seconds: float
-    silence_seconds: float
-
-
-class WorkerAnswer:
-    """An answer whose head has arrived; its body is read once, by `read_some` or `read`."""
-
-    def __init__(self, wire: HttpWire) -> None:
-        self._wire = wire
-        self.status = wire.status
-        self.is_event_stream = _media_type(wire.headers) == b"text/event-stream"
-        self.read_some = wire.read_some  # itself, because it runs for every chunk
+    # What its user calls
 
     @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        """Headers that go on to the client."""
-        return [(name, value) for name, value in self._wire.headers if name not in _NOT_FORWARDED]
+    def is_reusable(self) -> bool:
+        """Whether another exchange may follow: the last one came to its end, and both stayed."""
+        return not (self._busy or self._lost or self._transport.is_closing())
 
-    async def read(self, *, most_bytes: int) -> bytes:
-        """The whole body.
-
-        Raises:
-            UpstreamError: It is longer than `most_bytes`, or it broke off.
-        """
-        pieces = bytearray()
-        while data := await self.read_some():
-            pieces += data
-            if len(pieces) > most_bytes:
-                raise UpstreamError("The engine sent an answer that is too large.")
-        return bytes(pieces)
-
-
-class WorkerConnection:
-    """Keeps connections to one worker.
-
-    Must be made, used and closed on one event loop.
-    """
-
-    def __init__(
-        self, address: WorkerAddress, timeouts: ConnectionTimeouts, *, api_key: str | None
-    ) -> None:
-        self.address = address
-        self._timeouts = timeouts
-        self._parts = urlsplit(address.url)
-        self._host_line = f"host: {self._parts.netloc}"
-        self._authorization = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
-        self._tls = ssl.create_default_context() if self._parts.scheme == "https" else None
-        self._idle: dict[HttpWire, asyncio.TimerHandle] = {}  # the latest used comes last
-        self._open: set[HttpWire] = set()
-        self._is_shut = False
-
-    def shut(self) -> None:
-        """Refuse every request that is not yet running, as if nobody listened."""
-        self._is_shut = True
-
-    def reopen(self) -> None:
-        """Take requests again."""
-        self._is_shut = False
-
-    async def close(self) -> None:
-        """Close every connection."""
-        for timer in self._idle.values():
-            timer.cancel()
-        for wire in self._open:
-            wire.close()
-        self._idle.clear()
-        self._open.clear()
-
-    def post(
-        self, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[WorkerAnswer]:
-        """Send a request and wait for the head of its answer.
-
-        Leaving the block before the body's end closes the connection, which makes vLLM abort.
+    async def exchange(self, request: bytes) -> None:
+        """Send a whole request and wait for the head of its answer; `release` must follow.
 
         Raises:
-            WorkerLostError: No connection, or it broke before the head came.
-            WorkerTimeoutError: No head in time.
+            WorkerLostError: The connection broke before the head came.
+            WorkerTimeoutError: Nothing came for too long.
             UpstreamError: What came is not HTTP.
         """
-        return self._exchange(self._request("POST", path, headers, body))
+        self._begin()
+        self._busy = True
+        self._silence = SilenceWatch(self._loop, self._silence_seconds, self._give_up)
+        if self._lost:
+            raise WorkerLostError("The engine closed the connection at once.", sent=False)
+        self._transport.write(request)
+        while not self._head_done:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
 
-    async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
-        """A small GET: status and body.
+    async def read_some(self, tap: Tap | None = None) -> bytes:
+        """The next bytes of the body, as many as have come; none at its end.
 
-        Raises:
-            UpstreamError: As `post`.
-        """
-        return await self._ask(self._request("GET", path, {}, None), timeout_seconds)
-
-    async def call(self, path: str, body: bytes, *, timeout_seconds: float) -> int:
-        """A small JSON POST whose answer does not matter: its status.
-
-        Raises:
-            UpstreamError: As `post`.
-        """
-        status, _ = await self._ask(self._request("POST", path, _JSON, body), timeout_seconds)
-        return status
-
-    async def get_json(self, path: str, *, timeout_seconds: float) -> dict[str, Any]:
-        """A small GET whose answer is a JSON object.
+        Args:
+            tap: Is offered what comes while this waits; what it takes wakes nobody and is not
+                returned. That is the better half of what a chunk of a stream costs.
 
         Raises:
-            UpstreamError: As `post`, or another status than 200, or no JSON object.
+            UpstreamError: As `exchange`, once all that came before was read.
         """
-        return _json_of(path, *await self.get(path, timeout_seconds=timeout_seconds))
-
-    async def post_json(self, path: str, body: bytes, *, timeout_seconds: float) -> dict[str, Any]:
-        """A JSON POST whose answer is a JSON object that is held whole.
-
-        Raises:
-            UpstreamError: As `get_json`.
-        """
-        request = self._request("POST", path, _JSON, body)
-        return _json_of(path, *await self._ask(request, timeout_seconds))
-
-    async def _ask(self, request: bytes, timeout_seconds: float) -> tuple[int, bytes]:
+        self._tap = tap
         try:
-            async with asyncio.timeout(timeout_seconds), self._exchange(request) as answer:
-                return answer.status, await answer.read(most_bytes=_MOST_SMALL_BYTES)
-        except TimeoutError as error:
-            raise WorkerTimeoutError("The engine stayed silent for too long.") from error
-
-    def _request(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> bytes:
-        lines = [f"{method} {quote(path)} HTTP/1.1", self._host_line]
-        lines += [f"{name}: {value}" for name, value in {**headers, **self._authorization}.items()]
-        if body is not None:
-            lines.append(f"content-length: {len(body)}")
-        if any(_LINE_END.search(line) for line in lines):
-            raise InvalidRequestError("A header holds a line end.")  # our own server refuses that
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
-
-    @asynccontextmanager
-    async def _exchange(self, request: bytes) -> AsyncIterator[WorkerAnswer]:
-        if self._is_shut:
-            raise WorkerLostError("The engine is about to end.", sent=False)
-        wire = self._take_idle() or await self._connect()
-        try:
-            await wire.exchange(request)
-            yield WorkerAnswer(wire)
+            return await self._read_some()
         finally:
-            wire.release()
-            self._keep(wire)
+            self._tap = None
 
-    def _take_idle(self) -> HttpWire | None:
-        while self._idle:
-            wire, timer = self._idle.popitem()
-            timer.cancel()
-            if wire.is_reusable:
-                return wire
-            self._open.discard(wire)
-        return None
+    async def _read_some(self) -> bytes:
+        while not self._pieces:
+            if self._complete:
+                return b""
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._held_bytes = 0
+        if self._paused and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+        return data
 
-    async def _connect(self) -> HttpWire:
-        loop, path, host = asyncio.get_running_loop(), self.address.socket_path, self._parts
-        wire = HttpWire(silence_seconds=self._timeouts.silence_seconds)
-        try:
-            async with asyncio.timeout(self._timeouts.connect_seconds):
-                if path is not None:
-                    await loop.create_unix_connection(lambda: wire, path)
-                else:
-                    port = host.port or (80 if self._tls is None else 443)
-                    await loop.create_connection(
-                        lambda: wire, host.hostname or "", port, ssl=self._tls
-                    )
-        except TimeoutError as error:
-            raise WorkerLostError("The engine could not be reached in time.", sent=False) from error
-        except OSError as error:
-            raise WorkerLostError("The engine could not be reached.", sent=False) from error
-        self._open.add(wire)
-        return wire
-
-    def _keep(self, wire: HttpWire) -> None:
-        """Have it ready for the next request, for a while."""
-        if wire.is_reusable and wire in self._open:
-            loop = asyncio.get_running_loop()
-            self._idle[wire] = loop.call_later(_KEEP_ALIVE_SECONDS, self._forget, wire)
+    def release(self) -> None:
+        """The exchange is over; before the answer's end that closes the connection."""
+        self._silence.stop()
+        # Both know this wire, the error by the frames that it has passed; with them in its hands a
+        # wire would have to wait for the garbage collector.
+        del self._silence
+        self._error = None
+        if self._complete and self._keeps_alive and not self._lost:
+            self._busy = False
         else:
-            self._open.discard(wire)
+            self.close()
 
-    def _forget(self, wire: HttpWire) -> None:
-        del self._idle[wire]
-        self._open.discard(wire)
-        wire.close()
+    def close(self) -> None:
+        """Close the connection at once."""
+        self._transport.abort()
+
+    # asyncio's protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser; whoever waits goes on."""
+        if not self._busy or self._complete:
+            self._lost = True  # nobody asked for this: it must not be taken for the next answer
+            self.close()
+            return
+        if not self._head_done:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            self._lost = True
+            if not self._complete:
+                self._fail(_bad_answer(), error)
+        if not self._head_done and self._head_bytes > _MOST_HEAD_BYTES:
+            self._fail(_bad_answer(), None)
+        if self._tap is None or not self._tapped(self._tap):
+            self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end of the body, or of hopes for it."""
+        self._lost = True
+        if self._head_done and self._ends_with_connection and exc is None:
+            self._complete = True
+        elif not self._complete:
+            self._fail(_lost(), exc)
+        self._wake()
+        del self._parser  # it knows this wire, too: now both can go
+
+    # httptools' callbacks
+
+    def on_message_begin(self) -> None:
+        """Refuse a second answer to one request."""
+        if self._head_done:
+            raise ValueError("more than one answer")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        self.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is there, unless it is an interim one."""
+        self.status = self._parser.get_status_code()
+        if self.status < 200:
+            self.headers = []
+        elif self._head_bytes > _MOST_HEAD_BYTES and _size_of(self.headers) > _MOST_HEAD_BYTES:
+            raise ValueError("a head that is too large")
+        else:
+            self._head_done = True
+            names = {name for name, _ in self.headers}
+            self._ends_with_connection = names.isdisjoint(_BODY_HEADERS)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body."""
+        self._pieces.append(body)
+        self._held_bytes += len(body)
+        if self._held_bytes > _MOST_HELD_BYTES and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        """The answer is whole, unless it was an interim one."""
+        self._complete = self._head_done
+        self._keeps_alive = self._parser.should_keep_alive()
+
+    # Waiting
+
+    async def _wait(self) -> None:
+        """Wait until something happens, and count that as the worker's silence."""
+        self._waiter = self._loop.create_future()
+        self._silence.waiting_since = self._loop.time()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = self._silence.waiting_since = None
+
+    def _tapped(self, tap: Tap) -> bool:
+        """Offer what has come; whether there is nothing left to wake up for."""
+        if len(self._pieces) != 1 or not tap(self._pieces[0]):
+            return False
+        self._pieces.clear()
+        self._held_bytes = 0
+        self._silence.waiting_since = self._loop.time()
+        return not self._complete and self._error is None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _give_up(self) -> None:
+        self._fail(WorkerTimeoutError("The engine stayed silent for too long."), None)
+        self._wake()
+
+    def _fail(self, error: UpstreamError, cause: Exception | None) -> None:
+        if self._error is None:
+            self._error = error
+            self._error.__cause__ = cause
 
 
-def _json_of(path: str, status: int, body: bytes) -> dict[str, Any]:
-    if status != 200:
-        raise UpstreamError(f"The engine answered {status} on {path}.")
-    try:
-        found = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise UpstreamError(f"The engine sent no JSON on {path}.") from error
-    if not isinstance(found, dict):
-        raise UpstreamError(f"The engine sent no JSON object on {path}.")
-    return found
+def _lost() -> WorkerLostError:
+    return WorkerLostError("The connection to the engine was lost.", sent=True)
 
 
-def _media_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
-    found = next((value for name, value in headers if name == b"content-type"), b"")
-    return found.partition(b";")[0].strip().lower()
+def _bad_answer() -> UpstreamError:
+    return UpstreamError("The engine sent a bad answer.")
+
+
+def _size_of(headers: list[tuple[bytes, bytes]]) -> int:
+    return sum(len(name) + len(value) for name, value in headers)

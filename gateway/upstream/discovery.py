@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gateway.upstream.connection import WorkerAddress
+from gateway.upstream.client import WorkerAddress
 from gateway.upstream.pool import Pool
 from gateway.upstream.worker import Worker
 

@@ -6,7 +6,7 @@ from typing import Any
 from gateway.routing import slow_start_weight
 from gateway.types import WorkerId
 from gateway.upstream.breaker import Breaker, BreakerState
-from gateway.upstream.connection import WorkerConnection
+from gateway.upstream.client import WorkerClient
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +23,7 @@ class Worker:
     """
 
     id: WorkerId
-    connection: WorkerConnection
+    connection: WorkerClient
     breaker: Breaker
     up: bool = False
     up_since: float = 0.0

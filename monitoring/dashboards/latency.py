@@ -73,7 +73,7 @@ def _gap_now(title: str, quantile: float) -> stat.Panel:
 def _queued_now() -> stat.Panel:
     return (
         number(Query("sum(gateway_queue_depth{@gateway})"))
-        .title("Waiting for a place")
+        .title("Waiting for a slot")
         .description("Requests in the gateway's queue.")
         .thresholds(worse_above(1, 10))
     )
@@ -186,7 +186,7 @@ def _durations() -> timeseries.Panel:
 def _queue() -> timeseries.Panel:
     return (
         lines(
-            Query("sum(gateway_inflight_requests{@gateway})", "hold a place"),
+            Query("sum(gateway_inflight_requests{@gateway})", "hold a slot"),
             Query("sum(gateway_queue_depth{@gateway})", "wait for one"),
         )
         .title("Requests in the gateway")

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.api import Services
 from gateway.app import create_app
-from gateway.assembly import Lifecycle, Place
+from gateway.assembly import Lifecycle, ProcessContext
 from gateway.settings import GatewaySettings
 from tests.integration.waiting import eventually
 
@@ -59,10 +59,13 @@ async def running(*workers: str, ready: bool = True, **settings: Any) -> AsyncIt
 
 @asynccontextmanager
 async def started(
-    settings: GatewaySettings, *, place: Place | None = None, lifecycle: Lifecycle | None = None
+    settings: GatewaySettings,
+    *,
+    process: ProcessContext | None = None,
+    lifecycle: Lifecycle | None = None,
 ) -> AsyncIterator[Services]:
     """The parts of a gateway of these settings, running; there is nobody to ask it."""
-    app = create_app(settings, place=place, lifecycle=lifecycle, registry=CollectorRegistry())
+    app = create_app(settings, process=process, lifecycle=lifecycle, registry=CollectorRegistry())
     async with app.router.lifespan_context(app) as state:
         assert state is not None
         yield state["services"]

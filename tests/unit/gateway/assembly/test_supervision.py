@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.api import Services
-from gateway.assembly import Lifecycle, Place
+from gateway.assembly import Lifecycle, ProcessContext
 from gateway.settings import GatewaySettings
 from tests.integration.waiting import eventually
 from tests.unit.gateway.application import started
@@ -19,8 +19,8 @@ def become(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Become:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(socket_dir=tmp_path, profile=tmp_path / "profile.yaml")
+def process(tmp_path: Path) -> ProcessContext:
+    return ProcessContext(socket_dir=tmp_path, profile=tmp_path / "profile.yaml")
 
 
 def supervised(tmp_path: Path, **settings: Any) -> GatewaySettings:
@@ -31,10 +31,10 @@ def supervised(tmp_path: Path, **settings: Any) -> GatewaySettings:
 
 
 async def test_the_worker_of_its_own_is_started_with_profile_and_socket(
-    tmp_path: Path, become: Become, place: Place
+    tmp_path: Path, become: Become, process: ProcessContext
 ) -> None:
     become('echo "$@"; sleep 60')
-    async with started(supervised(tmp_path), place=place) as services:
+    async with started(supervised(tmp_path), process=process) as services:
         log = tmp_path / "worker.log"
         await eventually(lambda: log.exists() and bool(log.read_text(encoding="utf-8")))
 
@@ -57,13 +57,13 @@ async def test_other_processes_use_the_worker_and_do_not_start_it(
     tmp_path: Path, become: Become
 ) -> None:
     become("touch started")
-    async with started(supervised(tmp_path), place=Place(1, None, tmp_path)) as services:
+    async with started(supervised(tmp_path), process=ProcessContext(1, None, tmp_path)) as services:
         assert services.supervisor is None
         assert [worker.id for worker in services.pool.workers] == ["local"]
 
 
 async def test_the_worker_stays_until_the_other_processes_are_gone(
-    tmp_path: Path, become: Become, place: Place
+    tmp_path: Path, become: Become, process: ProcessContext
 ) -> None:
     become("sleep 60")
     gone = asyncio.Event()
@@ -73,7 +73,7 @@ async def test_the_worker_stays_until_the_other_processes_are_gone(
 
     async def run() -> None:
         lifecycle = Lifecycle(others_gone=others_gone)
-        async with started(supervised(tmp_path), place=place, lifecycle=lifecycle) as services:
+        async with started(supervised(tmp_path), process=process, lifecycle=lifecycle) as services:
             found.append(services)
 
     found: list[Services] = []
@@ -92,12 +92,12 @@ async def test_the_worker_stays_until_the_other_processes_are_gone(
 
 
 async def test_a_worker_that_refuses_its_settings_ends_the_gateway(
-    tmp_path: Path, become: Become, place: Place
+    tmp_path: Path, become: Become, process: ProcessContext
 ) -> None:
     become("echo engine.model: is missing; exit 2")
     stopped = asyncio.Event()
     lifecycle = Lifecycle(stop=stopped.set)
-    async with started(supervised(tmp_path), place=place, lifecycle=lifecycle):
+    async with started(supervised(tmp_path), process=process, lifecycle=lifecycle):
         await asyncio.wait_for(stopped.wait(), 3)
 
     assert lifecycle.failed == "engine.model: is missing"

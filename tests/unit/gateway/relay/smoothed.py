@@ -17,7 +17,7 @@ from gateway.protocol import (
 )
 from gateway.protocol.sse import data_of
 from gateway.relay.event_stream import EventStream, StreamPolicy
-from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
+from gateway.relay.smooth import SmoothPolicy, SmoothWriter
 from gateway.relay.streamed import relay_stream
 from gateway.relay.token_clock import Side
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
@@ -117,7 +117,7 @@ class Smoothed:
             wheel.call_later(1000.0, lambda: None)
         reader = StreamReader(self.request)
         async with EventStream(self.sink, POLICY, []) as out:
-            outlet = SmoothOutlet(
+            writer = SmoothWriter(
                 out,
                 TextChunks(self.request.endpoint.dialect),
                 wheel,
@@ -131,7 +131,7 @@ class Smoothed:
                 self.source,
                 reader,
                 out,
-                outlet,
+                writer,
                 arrivals=Side(lambda *_: None),
                 max_frame_bytes=10_000,
             )

@@ -6,10 +6,10 @@ import pytest
 from gateway.pacing import Wheel
 from gateway.protocol import Endpoint
 from gateway.relay.event_stream import EventStream, StreamPolicy
-from gateway.relay.outlet import DirectOutlet
 from gateway.relay.pacers import Pacers, PacingMeters
 from gateway.relay.private import PrivatePolicy, PrivateSink
-from gateway.relay.smooth import SmoothOutlet, SmoothPolicy
+from gateway.relay.smooth import SmoothPolicy, SmoothWriter
+from gateway.relay.writer import DirectWriter
 from gateway.types import PacingMode
 from tests.unit.gateway.ends import RecordingSink
 from tests.unit.gateway.requests import CHAT, COMPLETIONS, EMBEDDINGS, request_to
@@ -28,15 +28,15 @@ def pacers(streams: list[str]) -> Pacers:
 
 
 @pytest.mark.parametrize(
-    ("mode", "endpoint", "body", "used", "outlet", "wraps"),
+    ("mode", "endpoint", "body", "used", "writer", "wraps"),
     [
-        ("off", CHAT, {}, "off", DirectOutlet, False),
-        ("smooth", CHAT, {}, "smooth", SmoothOutlet, False),
-        ("private", CHAT, {}, "private", DirectOutlet, True),
-        ("smooth", CHAT, {"n": 2}, "off", DirectOutlet, False),
-        ("smooth", COMPLETIONS, {"prompt": ["a", "b"]}, "off", DirectOutlet, False),
-        ("smooth", EMBEDDINGS, {}, "off", DirectOutlet, False),
-        ("private", CHAT, {"n": 2}, "private", DirectOutlet, True),
+        ("off", CHAT, {}, "off", DirectWriter, False),
+        ("smooth", CHAT, {}, "smooth", SmoothWriter, False),
+        ("private", CHAT, {}, "private", DirectWriter, True),
+        ("smooth", CHAT, {"n": 2}, "off", DirectWriter, False),
+        ("smooth", COMPLETIONS, {"prompt": ["a", "b"]}, "off", DirectWriter, False),
+        ("smooth", EMBEDDINGS, {}, "off", DirectWriter, False),
+        ("private", CHAT, {"n": 2}, "private", DirectWriter, True),
     ],
     ids=["off", "smooth", "private", "choices", "prompts", "unknown-stream", "private-choices"],
 )
@@ -45,7 +45,7 @@ def test_each_mode_has_its_way_out(
     endpoint: Endpoint,
     body: dict[str, Any],
     used: str,
-    outlet: type[object],
+    writer: type[object],
     wraps: bool,
 ) -> None:
     async def scenario() -> None:
@@ -54,7 +54,7 @@ def test_each_mode_has_its_way_out(
         request = request_to(endpoint, stream=True, **body)
         async with pacers(streams).open(mode, request, sink, lambda _: None) as paced:
             async with EventStream(paced.sink, STREAM, []) as out:
-                assert type(paced.outlet(out)) is outlet
+                assert type(paced.writer(out)) is writer
             assert isinstance(paced.sink, PrivateSink) is wraps
             assert (paced.end_seconds > 0) is wraps
         assert streams == [used]

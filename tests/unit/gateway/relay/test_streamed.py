@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from gateway.errors import UpstreamError, WorkerLostError
 from gateway.protocol import Endpoint, StreamReader
 from gateway.relay.event_stream import EventStream, StreamPolicy
-from gateway.relay.outlet import DirectOutlet
 from gateway.relay.streamed import relay_stream
 from gateway.relay.token_clock import TokenClock
+from gateway.relay.writer import DirectWriter
 from gateway.types import Usage
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
 from tests.unit.gateway.requests import CHAT, EMBEDDINGS, request_to
@@ -53,7 +53,7 @@ class Relay:
                     source,
                     self.reader,
                     out,
-                    DirectOutlet(out, self.mark),
+                    DirectWriter(out, self.mark),
                     arrivals=self.clock.worker,
                     max_frame_bytes=max_frame_bytes,
                 )

@@ -14,7 +14,7 @@ LIMITED = Caller("acme", "k", KeyLimits(tokens_per_minute=1000))
 
 
 async def tokens_left(services: Services) -> int:
-    async with services.gate.enter(LIMITED, estimated_tokens=0) as entry:
+    async with services.admission.enter(LIMITED, estimated_tokens=0) as entry:
         entry.used_tokens = 0
         return int(dict(entry.headers)[b"x-ratelimit-remaining-tokens"])
 

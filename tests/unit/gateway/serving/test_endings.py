@@ -50,14 +50,14 @@ async def test_whoever_leaves_frees_place_and_worker(
         served = Served(stream=stream, **script)
         task = asyncio.create_task(served.by(application.services))
         await eventually(lambda: worker.active == 1)
-        assert application.services.gate.places.running == 1
+        assert application.services.admission.slots.running == 1
         await asyncio.sleep(0.02)
 
         task.cancel()
         await asyncio.wait({task})
 
         assert task.cancelled()
-        assert application.services.gate.places.running == 0
+        assert application.services.admission.slots.running == 0
         assert application.services.pool.workers[0].in_flight == 0
         await eventually(lambda: worker.requests[0].aborted, within_seconds=1)
     assert served.record.stream_end == stream_end
@@ -71,7 +71,7 @@ async def test_the_end_of_a_drain_ends_everything_in_order(worker: FakeWorker) -
         whole, queued = Served(hang_before_headers=True), Served()
         tasks = [asyncio.create_task(each.by(services)) for each in (stream, whole, queued)]
         await eventually(lambda: stream.sink.started and worker.active == 2)
-        await eventually(lambda: services.gate.places.queued == 1)
+        await eventually(lambda: services.admission.slots.queued == 1)
 
         services.serving.end_all()
         await asyncio.gather(*tasks)

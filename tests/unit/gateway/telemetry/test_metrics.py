@@ -44,7 +44,7 @@ async def observe_gaps():
     metrics.gaps_to_client.flush()
 
 metrics = GatewayMetrics(CollectorRegistry(), multiprocess=True)
-metrics.places_changed(3, 1)
+metrics.slots_changed(3, 1)
 record = RequestRecord(RequestId("r"), "/x", "POST", 0.0, outcome="completed")
 metrics.request_ended(record, now=1.0)
 asyncio.run(observe_gaps())
@@ -166,7 +166,7 @@ def test_workers_and_places_are_shown_as_they_are(
 ) -> None:
     worker = WorkerId("w")
 
-    metrics.places_changed(3, 2)
+    metrics.slots_changed(3, 2)
     metrics.workers_known(5)
     metrics.worker_up(worker, True)
     metrics.worker_up(worker, False)

@@ -1,350 +1,320 @@
 import asyncio
-import gzip
-import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
-from gateway.upstream.connection import (
-    ConnectionTimeouts,
-    WorkerAddress,
-    WorkerAnswer,
-    WorkerConnection,
-)
-from tests.fakes.worker import FakeWorker
-from tests.integration.waiting import eventually
-from tests.unit.gateway.canned_server import CannedServer, ok
+from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
+from gateway.upstream.connection import Connection
+from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
-CHAT = "/v1/chat/completions"
-Connect = Callable[..., WorkerConnection]
+REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+HEAD = b"HTTP/1.1 200 OK\r\n"
+LENGTH_2 = HEAD + b"content-length: 2\r\n\r\n"
+CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n"
+UNTIL_CLOSED = HEAD + b"a: b\r\n\r\n"
 
 
-@pytest.fixture
-async def connect() -> AsyncIterator[Connect]:
-    made: list[WorkerConnection] = []
+class Transport(asyncio.Transport):
+    """The gateway's end of a connection, and what became of it."""
 
-    def make(
-        url: str, *, socket_path: str | None = None, silence: float = 2, api_key: str | None = None
-    ) -> WorkerConnection:
-        address = WorkerAddress("w", url, socket_path)
-        made.append(WorkerConnection(address, ConnectionTimeouts(1, silence), api_key=api_key))
-        return made[-1]
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self.aborted = False
+        self.reading = True
 
-    yield make
-    for connection in made:
-        await connection.close()
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
 
+    def abort(self) -> None:
+        self.aborted = True
 
-@pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as started:
-        yield started
+    def is_closing(self) -> bool:
+        return self.aborted
 
+    def pause_reading(self) -> None:
+        self.reading = False
 
-def chat(*, stream: bool = False, **script: object) -> bytes:
-    return json.dumps({"messages": [], "stream": stream, "fake": script}).encode()
-
-
-async def whole(
-    connection: WorkerConnection, body: bytes = b"{}", headers: Mapping[str, str] | None = None
-) -> tuple[WorkerAnswer, bytes]:
-    async with connection.post(CHAT, body, headers or {}) as answer:
-        return answer, await answer.read(most_bytes=10**6)
+    def resume_reading(self) -> None:
+        self.reading = True
 
 
-async def test_a_request_travels_as_it_is(worker: FakeWorker, connect: Connect) -> None:
-    body = chat()
-    answer, found = await whole(connect(worker.url), body, {"x-request-id": "r1"})
+class Worker:
+    """The other end: a wire to it, whose answer the test plays."""
 
-    (seen,) = worker.requests
-    assert (answer.status, answer.is_event_stream) == (200, False)
-    assert json.loads(found)["object"] == "chat.completion"
-    assert (seen.path, seen.body, seen.headers["x-request-id"]) == (CHAT, body, "r1")
+    def __init__(self, *, silence_seconds: float = 10.0) -> None:
+        self.transport = Transport()
+        self.wire = Connection(silence_seconds=silence_seconds)
+        self.wire.connection_made(self.transport)
 
+    async def asked(self, *answer: bytes) -> None:
+        """Let the wire ask, and answer."""
+        exchange = asyncio.create_task(self.wire.exchange(REQUEST))
+        await asyncio.sleep(0)
+        for piece in answer:
+            self.wire.data_received(piece)
+        await exchange
 
-async def test_the_client_adds_no_words_of_its_own(connect: Connect) -> None:
-    async with CannedServer(ok(b"{}")) as server:
-        await whole(connect(server.url), b"{}", {"content-type": "application/json"})
-
-    head = server.requests[0].split(b"\r\n\r\n")[0].lower().split(b"\r\n")
-    assert {line.partition(b":")[0] for line in head[1:]} == {
-        b"host",
-        b"content-type",
-        b"content-length",
-    }
-
-
-async def test_the_workers_key_is_added(worker: FakeWorker, connect: Connect) -> None:
-    await whole(connect(worker.url, api_key="secret"), chat(), {"authorization": "Bearer x"})
-
-    assert worker.requests[0].headers["authorization"] == "Bearer secret"
+    async def body(self) -> bytes:
+        found = b""
+        while data := await self.wire.read_some():
+            found += data
+        return found
 
 
-async def test_a_unix_socket_is_as_good(tmp_path: Path, connect: Connect) -> None:
-    socket_path = tmp_path / "w.sock"
-    async with FakeWorker(uds=socket_path) as worker:
-        answer, _ = await whole(connect("http://worker", socket_path=str(socket_path)), chat())
+async def test_an_answer_is_read_and_the_connection_may_go_on() -> None:
+    worker = Worker()
+    for _ in range(2):
+        await worker.asked(LENGTH_2, b"o", b"k")
 
-        assert answer.status == 200
-        assert len(worker.requests) == 1
+        assert (worker.wire.status, worker.wire.headers) == (200, [(b"content-length", b"2")])
+        assert await worker.body() == b"ok"
+        worker.wire.release()
+        assert worker.wire.is_reusable
 
-
-async def test_connections_are_used_again(worker: FakeWorker, connect: Connect) -> None:
-    connection = connect(worker.url)
-    for _ in range(5):
-        await whole(connection, chat())
-
-    assert worker.connections == 1
+    assert worker.transport.written == [REQUEST, REQUEST]
 
 
-async def test_a_connection_that_rests_for_long_is_closed(
-    worker: FakeWorker, connect: Connect, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gateway.upstream.connection._KEEP_ALIVE_SECONDS", 0.05)
-    connection = connect(worker.url)
-    await whole(connection, chat())
-    assert worker.connections == 1
+async def test_chunks_are_handed_over_as_they_come() -> None:
+    worker = Worker()
+    await worker.asked(CHUNKED)
+    for piece in (b"one", b"two"):
+        worker.wire.data_received(b"3\r\n" + piece + b"\r\n")
+        assert await worker.wire.read_some() == piece
 
-    await eventually(lambda: worker.connections == 0)
-    await whole(connection, chat())
-
-
-async def test_a_connection_that_the_worker_closed_is_not_used_again(connect: Connect) -> None:
-    async with CannedServer(ok(b"{}")) as server:
-        connection = connect(server.url)
-        for _ in range(3):
-            await whole(connection)
-            await asyncio.sleep(0.02)  # the server closes it meanwhile
-
-    assert len(server.requests) == 3
+    worker.wire.data_received(b"0\r\n\r\n")
+    assert await worker.wire.read_some() == b""
 
 
-async def test_closing_ends_what_runs(worker: FakeWorker, connect: Connect) -> None:
-    connection = connect(worker.url)
-    async with connection.post(CHAT, chat(stream=True, hang_after_chunks=0), {}) as answer:
-        reading = asyncio.create_task(answer.read(most_bytes=10**6))
-        await asyncio.sleep(0.02)
-        await connection.close()
-
-        with pytest.raises(WorkerLostError):
-            await reading
-
-
-async def test_a_shut_line_refuses_what_is_new_and_lets_the_rest_end(
-    worker: FakeWorker, connect: Connect
-) -> None:
-    connection = connect(worker.url)
-    await whole(connection, chat())  # leaves an idle connection behind
-
-    async with connection.post(CHAT, chat(gap_seconds=0.01, stream=True), {}) as running:
-        connection.shut()
-        with pytest.raises(WorkerLostError) as refused:
-            await whole(connection, chat())
-        rest = await running.read(most_bytes=10**6)
-    connection.reopen()
-    answer, _ = await whole(connection, chat())
-
-    assert not refused.value.sent
-    assert rest.endswith(b"data: [DONE]\n\n")
-    assert answer.status == 200
-    assert len(worker.requests) == 3
-
-
-async def test_a_header_cannot_end_its_line(worker: FakeWorker, connect: Connect) -> None:
-    with pytest.raises(InvalidRequestError):
-        await whole(connect(worker.url), b"{}", {"accept": "a\r\nx-injected: b"})
-
-    assert worker.requests == []
-
-
-async def test_a_path_is_quoted(worker: FakeWorker, connect: Connect) -> None:
-    status, _ = await connect(worker.url).get("/a b\r\nc", timeout_seconds=1)
-
-    assert status == 404
-
-
-async def test_a_stream_is_known_by_its_type(worker: FakeWorker, connect: Connect) -> None:
-    async with connect(worker.url).post(CHAT, chat(stream=True), {}) as answer:
-        body = await answer.read(most_bytes=10**6)
-
-    assert answer.is_event_stream
-    assert body.endswith(b"data: [DONE]\n\n")
-
-
-async def test_leaving_early_makes_the_worker_abort(worker: FakeWorker, connect: Connect) -> None:
-    body = chat(stream=True, chunks=1000, gap_seconds=0.01)
-    async with connect(worker.url).post(CHAT, body, {}) as answer:
-        await answer.read_some()
-
-    await eventually(lambda: worker.requests[0].aborted, within_seconds=1)
-
-
-async def test_only_end_to_end_headers_go_on(connect: Connect) -> None:
-    headers = (
-        b"Content-Type: application/json",
-        b"Connection: keep-alive",
-        b"Keep-Alive: 5",
-        b"Date: today",
-        b"Server: uvicorn",
-        b"Set-Cookie: a=b",
-        b"X-Request-Id: theirs",
-        b"X-Vendor: 1",
-        b"X-Vendor: 2",
+async def test_interim_answers_are_passed_over() -> None:
+    worker = Worker()
+    await worker.asked(
+        b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", LENGTH_2
     )
-    async with CannedServer(ok(b"{}", *headers)) as server:
-        answer, _ = await whole(connect(server.url))
+    worker.wire.data_received(b"ok")
 
-    assert answer.headers == [
-        (b"content-type", b"application/json"),
-        (b"x-vendor", b"1"),
-        (b"x-vendor", b"2"),
-    ]
+    assert (worker.wire.status, worker.wire.headers) == (200, [(b"content-length", b"2")])
+    assert await worker.body() == b"ok"
 
 
-async def test_compressed_bytes_pass_untouched(connect: Connect) -> None:
-    packed = gzip.compress(b"{}")
-    async with CannedServer(ok(packed, b"content-encoding: gzip")) as server:
-        answer, found = await whole(connect(server.url))
+async def test_an_answer_without_length_ends_with_its_connection() -> None:
+    worker = Worker()
+    await worker.asked(UNTIL_CLOSED, b"all ")
+    worker.wire.data_received(b"of it")
+    worker.wire.connection_lost(None)
 
-    assert found == packed
-    assert (b"content-encoding", b"gzip") in answer.headers
-
-
-async def test_a_redirect_is_not_followed(connect: Connect) -> None:
-    away = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
-    async with CannedServer(away) as server:
-        answer, _ = await whole(connect(server.url))
-
-    assert answer.status == 302
-
-
-async def test_cookies_are_not_kept(connect: Connect) -> None:
-    async with CannedServer(ok(b"{}", b"set-cookie: a=b; path=/", b"connection: close")) as server:
-        connection = connect(server.url)
-        await whole(connection)
-        await whole(connection)
-
-    assert b"cookie" not in server.requests[1].lower()
-
-
-async def test_a_worker_that_is_not_there_got_nothing(connect: Connect) -> None:
-    async with CannedServer() as server:
-        url = server.url
-
-    with pytest.raises(WorkerLostError) as caught:
-        await whole(connect(url))
-
-    assert not caught.value.sent
-
-
-async def test_a_socket_that_is_not_there_got_nothing(tmp_path: Path, connect: Connect) -> None:
-    with pytest.raises(WorkerLostError) as caught:
-        await whole(connect("http://worker", socket_path=str(tmp_path / "none.sock")))
-
-    assert not caught.value.sent
+    assert await worker.body() == b"all of it"
+    worker.wire.release()
+    assert not worker.wire.is_reusable
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("answer", "reason"),
     [
-        {"drop_before_headers": True},
-        {"drop_before_headers": True, "reset": True},
-        {"drop_after_headers": True},
-        {"truncate_unary": True},
-        {"truncate_unary": True, "reset": True},
+        (UNTIL_CLOSED + b"ok", ConnectionResetError()),
+        (HEAD + b"content-length: 3\r\n\r\nok", None),
+        (CHUNKED + b"2\r\nok\r\n", None),
     ],
-    ids=str,
+    ids=["reset", "short", "no-last-chunk"],
 )
-async def test_a_worker_that_breaks_off_may_have_begun(
-    worker: FakeWorker, connect: Connect, script: dict[str, Any]
+async def test_what_came_before_a_break_is_handed_over_before_the_error(
+    answer: bytes, reason: Exception | None
 ) -> None:
-    with pytest.raises(WorkerLostError) as caught:
-        await whole(connect(worker.url), chat(**script))
+    worker = Worker()
+    await worker.asked(answer)
+    worker.wire.connection_lost(reason)
 
+    assert await worker.wire.read_some() == b"ok"
+    with pytest.raises(WorkerLostError) as caught:
+        await worker.wire.read_some()
     assert caught.value.sent
 
 
-@pytest.mark.parametrize(
-    "script", [{"hang_before_headers": True}, {"hang_after_chunks": 2}], ids=["head", "body"]
-)
-async def test_a_worker_that_falls_silent_is_too_slow(
-    worker: FakeWorker, connect: Connect, script: dict[str, Any]
-) -> None:
-    with pytest.raises(WorkerTimeoutError):
-        await whole(connect(worker.url, silence=0.1), chat(stream=True, **script))
+async def test_a_break_wakes_whoever_waits() -> None:
+    worker = Worker()
+    exchange = asyncio.create_task(worker.wire.exchange(REQUEST))
+    await asyncio.sleep(0)
+    worker.wire.connection_lost(None)
+
+    with pytest.raises(WorkerLostError) as caught:
+        await exchange
+    assert caught.value.sent
+
+
+async def test_on_a_connection_that_is_gone_already_nothing_is_sent() -> None:
+    worker = Worker()
+    worker.wire.connection_lost(None)
+
+    with pytest.raises(WorkerLostError) as caught:
+        await worker.wire.exchange(REQUEST)
+
+    worker.wire.release()
+    assert not caught.value.sent
+    assert worker.transport.written == []
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        b"SSH-2.0-OpenSSH_9.6\r\n",
-        b"\x00\x01\x02\x03\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\n" + b"x-long: " + b"x" * 100_000 + b"\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nzz\r\nhello\r\n0\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhelloworld\r\n",
-        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhel",
-        b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhello",
-        b"HTTP/1.1 200 OK\r\n",
-        b"",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        HEAD + b"x: " + b"y" * 70_000,
+        HEAD + b"x: " + b"y" * 70_000 + b"\r\n\r\n",
+        HEAD + b"content-length: x\r\n\r\n",
+        b"no HTTP at all\r\n\r\n",
     ],
-    ids=[
-        "other-protocol",
-        "binary",
-        "length-no-number",
-        "head-too-long",
-        "chunk-size-no-number",
-        "chunk-too-long",
-        "chunk-cut",
-        "body-cut",
-        "head-cut",
-        "nothing",
-    ],
+    ids=["upgrade", "endless-head", "large-head", "bad-length", "other-protocol"],
 )
-async def test_what_is_no_http_is_the_workers_fault(answer: bytes, connect: Connect) -> None:
-    async with CannedServer(answer) as server:
-        with pytest.raises(UpstreamError):
-            await whole(connect(server.url))
+async def test_an_answer_that_is_no_answer_is_refused(answer: bytes) -> None:
+    worker = Worker()
 
+    with pytest.raises(UpstreamError, match="bad answer"):
+        await worker.asked(answer)
 
-async def test_an_answer_over_the_bound_is_refused(worker: FakeWorker, connect: Connect) -> None:
-    async with connect(worker.url).post(CHAT, chat(unary_bytes=5000), {}) as answer:
-        with pytest.raises(UpstreamError, match="too large"):
-            await answer.read(most_bytes=1000)
-
-
-async def test_small_questions_are_answered(worker: FakeWorker, connect: Connect) -> None:
-    connection = connect(worker.url, api_key="k")
-
-    assert await connection.get("/health", timeout_seconds=1) == (200, b"")
-    models = await connection.get_json("/v1/models", timeout_seconds=1)
-    assert models["data"][0]["id"] == "fake-model"
-    assert await connection.call(CHAT, chat(), timeout_seconds=1) == 200
-    tokens = await connection.post_json("/tokenize", b'{"prompt":"a"}', timeout_seconds=1)
-    assert tokens["tokens"] == [97]
-
-
-async def test_a_small_question_waits_so_long(worker: FakeWorker, connect: Connect) -> None:
-    worker.state.health_delay_seconds = 5
-    connection = connect(worker.url)
-
-    with pytest.raises(WorkerTimeoutError):
-        await connection.get("/health", timeout_seconds=0.05)
-    with pytest.raises(WorkerTimeoutError):
-        await connection.call(CHAT, chat(hang_before_headers=True), timeout_seconds=0.05)
+    worker.wire.release()
+    assert worker.transport.aborted
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [ok(b"oops"), ok(b"[1]"), ok(b"[" * 50_000), b"HTTP/1.1 503 No\r\ncontent-length: 0\r\n\r\n"],
-    ids=["no-json", "no-object", "deep", "503"],
+    "sent", [LENGTH_2 + b"ok" + LENGTH_2 + b"no", LENGTH_2 + b"ok and more"], ids=["two", "junk"]
 )
-async def test_an_answer_that_is_no_json_object_is_refused(answer: bytes, connect: Connect) -> None:
-    async with CannedServer(answer) as server:
+async def test_what_follows_an_answer_is_never_taken_for_the_next(sent: bytes) -> None:
+    worker = Worker()
+    await worker.asked(sent)
+
+    assert await worker.body() == b"ok"
+    assert worker.wire.headers == [(b"content-length", b"2")]
+    worker.wire.release()
+    assert not worker.wire.is_reusable
+
+
+async def test_nor_is_what_comes_unasked() -> None:
+    worker = Worker()
+    await worker.asked(LENGTH_2 + b"ok")
+    worker.wire.release()
+    worker.wire.data_received(LENGTH_2 + b"no")
+
+    assert worker.transport.aborted
+    assert not worker.wire.is_reusable
+
+
+@pytest.mark.parametrize(
+    "answer", [LENGTH_2 + b"o", HEAD + b"connection: close\r\ncontent-length: 2\r\n\r\nok"]
+)
+async def test_a_half_read_answer_or_the_worker_may_end_the_connection(answer: bytes) -> None:
+    worker = Worker()
+    await worker.asked(answer)
+    worker.wire.release()
+
+    assert worker.transport.aborted
+
+
+async def test_a_body_that_nobody_takes_is_not_read_on() -> None:
+    worker = Worker()
+    await worker.asked(UNTIL_CLOSED)
+    worker.wire.data_received(b"x" * 100_000)
+    assert worker.transport.reading
+
+    worker.wire.data_received(b"x" * 100_000)
+    assert not worker.transport.reading
+
+    assert len(await worker.wire.read_some()) == 200_000
+    assert worker.transport.reading
+
+
+async def test_a_tap_takes_what_comes_and_nobody_wakes() -> None:
+    worker, taken = Worker(), list[bytes]()
+
+    def tap(data: bytes) -> bool:
+        if data != b"no":
+            taken.append(data)
+        return data != b"no"
+
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.wire.read_some(tap))
+    await asyncio.sleep(0)
+    for piece in (b"2\r\nab\r\n", b"2\r\ncd\r\n"):
+        worker.wire.data_received(piece)
+        await asyncio.sleep(0)
+        assert not reading.done()
+    worker.wire.data_received(b"2\r\nno\r\n")
+
+    assert await reading == b"no"
+    assert taken == [b"ab", b"cd"]
+
+
+async def test_a_tap_is_offered_nothing_while_nobody_waits() -> None:
+    worker, taken = Worker(), list[bytes]()
+
+    def tap(data: bytes) -> bool:
+        taken.append(data)
+        return True
+
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.wire.read_some(tap))
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait({reading})
+    worker.wire.data_received(b"2\r\nok\r\n")
+
+    assert await worker.wire.read_some(tap) == b"ok"
+    assert taken == []
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["end", "break"])
+async def test_an_end_behind_what_a_tap_took_wakes(breaks: bool) -> None:
+    worker = Worker()
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
+    await asyncio.sleep(0)
+    worker.wire.data_received(b"2\r\nok\r\n" + (b"zz\r\n" if breaks else b"0\r\n\r\n"))
+
+    if breaks:
         with pytest.raises(UpstreamError):
-            await connect(server.url).get_json("/v1/models", timeout_seconds=1)
-        with pytest.raises(UpstreamError):
-            await connect(server.url).post_json("/tokenize", b"{}", timeout_seconds=1)
+            await reading
+    else:
+        assert await reading == b""
+
+
+def test_what_a_tap_takes_breaks_the_silence() -> None:
+    async def scenario() -> None:
+        worker = Worker(silence_seconds=10.0)
+        await worker.asked(CHUNKED)
+        began = now()
+        reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
+        for _ in range(5):
+            await asyncio.sleep(8)
+            worker.wire.data_received(b"2\r\nok\r\n")
+
+        with pytest.raises(WorkerTimeoutError):
+            await reading
+
+        assert now() - began == 50.0
+
+    run_in_virtual_time(scenario())
+
+
+def test_silence_ends_the_wait_for_a_head() -> None:
+    async def scenario() -> None:
+        worker, began = Worker(silence_seconds=10.0), now()
+
+        with pytest.raises(WorkerTimeoutError):
+            await worker.asked()
+
+        assert now() - began == 10.0
+
+    run_in_virtual_time(scenario())
+
+
+def test_silence_ends_the_wait_for_a_body_but_not_the_clients_pause() -> None:
+    async def scenario() -> None:
+        worker = Worker(silence_seconds=10.0)
+        await worker.asked(CHUNKED, b"2\r\nok\r\n")
+        await asyncio.sleep(100)  # the client is slow
+        assert await worker.wire.read_some() == b"ok"
+
+        began = now()
+        with pytest.raises(WorkerTimeoutError):
+            await worker.wire.read_some()
+
+        assert now() - began == 10.0
+
+    run_in_virtual_time(scenario())

@@ -9,7 +9,7 @@ from gateway.upstream import (
     ConnectionTimeouts,
     Worker,
     WorkerAddress,
-    WorkerConnection,
+    WorkerClient,
 )
 from gateway.upstream.prediction_tokenizer import PredictionTokenizer
 from tests.fakes.state import Tokenizing
@@ -27,7 +27,7 @@ async def fake() -> AsyncIterator[FakeWorker]:
 
 
 def worker_at(url: str) -> Worker:
-    connection = WorkerConnection(WorkerAddress(NAME, url), ConnectionTimeouts(1, 1), api_key=None)
+    connection = WorkerClient(WorkerAddress(NAME, url), ConnectionTimeouts(1, 1), api_key=None)
     return Worker(NAME, connection, Breaker(threshold=2, open_seconds=1, most_open_seconds=4))
 
 

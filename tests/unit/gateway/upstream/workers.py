@@ -11,7 +11,7 @@ from gateway.upstream import (
     Pool,
     Worker,
     WorkerAddress,
-    WorkerConnection,
+    WorkerClient,
 )
 from tests.unit.gateway.virtual_time import now
 
@@ -39,7 +39,7 @@ class Observations:
 
 
 def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:
-    connection = WorkerConnection(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
+    connection = WorkerClient(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
     breaker = Breaker(threshold=2, open_seconds=1, most_open_seconds=4)
     return Worker(WorkerId(name), connection, breaker)
 

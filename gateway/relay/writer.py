@@ -9,7 +9,7 @@ Mark = Callable[[int | None], None]
 """Takes how many tokens have left just now; None if the worker does not say."""
 
 
-class Outlet(Protocol):
+class Writer(Protocol):
     """The way out for text.
 
     Attributes:
@@ -33,7 +33,7 @@ class Outlet(Protocol):
         """The stream has ended, one way or other; may be called again."""
 
 
-class DirectOutlet:
+class DirectWriter:
     """Text leaves as it comes."""
 
     is_paced = False

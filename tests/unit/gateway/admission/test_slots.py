@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admission.places import Places
+from gateway.admission.slots import Slots
 from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
@@ -28,13 +28,13 @@ VISIT = st.builds(Visit, TENANT, TENTHS, TENTHS, st.none() | TENTHS)
 
 
 class Hall:
-    """Places, and what was seen of them."""
+    """Slots, and what was seen of them."""
 
     def __init__(self, *, running: int, queued: int, timeout_seconds: float = 2.0) -> None:
         self.changes: list[tuple[int, int]] = []
         self.served: list[str] = []
         self.inside = 0
-        self.places = Places(
+        self.slots = Slots(
             running=running,
             queued=queued,
             timeout_seconds=timeout_seconds,
@@ -43,12 +43,12 @@ class Hall:
 
     async def visit(self, visit: Visit) -> None:
         await asyncio.sleep(visit.arrives)
-        await self.places.take(visit.tenant)
+        await self.slots.take(visit.tenant)
         self.served.append(visit.tenant)
         try:
             await asyncio.sleep(visit.holds)
         finally:
-            self.places.give_back()
+            self.slots.give_back()
 
     async def run(self, visits: list[Visit]) -> list[BaseException | None]:
         tasks = [asyncio.create_task(self.visit(visit)) for visit in visits]
@@ -69,12 +69,12 @@ def test_no_place_is_lost_or_given_twice(visits: list[Visit], running: int, queu
         assert all(seen[0] <= running and seen[1] <= queued for seen in hall.changes)
         assert all(count >= 0 for seen in hall.changes for count in seen)
         assert hall.changes[-1:] in ([], [(0, 0)])
-        assert (hall.places.running, hall.places.queued) == (0, 0)
+        assert (hall.slots.running, hall.slots.queued) == (0, 0)
         fine = (type(None), QueueFullError, QueueTimeoutError, asyncio.CancelledError)
         assert all(isinstance(outcome, fine) for outcome in outcomes)
         async with asyncio.timeout(0):
             for _ in range(running):
-                await hall.places.take("later")
+                await hall.slots.take("later")
 
     run_in_virtual_time(scenario())
 
@@ -114,10 +114,10 @@ def test_a_burst_of_one_tenant_does_not_stand_before_another() -> None:
 def test_a_full_queue_refuses_at_once() -> None:
     async def scenario() -> None:
         hall = Hall(running=1, queued=0)
-        await hall.places.take("a")
+        await hall.slots.take("a")
 
         with pytest.raises(QueueFullError) as caught:
-            await hall.places.take("b")
+            await hall.slots.take("b")
 
         assert now() == 0
         assert caught.value.headers == {"retry-after": "1"}
@@ -128,13 +128,13 @@ def test_a_full_queue_refuses_at_once() -> None:
 def test_who_waited_its_time_is_told_so() -> None:
     async def scenario() -> None:
         hall = Hall(running=1, queued=1, timeout_seconds=2.0)
-        await hall.places.take("a")
+        await hall.slots.take("a")
 
         with pytest.raises(QueueTimeoutError):
-            await hall.places.take("b")
+            await hall.slots.take("b")
 
         assert now() == 2.0
-        assert (hall.places.running, hall.places.queued) == (1, 0)
+        assert (hall.slots.running, hall.slots.queued) == (1, 0)
 
     run_in_virtual_time(scenario())
 
@@ -156,18 +156,18 @@ def test_a_turn_that_comes_with_the_timeout_goes_to_the_next() -> None:
 def test_a_turn_that_comes_with_a_cancel_goes_to_the_next() -> None:
     async def scenario() -> None:
         hall = Hall(running=1, queued=2)
-        await hall.places.take("a")
-        leaver = asyncio.create_task(hall.places.take("b"))
-        stayer = asyncio.create_task(hall.places.take("c"))
+        await hall.slots.take("a")
+        leaver = asyncio.create_task(hall.slots.take("b"))
+        stayer = asyncio.create_task(hall.slots.take("c"))
         await asyncio.sleep(0)
 
-        hall.places.give_back()
+        hall.slots.give_back()
         leaver.cancel()
 
         await stayer
         with pytest.raises(asyncio.CancelledError):
             await leaver
-        assert (hall.places.running, hall.places.queued) == (1, 0)
+        assert (hall.slots.running, hall.slots.queued) == (1, 0)
 
     run_in_virtual_time(scenario())
 
@@ -175,18 +175,18 @@ def test_a_turn_that_comes_with_a_cancel_goes_to_the_next() -> None:
 def test_who_left_in_the_same_moment_is_passed_over() -> None:
     async def scenario() -> None:
         hall = Hall(running=1, queued=2)
-        await hall.places.take("a")
-        leaver = asyncio.create_task(hall.places.take("b"))
-        stayer = asyncio.create_task(hall.places.take("c"))
+        await hall.slots.take("a")
+        leaver = asyncio.create_task(hall.slots.take("b"))
+        stayer = asyncio.create_task(hall.slots.take("c"))
         await asyncio.sleep(0)
 
         leaver.cancel()
-        hall.places.give_back()
+        hall.slots.give_back()
 
         await stayer
         with pytest.raises(asyncio.CancelledError):
             await leaver
-        assert (hall.places.running, hall.places.queued) == (1, 0)
+        assert (hall.slots.running, hall.slots.queued) == (1, 0)
 
     run_in_virtual_time(scenario())
 
@@ -205,10 +205,10 @@ def test_nobody_overtakes_those_who_wait() -> None:
 def test_closed_places_take_nothing_new() -> None:
     async def scenario() -> None:
         hall = Hall(running=1, queued=1)
-        hall.places.close()
+        hall.slots.close()
 
         with pytest.raises(DrainingError) as caught:
-            await hall.places.take("a")
+            await hall.slots.take("a")
 
         assert caught.value.status == 503
         assert caught.value.headers == {"retry-after": "1"}

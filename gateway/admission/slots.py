@@ -10,8 +10,8 @@ from collections.abc import Callable
 from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError
 
 
-class Places:
-    """A number of places to run, handed out in turn.
+class Slots:
+    """A number of slots to run, handed out in turn.
 
     Args:
         running: Most requests that run at a time, >= 1.
@@ -39,7 +39,7 @@ class Places:
 
     @property
     def running(self) -> int:
-        """Requests that hold a place."""
+        """Requests that hold a slot."""
         return self._running
 
     @property
@@ -52,7 +52,7 @@ class Places:
         self._closed = True
 
     async def take(self, tenant: str) -> None:
-        """Wait for a place; whoever got one must `give_back` it.
+        """Wait for a slot; whoever got one must `give_back` it.
 
         Raises:
             QueueFullError: Nobody else may even wait.
@@ -73,7 +73,7 @@ class Places:
         await self._wait(tenant)
 
     def give_back(self) -> None:
-        """End a request: its place goes to the next tenant's next request."""
+        """End a request: its slot goes to the next tenant's next request."""
         self._running -= 1
         self._free += 1
         self._hand_out()

@@ -1,4 +1,4 @@
-"""The door: a request enters when its key's limits and the gateway's places allow it."""
+"""The door: a request enters when its key's limits and the gateway's slots allow it."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 from gateway.admission.keys import Caller, KeyLimits, KeyRing
 from gateway.admission.limits import Limits, Taken
-from gateway.admission.places import Places
+from gateway.admission.slots import Slots
 
 ANONYMOUS = Caller(tenant="anonymous", key_id=None, limits=KeyLimits())
 """Everybody, on a gateway without keys."""
 
 
-class Entry:
+class Admitted:
     """A request at the door, then inside.
 
     Attributes:
@@ -26,7 +26,7 @@ class Entry:
         self.used_tokens: int | None = 0
 
     def begin(self, *, queued_seconds: float) -> None:
-        """The request got its place."""
+        """The request got its slot."""
         self.queued_seconds = queued_seconds
         self.used_tokens = None
 
@@ -36,13 +36,13 @@ class Entry:
         return [] if self._took is None else list(self._took.headers)
 
 
-class Gate:
+class Admission:
     """Recognises callers and lets their requests in.
 
     Args:
         ring: Gives the keys in force; None: no keys, everybody is `ANONYMOUS`.
         limits: The limits of keys.
-        places: The gateway's own concurrency and queue.
+        slots: The gateway's own concurrency and queue.
         clock: Monotonic seconds.
     """
 
@@ -50,14 +50,14 @@ class Gate:
         self,
         ring: Callable[[], KeyRing] | None,
         limits: Limits,
-        places: Places,
+        slots: Slots,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ring = ring
         self._limits = limits
         self._clock = clock
-        self.places = places
+        self.slots = slots
 
     def recognise(self, authorization: str | None) -> Caller:
         """Who is asking.
@@ -68,22 +68,22 @@ class Gate:
         return ANONYMOUS if self._ring is None else self._ring().recognise(authorization)
 
     @asynccontextmanager
-    async def enter(self, caller: Caller, *, estimated_tokens: int) -> AsyncIterator[Entry]:
-        """Hold a place for the length of the block; limits are settled at its end.
+    async def enter(self, caller: Caller, *, estimated_tokens: int) -> AsyncIterator[Admitted]:
+        """Hold a slot for the length of the block; limits are settled at its end.
 
         Raises:
             CapacityError: No room: a limit of the key, the queue, or the drain.
         """
         arrived = self._clock()
         took = self._limits.take(caller, estimated_tokens=estimated_tokens, now=arrived)
-        entry = Entry(took)
+        entry = Admitted(took)
         try:
-            await self.places.take(caller.tenant)
+            await self.slots.take(caller.tenant)
             try:
                 entry.begin(queued_seconds=self._clock() - arrived)
                 yield entry
             finally:
-                self.places.give_back()
+                self.slots.give_back()
         finally:
             if took is not None:
                 self._limits.settle(took, used_tokens=entry.used_tokens, now=self._clock())

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from gateway.relay.event_stream import EventStream, StreamPolicy
-from gateway.relay.outlet import DirectOutlet
+from gateway.relay.writer import DirectWriter
 from tests.unit.gateway.ends import RecordingSink
 
 POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
@@ -14,11 +14,11 @@ async def test_text_leaves_at_once_or_not_at_all(stuck_after: int | None) -> Non
     marks: list[int | None] = []
     sink = RecordingSink(stuck_after=stuck_after)
     async with EventStream(sink, POLICY, []) as out:
-        outlet = DirectOutlet(out, marks.append)
+        writer = DirectWriter(out, marks.append)
 
-        assert not outlet.offer(b"first", 1)  # the head has to leave before it
-        await outlet.write(b"first", 1)
-        offered = outlet.offer(b"second", 2)
+        assert not writer.offer(b"first", 1)  # the head has to leave before it
+        await writer.write(b"first", 1)
+        offered = writer.offer(b"second", 2)
 
         assert offered is (stuck_after is None)
         assert marks == ([1, 2] if offered else [1])
@@ -29,7 +29,7 @@ async def test_the_end_is_marked_if_there_is_text_in_it() -> None:
     for tokens in (0, 3, None):
         sink = RecordingSink()
         async with asyncio.timeout(1), EventStream(sink, POLICY, []) as out:
-            await DirectOutlet(out, marks.append).end(b"last", tokens)
+            await DirectWriter(out, marks.append).end(b"last", tokens)
 
         assert (sink.body, sink.ended) == (b"last", True)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from gateway.telemetry.tally import Histogram, Tally
+from gateway.telemetry.buffered_histogram import BufferedHistogram, Histogram
 from tests.unit.gateway.virtual_time import run_in_virtual_time
 
 BUCKETS = (0.01, 0.1, 1.0)
@@ -15,19 +15,19 @@ VALUES = st.sampled_from([0.0, 0.005, 0.01, 0.011, 0.1, 0.5, 1.0, 1.5, 100.0])
 
 
 class Tallied:
-    """A tally, and the twin that observes one by one."""
+    """A buffered, and the twin that observes one by one."""
 
     def __init__(self) -> None:
         self.registry, self.twin_registry = CollectorRegistry(), CollectorRegistry()
         histogram = Histogram("gap", "", ["side"], buckets=BUCKETS, registry=self.registry)
-        self.tally = Tally(histogram.labels("a"), BUCKETS)
+        self.buffered = BufferedHistogram(histogram.labels("a"), BUCKETS)
         self.twin = prometheus_client.Histogram(
             "gap", "", ["side"], buckets=BUCKETS, registry=self.twin_registry
         )
 
     def observe(self, observations: Sequence[tuple[float, int]]) -> None:
         for value, times in observations:
-            self.tally.observe(value, times)
+            self.buffered.observe(value, times)
             for _ in range(times):
                 self.twin.labels("a").observe(value)
 
@@ -57,10 +57,10 @@ def test_the_histogram_is_as_if_each_had_been_observed(
         tallied = Tallied()
         half = len(observations) // 2
         tallied.observe(observations[:half])
-        tallied.tally.flush()
+        tallied.buffered.flush()
         tallied.observe(observations[half:])
-        tallied.tally.flush()
-        tallied.tally.flush()
+        tallied.buffered.flush()
+        tallied.buffered.flush()
 
         assert tallied.seen == pytest.approx(tallied.expected)
 

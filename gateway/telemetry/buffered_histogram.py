@@ -26,7 +26,7 @@ class Histogram(prometheus_client.Histogram):
                 bucket.inc(count)
 
 
-class Tally:
+class BufferedHistogram:
     """Collects observations for one histogram and hands them on soon after, or on `flush`.
 
     Used on one event loop.

@@ -1,12 +1,12 @@
-"""The gate: keys that are followed, limits, and this process's share of the places."""
+"""Admission: keys that are followed, limits, and this process's share of the slots."""
 
 import asyncio
 from math import ceil
 
 import structlog
 
-from gateway.admission import Gate, KeyLimits, KeyRing, Ledger, Limits, Places, WatchedKeyFile
-from gateway.assembly.process import Place
+from gateway.admission import Admission, KeyLimits, KeyRing, Ledger, Limits, Slots, WatchedKeyFile
+from gateway.assembly.process import ProcessContext
 from gateway.assembly.tasks import Tasks
 from gateway.errors import ConfigError
 from gateway.settings import GatewaySettings
@@ -15,20 +15,20 @@ from gateway.telemetry import GatewayMetrics
 log = structlog.get_logger(__name__)
 
 
-def build_gate(
-    settings: GatewaySettings, place: Place, metrics: GatewayMetrics, tasks: Tasks
-) -> Gate:
+def build_admission(
+    settings: GatewaySettings, process: ProcessContext, metrics: GatewayMetrics, tasks: Tasks
+) -> Admission:
     """Build it; its key file is read anew in the background."""
-    ledger = Ledger(place.ledger, process=place.index)
+    ledger = Ledger(process.ledger, process=process.index)
     tasks.stack.callback(ledger.close)
-    places = Places(
+    slots = Slots(
         running=running_share(settings),
         queued=_share(settings.admission.max_queued_requests, settings),
         timeout_seconds=settings.admission.queue_timeout_seconds,
-        on_change=metrics.places_changed,
+        on_change=metrics.slots_changed,
     )
     if settings.keys.file is None:
-        return Gate(None, Limits(ledger), places)
+        return Admission(None, Limits(ledger), slots)
     defaults = KeyLimits(
         settings.keys.requests_per_minute,
         settings.keys.tokens_per_minute,
@@ -40,7 +40,7 @@ def build_gate(
     def ring() -> KeyRing:
         return watched.ring  # anew at each call: the task above refreshes it
 
-    return Gate(ring, Limits(ledger), places)
+    return Admission(ring, Limits(ledger), slots)
 
 
 def running_share(settings: GatewaySettings) -> int:

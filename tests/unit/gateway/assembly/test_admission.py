@@ -26,11 +26,11 @@ async def test_places_are_shared_by_processes(processes: int, share: int) -> Non
     async with started(settings) as services:
         taken = 0
         while taken < share:
-            await services.gate.places.take("t")
+            await services.admission.slots.take("t")
             taken += 1
 
-        assert services.gate.places.running == share
-        refused = asyncio.create_task(services.gate.places.take("t"))
+        assert services.admission.slots.running == share
+        refused = asyncio.create_task(services.admission.slots.take("t"))
         await asyncio.wait({refused})
         assert type(refused.exception()).__name__ == "QueueFullError"
 

@@ -3,11 +3,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.admission.gate import ANONYMOUS, Gate
+from gateway.admission.admission import ANONYMOUS, Admission
 from gateway.admission.keys import Caller, KeyLimits, KeyRing, new_key
 from gateway.admission.ledger import Ledger
 from gateway.admission.limits import Limits
-from gateway.admission.places import Places
+from gateway.admission.slots import Slots
 from gateway.errors import AuthenticationError, QueueFullError, RateLimitError
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
@@ -21,40 +21,40 @@ def limits() -> Iterator[Limits]:
     ledger.close()
 
 
-def make_gate(limits: Limits, *, running: int = 1, queued: int = 1) -> Gate:
-    places = Places(
+def make_admission(limits: Limits, *, running: int = 1, queued: int = 1) -> Admission:
+    slots = Slots(
         running=running, queued=queued, timeout_seconds=10, on_change=lambda running, queued: None
     )
-    return Gate(None, limits, places, clock=now)
+    return Admission(None, limits, slots, clock=now)
 
 
-async def remaining(gate: Gate) -> bytes:
-    async with gate.enter(LIMITED, estimated_tokens=0) as entry:
+async def remaining(admission: Admission) -> bytes:
+    async with admission.enter(LIMITED, estimated_tokens=0) as entry:
         return dict(entry.headers)[b"x-ratelimit-remaining-tokens"]
 
 
 def test_without_keys_everybody_is_anonymous(limits: Limits) -> None:
-    gate = make_gate(limits)
+    admission = make_admission(limits)
 
-    assert gate.recognise("Bearer whatever") is ANONYMOUS
-    assert gate.recognise(None) is ANONYMOUS
+    assert admission.recognise("Bearer whatever") is ANONYMOUS
+    assert admission.recognise(None) is ANONYMOUS
 
 
 def test_with_keys_the_ring_in_force_decides(limits: Limits) -> None:
     text, record = new_key(tenant="acme", name="", created="", limits=KeyLimits())
     rings = [KeyRing([record], defaults=KeyLimits()), KeyRing([], defaults=KeyLimits())]
-    places = Places(running=1, queued=1, timeout_seconds=1, on_change=lambda running, queued: None)
-    gate = Gate(lambda: rings[0], limits, places)
+    slots = Slots(running=1, queued=1, timeout_seconds=1, on_change=lambda running, queued: None)
+    admission = Admission(lambda: rings[0], limits, slots)
 
-    assert gate.recognise(f"Bearer {text}").tenant == "acme"
+    assert admission.recognise(f"Bearer {text}").tenant == "acme"
     rings.pop(0)
     with pytest.raises(AuthenticationError):
-        gate.recognise(f"Bearer {text}")
+        admission.recognise(f"Bearer {text}")
 
 
 def test_a_caller_without_limits_gets_no_headers(limits: Limits) -> None:
     async def scenario() -> None:
-        async with make_gate(limits).enter(ANONYMOUS, estimated_tokens=1) as entry:
+        async with make_admission(limits).enter(ANONYMOUS, estimated_tokens=1) as entry:
             assert entry.headers == []
             assert entry.used_tokens is None
 
@@ -63,10 +63,10 @@ def test_a_caller_without_limits_gets_no_headers(limits: Limits) -> None:
 
 def test_the_wait_for_a_place_is_told(limits: Limits) -> None:
     async def scenario() -> None:
-        gate = make_gate(limits)
+        admission = make_admission(limits)
 
         async def stay() -> float:
-            async with gate.enter(ANONYMOUS, estimated_tokens=1) as entry:
+            async with admission.enter(ANONYMOUS, estimated_tokens=1) as entry:
                 await asyncio.sleep(3)
                 return entry.queued_seconds
 
@@ -80,22 +80,22 @@ def test_the_wait_for_a_place_is_told(limits: Limits) -> None:
 )
 def test_what_was_used_is_settled_at_the_end(limits: Limits, used: int | None, left: bytes) -> None:
     async def scenario() -> None:
-        gate = make_gate(limits)
+        admission = make_admission(limits)
 
-        async with gate.enter(LIMITED, estimated_tokens=60) as entry:
+        async with admission.enter(LIMITED, estimated_tokens=60) as entry:
             entry.used_tokens = used
 
-        assert await remaining(gate) == left
+        assert await remaining(admission) == left
 
     run_in_virtual_time(scenario())
 
 
 def test_a_block_that_fails_frees_place_and_limits(limits: Limits) -> None:
     async def scenario() -> None:
-        gate = make_gate(limits)
+        admission = make_admission(limits)
 
         async def fail() -> None:
-            async with gate.enter(LIMITED, estimated_tokens=60) as entry:
+            async with admission.enter(LIMITED, estimated_tokens=60) as entry:
                 entry.used_tokens = 0
                 raise ZeroDivisionError
 
@@ -103,47 +103,47 @@ def test_a_block_that_fails_frees_place_and_limits(limits: Limits) -> None:
             with pytest.raises(ZeroDivisionError):
                 await fail()
 
-        assert (gate.places.running, gate.places.queued) == (0, 0)
-        assert await remaining(gate) == b"100"
+        assert (admission.slots.running, admission.slots.queued) == (0, 0)
+        assert await remaining(admission) == b"100"
 
     run_in_virtual_time(scenario())
 
 
 def test_who_got_no_place_has_used_nothing(limits: Limits) -> None:
     async def scenario() -> None:
-        gate = make_gate(limits, queued=0)
-        async with gate.enter(ANONYMOUS, estimated_tokens=0):
+        admission = make_admission(limits, queued=0)
+        async with admission.enter(ANONYMOUS, estimated_tokens=0):
             for _ in range(10):
                 with pytest.raises(QueueFullError):
-                    async with gate.enter(LIMITED, estimated_tokens=60):
+                    async with admission.enter(LIMITED, estimated_tokens=60):
                         pass
 
-        assert await remaining(gate) == b"100"
+        assert await remaining(admission) == b"100"
 
     run_in_virtual_time(scenario())
 
 
 def test_who_leaves_the_queue_has_used_nothing(limits: Limits) -> None:
     async def scenario() -> None:
-        gate = make_gate(limits)
-        async with gate.enter(ANONYMOUS, estimated_tokens=0):
-            waiting = asyncio.create_task(remaining(gate))
+        admission = make_admission(limits)
+        async with admission.enter(ANONYMOUS, estimated_tokens=0):
+            waiting = asyncio.create_task(remaining(admission))
             await asyncio.sleep(1)
             waiting.cancel()
             await asyncio.wait({waiting})
 
         assert waiting.cancelled()
-        assert await remaining(gate) == b"100"
+        assert await remaining(admission) == b"100"
 
     run_in_virtual_time(scenario())
 
 
 def test_a_limit_is_asked_before_the_queue(limits: Limits) -> None:
     async def scenario() -> None:
-        gate = make_gate(limits, queued=0)
-        async with gate.enter(LIMITED, estimated_tokens=100):
+        admission = make_admission(limits, queued=0)
+        async with admission.enter(LIMITED, estimated_tokens=100):
             with pytest.raises(RateLimitError):
-                async with gate.enter(LIMITED, estimated_tokens=1):
+                async with admission.enter(LIMITED, estimated_tokens=1):
                     pass
 
     run_in_virtual_time(scenario())
