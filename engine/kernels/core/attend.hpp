@@ -221,7 +221,7 @@ struct Attend {
 
 template <std::size_t kLanes, std::size_t kRegisters, class Lines>
 constexpr AttentionKernel<typename Lines::Number> attention_kernel_of(const char* name) {
-  return {name, kRegisters, Attend<kLanes, kRegisters, Lines>::attend};
+  return {name, kRegisters, Attend<kLanes, kRegisters, Lines>::attend, nullptr};
 }
 
 }  // namespace specgate::kernels

@@ -109,6 +109,7 @@ class Step {
         }
         write(piece, into);
       }
+      release();
     }
   }
 
@@ -127,10 +128,14 @@ class Step {
     Sums found;
     found.resize(rows, queries_.dim);
     const auto count = static_cast<std::int64_t>(chunks.size());
-#pragma omp parallel for schedule(dynamic, 1)
-    for (std::int64_t i = 0; i < count; ++i) {
-      const Chunk& chunk = chunks[static_cast<std::size_t>(i)];
-      attend_chunk(pieces_[chunk.piece], chunk.at, found.at(chunk.row, queries_.dim));
+#pragma omp parallel
+    {
+#pragma omp for schedule(dynamic, 1)
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Chunk& chunk = chunks[static_cast<std::size_t>(i)];
+        attend_chunk(pieces_[chunk.piece], chunk.at, found.at(chunk.row, queries_.dim));
+      }
+      release();
     }
     Sums sums;
     for (const Chunk& chunk : chunks) {
@@ -160,6 +165,10 @@ class Step {
                                  cache_.block_stride, cache_.block_tokens, queries_.dim};
     kernel_.attend(view, begin, count, queries, queries_.scale * kOctaves, visible, piece.rows,
                    into);
+  }
+
+  void release() const {
+    if (kernel_.release != nullptr) kernel_.release();
   }
 
   void write(const Piece& piece, const Partial& sums) const {

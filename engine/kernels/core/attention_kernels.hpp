@@ -14,7 +14,7 @@ namespace specgate::kernels {
 inline constexpr std::size_t kChunkTokens = 256;
 // vLLM's blocks hold a multiple of these.
 inline constexpr std::size_t kGroupTokens = 32;
-inline constexpr std::size_t kMostQueries = 12;
+inline constexpr std::size_t kMostQueries = 96;
 inline constexpr std::size_t kMostDim = 512;
 
 // The keys and values of one head of a request, in vLLM's layout for vectors: a block has the keys
@@ -49,6 +49,8 @@ struct AttentionKernel {
   void (*attend)(const CacheView<Number>& cache, std::size_t begin, std::size_t count,
                  const Number* const* queries, float octaves, const std::size_t* visible,
                  std::size_t rows, const Partial& into);
+  // Gives back what a thread keeps from one chunk to the next; null for nothing.
+  void (*release)();
 };
 
 // Those that this processor has, the best first.
@@ -64,5 +66,6 @@ struct AttentionKernels {
 extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
 extern const AttentionKernels kAttentionAvx512BFloat16;
+extern const AttentionKernels kAttentionAmx;
 
 }  // namespace specgate::kernels

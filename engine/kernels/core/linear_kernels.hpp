@@ -8,8 +8,8 @@
 
 namespace specgate::kernels {
 
-// Rows that pass a panel while it is in the caches.
-inline constexpr std::size_t kMostRows = 96;
+// The most rows that pass a panel while it is in the caches, of any kernel.
+inline constexpr std::size_t kMostRows = 512;
 inline constexpr std::size_t kMostWidth = 32;
 
 // A kind of weight: the type of its values as a panel holds them. `Number` is what the weight, the
@@ -49,10 +49,14 @@ template <class Weight>
 struct LinearKernel {
   const char* name;
   std::size_t width;
-  // Writes the sums (count, width) of a panel and up to kMostRows rows, which are `stride` inputs
+  std::size_t most_rows;  // at once
+  std::size_t unit;       // a row has a multiple of so many inputs, of which the last may be zeros
+  // Writes the sums (count, width) of a panel and up to most_rows rows, which are `stride` inputs
   // apart. Each is added up in float32, in the order of the inputs, however many rows there are.
   void (*multiply)(const Weight* panel, std::size_t in, const InputOf<Weight>* rows,
                    std::size_t stride, std::size_t count, float* sums);
+  // Gives back what a thread keeps from one product to the next; null for nothing.
+  void (*release)();
 };
 
 // Those that this processor has, the best first.
@@ -69,5 +73,6 @@ struct LinearKernels {
 extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 extern const LinearKernels kLinearAvx512BFloat16;
+extern const LinearKernels kLinearAmx;
 
 }  // namespace specgate::kernels

@@ -57,12 +57,12 @@ struct Rows {
 };
 
 Rows<float> as_inputs(const float* rows, std::size_t stride, std::size_t, std::size_t,
-                      std::vector<float>&) {
+                      std::size_t, std::vector<float>&) {
   return {rows, stride};
 }
 
 Rows<float> as_inputs(const BFloat16* rows, std::size_t stride, std::size_t count, std::size_t in,
-                      std::vector<float>& memory) {
+                      std::size_t, std::vector<float>& memory) {
   memory.resize(count * in);
   for (std::size_t row = 0; row < count; ++row) {
     for (std::size_t i = 0; i < in; ++i) memory[row * in + i] = widen(rows[row * stride + i]);
@@ -71,13 +71,12 @@ Rows<float> as_inputs(const BFloat16* rows, std::size_t stride, std::size_t coun
 }
 
 Rows<Pair> as_inputs(const BFloat16* rows, std::size_t stride, std::size_t count, std::size_t in,
-                     std::vector<Pair>& memory) {
-  if (in % 2 == 0 && stride % 2 == 0 &&
+                     std::size_t pairs, std::vector<Pair>& memory) {
+  if (in == 2 * pairs && stride % 2 == 0 &&
       reinterpret_cast<std::uintptr_t>(rows) % alignof(Pair) == 0) {
     return {reinterpret_cast<const Pair*>(rows), stride / 2};
   }
-  const std::size_t pairs = (in + 1) / 2;
-  memory.resize(count * pairs);
+  memory.assign(count * pairs, Pair{});
   for (std::size_t row = 0; row < count; ++row) {
     for (std::size_t i = 0; i < in; i += 2) {
       memory[row * pairs + i / 2] = pair_at(rows + row * stride, in, i);
@@ -94,7 +93,8 @@ PackedWeight<Weight>::PackedWeight(const LinearKernel<Weight>& kernel, const Num
     : kernel_(kernel),
       out_(out),
       in_(in),
-      inputs_((in + kNumbers<Weight> - 1) / kNumbers<Weight>),
+      inputs_((in + kNumbers<Weight> * kernel.unit - 1) / (kNumbers<Weight> * kernel.unit) *
+              kernel.unit),
       panels_((out + kernel.width - 1) / kernel.width),
       values_(static_cast<Weight*>(
           allocate(panels_ * inputs_ * kernel.width * sizeof(Weight)))) {
@@ -113,9 +113,9 @@ template <class Weight>
 void PackedWeight<Weight>::multiply(const Number* rows, std::size_t stride, std::size_t count,
                                     const Number* bias, Number* outputs) const {
   thread_local std::vector<Input> memory;
-  for (std::size_t first = 0; first < count; first += kMostRows) {
-    const std::size_t some = std::min(kMostRows, count - first);
-    const auto inputs = as_inputs(rows + first * stride, stride, some, in_, memory);
+  for (std::size_t first = 0; first < count; first += kernel_.most_rows) {
+    const std::size_t some = std::min(kernel_.most_rows, count - first);
+    const auto inputs = as_inputs(rows + first * stride, stride, some, in_, inputs_, memory);
     multiply_block(inputs.first, inputs.stride, some, bias, outputs + first * out_);
   }
 }
@@ -132,6 +132,7 @@ void PackedWeight<Weight>::multiply_block(const Input* rows, std::size_t stride,
     for (std::size_t panel = panels_ * thread / threads; panel < end; ++panel) {
       multiply_one(panel, rows, stride, count, bias, outputs);
     }
+    if (kernel_.release != nullptr) kernel_.release();
   }
 }
 
@@ -139,7 +140,7 @@ template <class Weight>
 void PackedWeight<Weight>::multiply_one(std::size_t panel, const Input* rows, std::size_t stride,
                                         std::size_t count, const Number* bias,
                                         Number* outputs) const {
-  alignas(kLineBytes) float sums[kMostRows * kMostWidth];
+  alignas(kLineBytes) thread_local float sums[kMostRows * kMostWidth];
   const std::size_t width = kernel_.width;
   kernel_.multiply(values_.get() + panel * inputs_ * width, inputs_, rows, stride, count, sums);
   const std::size_t first = panel * width;

@@ -31,7 +31,7 @@ class PackedWeight {
     void operator()(Weight* values) const { std::free(values); }
   };
 
-  // Up to kMostRows rows.
+  // As many rows as the kernel takes at once, or fewer.
   void multiply_block(const Input* rows, std::size_t stride, std::size_t count,
                       const Number* bias, Number* outputs) const;
   void multiply_one(std::size_t panel, const Input* rows, std::size_t stride, std::size_t count,

@@ -149,7 +149,7 @@ void multiply_panel(const Weight* panel, std::size_t in, const InputOf<Weight>* 
 
 template <std::size_t kLanes, std::size_t kRegisters, class Weight>
 constexpr LinearKernel<Weight> linear_kernel_of(const char* name) {
-  return {name, 2 * kLanes, multiply_panel<kLanes, kRegisters, Weight>};
+  return {name, 2 * kLanes, 96, 1, multiply_panel<kLanes, kRegisters, Weight>, nullptr};
 }
 
 }  // namespace specgate::kernels
