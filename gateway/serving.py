@@ -1,7 +1,7 @@
-"""The life of one request, readable top to bottom: admit, choose, open, relay, settle.
+"""The life of one request, top to bottom: admit, choose a worker, open, relay, settle.
 
-A request is tried again only while nothing of a worker's answer has reached the client, only
-when a worker was lost, and only within its time and the common retry budget.
+A request is replayed only if a worker was lost, only while no part of an answer has reached the
+client, and only within its deadline and the shared retry budget.
 """
 
 import asyncio
@@ -62,20 +62,20 @@ _ERROR_BODY_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class ServingPolicy:
-    """Bounds of one request.
+    """Limits of one request.
 
     Attributes:
-        wait_for_worker_seconds: Longest wait for a healthy worker, over all tries.
-        request_seconds: Longest life of a request, from admission to its end.
-        most_replays: Times a request is sent again after it was sent once.
-        held_answer_bytes: An answer that is no stream is held whole up to here.
-        pacing: How streams are paced that nothing else is said of.
-        model_pacing: The same for some models.
+        wait_for_worker_seconds: Longest wait for a healthy worker, over all attempts.
+        request_seconds: Longest duration of a request, from admission to its end.
+        max_replays: How often a request is replayed after a worker received it.
+        held_answer_bytes: An answer that is not a stream is held until complete, up to this size.
+        pacing: Default pacing mode.
+        model_pacing: Pacing mode by model.
     """
 
     wait_for_worker_seconds: float
     request_seconds: float
-    most_replays: int
+    max_replays: int
     held_answer_bytes: int
     pacing: PacingMode
     model_pacing: Mapping[str, PacingMode]
@@ -83,32 +83,32 @@ class ServingPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One HTTP request, as a route hands it over.
+    """One HTTP request, as a route passes it on.
 
     Attributes:
-        endpoint: Where it came in.
-        caller: Whose it is.
+        endpoint: The endpoint that received it.
+        caller: Who sent it.
         body: Its body.
-        wire_id: The `X-Request-Id` for the worker: unique, whatever the client chose.
-        headers: Other request headers that the worker may see.
+        worker_request_id: The `X-Request-Id` for the worker; unique even if the client's is not.
+        headers: Other request headers for the worker.
         pacing: The value of `X-Pacing`.
     """
 
     endpoint: Endpoint
     caller: Caller
     body: bytes
-    wire_id: str
+    worker_request_id: str
     headers: Mapping[str, str]
     pacing: str | None = None
 
 
 @dataclass(slots=True)
 class _Exchange:
-    """What is sent to a worker, the same on every try once `prediction` is settled.
+    """What is sent to a worker: the same on every attempt once the prediction is tokenized.
 
     Attributes:
-        prediction: Text that is still to be tokenized; empty when there is none, or no more.
-        pacing: How it is paced if it is a stream.
+        prediction: Text still to be tokenized; empty if there is none, or it is done.
+        pacing: Pacing mode of the stream.
     """
 
     request: InferenceRequest
@@ -128,7 +128,7 @@ class _Exchange:
 class Serving:
     """Serves calls on the endpoints of the workers."""
 
-    def __init__(  # the rooms it joins, each used once
+    def __init__(  # its collaborators
         self,
         admission: Admission,
         pool: Pool,
@@ -154,21 +154,21 @@ class Serving:
         self._ending = False
 
     def end_all(self) -> None:
-        """End what still runs, in a drain that has lasted long enough.
+        """End all running requests, because the drain has timed out.
 
-        Streams get their error event, all others a 503.
+        Streams get an error event, all others a 503.
         """
         self._ending = True
         self._admission.slots.close()
         now = asyncio.get_running_loop().time()
-        for bound in self._running:
-            bound.reschedule(now)
+        for timeout in self._running:
+            timeout.reschedule(now)
 
     async def serve(self, call: Call, sink: Sink, record: RequestRecord) -> None:
-        """Answer a call into `sink`, and write what became of it into `record`.
+        """Answer a call into `sink`, and write the outcome into `record`.
 
         Raises:
-            GatewayError: Nothing has been sent; whoever called answers with the error.
+            GatewayError: Nothing has been sent; the caller has to send the error.
         """
         request = read_request(call.endpoint, call.body, pacing_header=call.pacing)
         record.stream = request.stream
@@ -182,7 +182,7 @@ class Serving:
             tenant=call.caller.tenant,
             model=model,
             body=forwarded_body(request, tenant=call.caller.tenant),
-            headers={**call.headers, "x-request-id": call.wire_id},
+            headers={**call.headers, "x-request-id": call.worker_request_id},
             record=record,
             prediction=request.prediction,
             pacing=choose_mode(
@@ -194,10 +194,10 @@ class Serving:
         )
         async with self._admission.enter(
             call.caller, estimated_tokens=request.estimated_tokens
-        ) as entry:
-            record.queued_seconds = entry.queued_seconds
-            record.trace.queued(entry.queued_seconds)
-            record.response_headers.extend(entry.headers)
+        ) as admitted:
+            record.queued_seconds = admitted.queued_seconds
+            record.trace.queued(admitted.queued_seconds)
+            record.response_headers.extend(admitted.headers)
             try:
                 if request.stream:
                     await self._serve_stream(exchange, sink)
@@ -209,7 +209,7 @@ class Serving:
                 record.outcome = error.outcome
                 raise
             finally:
-                _settle(entry, record)
+                _settle(admitted, record)
 
     async def _serve_whole(self, exchange: _Exchange, sink: Sink) -> None:
         async def relay(answer: WorkerAnswer) -> None:
@@ -248,7 +248,7 @@ class Serving:
                 )
 
             def may_retry() -> bool:
-                # Keep-alives may have left; a whole answer instead of a stream may not.
+                # Keep-alives may have been sent, but no part of an answer.
                 return not out.delivered and (out.started or not sink.started)
 
             try:
@@ -282,12 +282,12 @@ class Serving:
         *,
         may_retry: Callable[[], bool],
     ) -> None:
-        """Try workers until one has answered, or until another try is not due."""
+        """Try workers until one has answered or no further attempt is allowed."""
         record = exchange.record
-        failover = Failover(self._budget, most_replays=self._policy.most_replays)
+        failover = Failover(self._budget, max_replays=self._policy.max_replays)
         deadline = time.monotonic() + self._policy.wait_for_worker_seconds
         try:
-            async with self._bound():
+            async with self._time_limit():
                 while True:
                     try:
                         async with self._pool.lease(
@@ -297,60 +297,60 @@ class Serving:
                         ) as worker:
                             record.worker = worker.id
                             record.attempts += 1
-                            with record.trace.attempt(worker.id) as carried:
-                                return await self._try(worker, exchange, relay, carried)
+                            with record.trace.attempt(worker.id) as headers:
+                                return await self._try(worker, exchange, relay, headers)
                     except WorkerLostError as error:
                         if not (may_retry() and failover.allows(error, worker=worker.id)):
                             raise
                         log.warning("request_replayed", worker=worker.id, sent=error.sent)
                         if error.sent and worker.up:
-                            # A dying process lets go of its sockets one by one: while it does,
-                            # every further try would be lost as well.
+                            # A dying process closes its sockets one by one; another attempt on
+                            # it would be lost as well.
                             await self._prober.check(worker)
         except TimeoutError as error:
             if self._ending:
                 raise _shutting_down() from error
-            raise WorkerTimeoutError("The request took longer than is allowed.") from error
+            raise WorkerTimeoutError("The request took too long.") from error
 
     @asynccontextmanager
-    async def _bound(self) -> AsyncIterator[None]:
-        """Bound the time of a request; `end_all` can bring the bound forward."""
+    async def _time_limit(self) -> AsyncIterator[None]:
+        """Limit the time of a request; `end_all` can end it early."""
         if self._ending:
-            raise _shutting_down()  # it came out of the queue after the end
-        async with asyncio.timeout(self._policy.request_seconds) as bound:
-            self._running.add(bound)
+            raise _shutting_down()  # it left the queue after `end_all`
+        async with asyncio.timeout(self._policy.request_seconds) as timeout:
+            self._running.add(timeout)
             try:
                 yield
             finally:
-                self._running.discard(bound)
+                self._running.discard(timeout)
 
     async def _try(
         self,
         worker: Worker,
         exchange: _Exchange,
         relay: Callable[[WorkerAnswer], Awaitable[None]],
-        carried: Mapping[str, str],
+        headers: Mapping[str, str],
     ) -> None:
-        """One try on one worker.
+        """Make one attempt on one worker.
 
         Args:
-            worker: Who is tried.
+            worker: The worker.
             exchange: What is sent.
-            relay: Takes the answer on.
-            carried: More headers, of this try alone.
+            relay: Relays the answer.
+            headers: Additional headers for this attempt.
 
         Raises:
-            WorkerLostError: Also when the worker answered with an error of its own and turns out
-                to be dying: vLLM still answers for a moment after its engine is gone.
+            WorkerLostError: Also if the worker answered with an error and turns out to be dying:
+                vLLM still answers for a moment after its engine is gone.
         """
         if exchange.prediction:
             await self._tokenize_prediction(worker, exchange)
         try:
-            async with worker.connection.post(
-                exchange.path, exchange.body, {**exchange.headers, **carried}
+            async with worker.client.post(
+                exchange.path, exchange.body, {**exchange.headers, **headers}
             ) as answer:
                 if answer.status >= 400:
-                    body = await answer.read(most_bytes=_ERROR_BODY_BYTES)
+                    body = await answer.read(max_bytes=_ERROR_BODY_BYTES)
                     raise relayed_error(answer.status, body)
                 await relay(answer)
         except (WorkerLostError, WorkerTimeoutError):
@@ -362,10 +362,10 @@ class Serving:
             raise
 
     async def _tokenize_prediction(self, worker: Worker, exchange: _Exchange) -> None:
-        """Settle what becomes of the prediction: its tokens join the request, or it is dropped.
+        """Add the tokens of the prediction to the request, or drop the prediction.
 
         Raises:
-            WorkerLostError: `worker` was not reached; nothing is settled.
+            WorkerLostError: `worker` cannot be reached; nothing has changed.
         """
         tokens = await self._tokenizer.tokenize(
             exchange.prediction, worker=worker, model=exchange.model
@@ -375,7 +375,7 @@ class Serving:
             exchange.request = replace(exchange.request, predicted_tokens=tokens)
             exchange.body = forwarded_body(exchange.request, tenant=exchange.tenant)
 
-    async def _relay_stream(  # the two ends of one try, and what lies between
+    async def _relay_stream(  # the parts of one attempt
         self,
         exchange: _Exchange,
         answer: WorkerAnswer,
@@ -395,8 +395,8 @@ class Serving:
             max_frame_bytes=self._stream_policy.max_frame_bytes,
         )
         try:
-            # A task of its own: at each chunk Python walks down every `await` of the task that
-            # wakes up, and there are twenty above this one. Cancelling us cancels it.
+            # In a separate task: for each chunk Python resumes every `await` of the task that
+            # wakes, and this one has twenty. Cancelling this task cancels that one, too.
             await asyncio.create_task(relaying, name="relay")
         finally:
             record.first_token_seconds = clock.first_token_seconds
@@ -424,9 +424,9 @@ def _shutting_down() -> DrainingError:
     return DrainingError("The server is shutting down.", retry_after_seconds=1.0)
 
 
-def _settle(entry: Admitted, record: RequestRecord) -> None:
-    """Tell the key's limits what the request really used."""
+def _settle(admitted: Admitted, record: RequestRecord) -> None:
+    """Charge the key's limits with what the request really used."""
     if record.usage is not None:
-        entry.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens
+        admitted.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens
     elif record.attempts == 0 or record.outcome == "caller_error":
-        entry.used_tokens = 0
+        admitted.used_tokens = 0

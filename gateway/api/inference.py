@@ -49,7 +49,7 @@ class InferenceRoute:
                 endpoint=self._endpoint,
                 caller=caller,
                 body=body,
-                wire_id=_wire_id(record, headers),
+                worker_request_id=_wire_id(record, headers),
                 headers=_worker_headers(headers),
                 pacing=_pacing(headers),
             )

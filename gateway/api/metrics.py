@@ -28,7 +28,7 @@ def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRou
     @router.get("/metrics/worker")
     async def show_worker_metrics(request: Request) -> Response:
         services: Services = request.state.services
-        connections = (worker.connection for worker in services.pool.workers)
+        connections = (worker.client for worker in services.pool.workers)
         own = next((c for c in connections if c.address.socket_path is not None), None)
         if own is None:
             raise NotFoundError("The workers are remote: scrape each of them itself.")

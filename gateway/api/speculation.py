@@ -33,7 +33,7 @@ def speculation_routes(*, timeout_seconds: float) -> APIRouter:
 async def _ask(worker: Worker, timeout_seconds: float) -> dict[str, Any]:
     """What one worker tells, or why it does not: it is gone, or has no drafts of ours."""
     try:
-        found = await worker.connection.get_json("/speculation", timeout_seconds=timeout_seconds)
+        found = await worker.client.get_json("/speculation", timeout_seconds=timeout_seconds)
     except UpstreamError as error:
         return {"worker": worker.id, "error": error.message}
     return {"worker": worker.id, "engines": found.get("engines", [])}

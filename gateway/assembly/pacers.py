@@ -23,7 +23,7 @@ def build_pacers(
             tick_seconds=chosen.private_tick_ms / 1000,
             packet_bytes=chosen.private_packet_bytes,
             start_seconds=chosen.private_start_ms / 1000,
-            least_seconds=chosen.private_least_seconds,
+            min_seconds=chosen.private_least_seconds,
         ),
         meters=PacingMeters(
             streams=metrics.pacing_began,

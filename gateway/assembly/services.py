@@ -32,7 +32,7 @@ def build_services(
     tasks = Tasks(stack, lifecycle)
     workers = known_workers(settings, process)
     for worker in workers:
-        stack.push_async_callback(worker.connection.close)
+        stack.push_async_callback(worker.client.close)
     pool = Pool(
         workers,
         metrics,
@@ -56,7 +56,7 @@ def build_services(
         prober,
         metrics,
         tokenizer=PredictionTokenizer(
-            most_tokens=settings.request.max_prediction_tokens,
+            max_tokens=settings.request.max_prediction_tokens,
             timeout_seconds=settings.request.tokenize_seconds,
         ),
         pacers=build_pacers(settings, metrics, stack),
@@ -91,7 +91,7 @@ def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
     return ServingPolicy(
         wait_for_worker_seconds=chosen.wait_for_worker_seconds,
         request_seconds=chosen.total_seconds,
-        most_replays=chosen.max_replays,
+        max_replays=chosen.max_replays,
         held_answer_bytes=chosen.held_answer_bytes,
         pacing=settings.pacing.mode,
         model_pacing=settings.pacing.models,

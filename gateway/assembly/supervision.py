@@ -38,7 +38,7 @@ def supervise(
 def _supervisor(
     settings: GatewaySettings, process: ProcessContext, worker: Worker, metrics: GatewayMetrics
 ) -> Supervisor:
-    socket_path = worker.connection.address.socket_path
+    socket_path = worker.client.address.socket_path
     assert socket_path is not None
     metrics.expect_restarts(worker.id, RESTART_REASONS)
     assert process.profile is not None
@@ -47,7 +47,7 @@ def _supervisor(
     return Supervisor(
         worker.id,
         WorkerCommand((sys.executable, *arguments, "--die-with-parent"), chosen.log_file),
-        worker.connection,
+        worker.client,
         metrics,
         policy=SupervisorPolicy(
             check_seconds=chosen.check_seconds,

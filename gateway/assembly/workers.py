@@ -66,6 +66,6 @@ def _worker(settings: GatewaySettings, address: WorkerAddress) -> Worker:
     breaker = Breaker(
         threshold=settings.upstream.breaker_failures,
         open_seconds=settings.upstream.breaker_seconds,
-        most_open_seconds=settings.upstream.breaker_max_seconds,
+        max_open_seconds=settings.upstream.breaker_max_seconds,
     )
     return Worker(WorkerId(address.name), connection, breaker)

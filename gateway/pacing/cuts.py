@@ -1,30 +1,30 @@
-"""Where a text may be cut: never within what a reader sees as one character, best before a word.
+"""Where text may be cut: never inside a character, preferably before a word.
 
-Pure. Characters are extended grapheme clusters. Source: Unicode UAX 29, as `regex` implements it.
+A character is an extended grapheme cluster. Source: Unicode UAX 29, as `regex` implements it.
 """
 
 import regex
 
 _CLUSTER = regex.compile(r"\X")
-# What goes on more often than not: a joiner, an emoji (skin tone, joiner), half a flag, half a
-# line end, a sign that binds to what follows, and a virama, which may bind a consonant.
+# Ends that are likely to be continued: a joiner, an emoji (skin tone, joiner), half a flag, half a
+# line end, a prepended sign, and a virama, which may join a consonant.
 _OPEN_END = regex.compile(
     r"(?:\u200d|\p{Extended_Pictographic}[\p{M}\p{Emoji_Modifier}]*|"
     r"(?<!\p{RI})(?:\p{RI}{2})*\p{RI}|\r|\p{GCB=Prepend}|\p{InSC=Virama})\Z"
 )
 _TAIL_CHARACTERS = 64
-"""Longer clusters than this do not occur in text that people read."""
+"""Longer clusters do not occur in ordinary text."""
 
 
 def cut(text: str, tokens: int, of: int) -> int:
-    """Find where the first `tokens` (1 to `of` - 1) of a text of `of` tokens end, more or less.
+    """Find roughly where the first `tokens` (1 to `of` - 1) of a text of `of` tokens end.
 
     Returns:
-        How many characters come before, at least 1 and not all; 0 where it cannot be cut.
+        Characters before the cut, at least 1 and not all; 0 if the text cannot be cut.
     """
     width = len(text) / of
     wanted = max(1, round(tokens * width))
-    # A word that begins no further than half a token away takes its blank along.
+    # Cut before a word (with its space) that begins within half a token.
     word = text.rfind(" ", 1, round(wanted + width / 2) + 1)
     at = word if word > wanted - width else wanted
     if not text.isascii() or "\r" in text:
@@ -33,21 +33,21 @@ def cut(text: str, tokens: int, of: int) -> int:
 
 
 def last_character(text: str) -> int:
-    """Find where the last character of `text` (not empty) begins."""
+    """Offset of the last character of `text` (not empty)."""
     tail = text[-_TAIL_CHARACTERS:]
     *_, last = _CLUSTER.finditer(tail)
     return len(text) - len(tail) + int(last.start())
 
 
 def may_go_on(text: str) -> bool:
-    """Whether the last character of `text` is likely to be one with what comes next."""
+    """Whether the last character of `text` is likely to be continued by what follows."""
     if not text or (text[-1].isascii() and text[-1] != "\r"):
         return False
     return _OPEN_END.search(text, max(0, len(text) - _TAIL_CHARACTERS)) is not None
 
 
 def goes_on(text: str, following: str) -> bool:
-    """Whether the last character of `text` is one with the first of `following`."""
+    """Whether the last character of `text` and the first of `following` are one character."""
     if not text or not following:
         return False
     if text[-1].isascii() and following[0].isascii():

@@ -1,4 +1,4 @@
-"""Which pacing a stream gets, of what the caller asks for and what the operator has set."""
+"""The pacing mode of a stream, from the request and the operator's settings."""
 
 from gateway.types import PacingMode
 
@@ -7,12 +7,13 @@ def choose_mode(asked: PacingMode | None, *settings: PacingMode | None) -> Pacin
     """The mode of a stream.
 
     Args:
-        asked: By the request.
-        settings: By the operator, what counts most first: of the key, the model, the profile.
+        asked: The mode in the request.
+        settings: The operator's settings for the key, the model and the profile; the first one that
+            is set applies.
 
     Returns:
-        What the request asks for, else the first setting; but where that setting is `private` a
-        request cannot weaken it.
+        The mode in the request, else the setting that applies. A request cannot override a setting
+        of `private`.
     """
     chosen: PacingMode = next((mode for mode in settings if mode is not None), "off")
     return chosen if asked is None or chosen == "private" else asked

@@ -1,8 +1,7 @@
-"""Private mode: an answer as packets of equal size, one a tick, however its text came.
+"""Private mode: an answer as packets of equal size, one per tick, however its text arrived.
 
-Pure: it counts ticks and knows no clock. Who looks on sees how many packets there were, and that
-number comes from a short list of lengths. Packets grow to the next size class only when the
-answer would lag too far behind otherwise.
+Pure: it counts ticks and has no clock. An observer sees the number of packets, which is one of a
+few possible lengths. Packets grow to the next size only if the answer would lag behind otherwise.
 """
 
 from collections.abc import Callable
@@ -10,20 +9,21 @@ from math import ceil
 from typing import NamedTuple
 
 _CATCH_UP_TICKS = 8
-"""What waits is to leave within so many; else packets of the next class go out."""
+"""Packets grow if the queue would take longer than this."""
 LONGEST_STEP = 12
-"""Lengths double until they are so many times the least; from there they grow by as much."""
+"""Lengths double up to this multiple of the shortest, then grow by this multiple."""
 
 Pad = Callable[[bytes, int], bytes]
-"""Fills whole events up to a size in bytes."""
+"""Pads complete events to a size in bytes."""
 
 
 class Packet(NamedTuple):
-    """What leaves at one tick.
+    """The packet of one tick.
 
     Attributes:
-        sent_bytes: How much of what was put has left with it and before it, all in all.
-        is_last: The answer is over.
+        data: Its bytes.
+        sent_bytes: Bytes of the answer sent in this packet and before, without padding.
+        is_last: Whether the answer ends with it.
     """
 
     data: bytes
@@ -31,21 +31,21 @@ class Packet(NamedTuple):
     is_last: bool
 
 
-class PacketShape:
+class Packetizer:
     """The packets of one answer.
 
     Args:
-        packet_bytes: Size of the smallest class; the others are its doubles.
-        least_ticks: An answer lasts so many ticks, or the next of its lengths.
-        pad: Fills up a packet.
+        packet_bytes: Size of the smallest packets. Larger ones double it, repeatedly.
+        min_ticks: Shortest length of an answer.
+        pad: Pads a packet.
 
     Attributes:
-        put_bytes: How much was put so far.
+        put_bytes: Bytes added so far.
     """
 
-    def __init__(self, *, packet_bytes: int, least_ticks: int, pad: Pad) -> None:
+    def __init__(self, *, packet_bytes: int, min_ticks: int, pad: Pad) -> None:
         self._packet_bytes = packet_bytes
-        self._least_ticks = least_ticks
+        self._min_ticks = min_ticks
         self._pad = pad
         self._queue = bytearray()
         self._last: bytes | None = None
@@ -55,30 +55,30 @@ class PacketShape:
 
     @property
     def queued_bytes(self) -> int:
-        """What was put and has not left."""
+        """Bytes added and not sent."""
         return len(self._queue)
 
     @property
     def is_ending(self) -> bool:
-        """Whether the last event was given."""
+        """Whether the last event was added."""
         return self._last is not None
 
     def put(self, events: bytes) -> None:
-        """Add whole events."""
+        """Add complete events."""
         self._queue += events
         self.put_bytes += len(events)
 
     def end(self, event: bytes) -> None:
-        """Add the last event, which leaves when the answer has one of its lengths."""
+        """Add the last event, which is sent when the answer reaches one of the lengths."""
         self._last = event
         self.put_bytes += len(event)
 
     def hurry(self) -> None:
-        """End as soon as all has left, whatever the length; for what ends all answers at once."""
+        """End as soon as everything is sent, whatever the length; for a shutdown."""
         self._hurries = True
 
     def next_packet(self) -> Packet:
-        """What leaves at the next tick; not to be called after the last."""
+        """The packet of the next tick; must not be called after the last."""
         if self._last is not None and self._is_time_to_end():
             self._queue += self._last
             self._last = b""
@@ -99,10 +99,10 @@ class PacketShape:
         return self._hurries or self._ticks + needed >= self._length(after=needed)
 
     def _length(self, *, after: int = 0) -> int:
-        """The first of the lengths that is not yet over, in ticks."""
-        length = self._least_ticks
+        """The next of the possible lengths, in ticks."""
+        length = self._min_ticks
         while length < self._ticks + after:
-            length += min(length, LONGEST_STEP * self._least_ticks)
+            length += min(length, LONGEST_STEP * self._min_ticks)
         return length
 
     def _size(self) -> int:

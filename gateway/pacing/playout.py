@@ -1,7 +1,7 @@
-"""A playout buffer: what came in bursts leaves evenly, and nothing waits longer than its bound.
+"""A playout buffer: smooths bursts, and delays nothing beyond a bound.
 
-Pure: the clock is an argument. Text leaves in proportion to what is held, as if all of it were to
-leave within the usual delay; but hardly slower than the stream's own rate while there is any.
+Pure: the clock is an argument. The output rate is proportional to what is held, so that all of it
+would be sent within the usual delay, but it never falls far below the stream's own rate.
 """
 
 from collections import deque
@@ -14,36 +14,35 @@ from gateway.pacing.rhythm import Rhythm
 T = TypeVar("T")
 
 _USUAL_SHARE = 0.6
-"""Usual delay as a share of the bound: a deeper buffer is smoother, and the median has a limit."""
-_LEAST_SHARE = 0.7
-"""Least part of the stream's own rate; an empty buffer fills again because this is less than 1."""
+"""Usual delay as a share of the bound. More would be smoother, but raise the median delay."""
+_MIN_SHARE = 0.7
+"""Slowest output as a share of the stream's own rate; below 1, so that an empty buffer refills."""
 _DRAINING_SHARE = 1.25
-"""The same of a stream that has become even, whose buffer is to empty."""
+"""The same once a stream has become even; above 1, to empty its buffer."""
 _LATE_SECONDS = 0.010
-"""Timers and loops are late by so much; text leaves when its bound is so near."""
-_LEAST_DELAY_SHARE = 0.5
-"""However late timers are, text may wait for this part of the bound: they are to have work, since
-they tell by it when they are in time again."""
+"""Usual lateness of timers: text is sent this long before its bound."""
+_MIN_DELAY_SHARE = 0.5
+"""Text may always wait for this share of the bound, however late timers are: only a timer in use
+can notice that timers are on time again."""
 _SOON_SECONDS = 0.001
-"""To wait for less is not worth a timer."""
-_LEAST_RATE = 1.0
-"""Tokens a second; nothing is this slow, but to divide by a rate needs one."""
+"""Shorter waits are not worth a timer."""
+_MIN_RATE = 1.0
+"""Tokens per second; avoids a division by zero."""
 
 
 Split = Callable[[T, int, int], tuple[T, T] | None]
-"""Cuts an item after its first tokens, of so many that it is; None where it cannot be cut."""
+"""Cuts an item after some of its tokens: (item, tokens, of how many). None if it cannot be cut."""
 
 
 @dataclass(slots=True)
 class Held(Generic[T]):
-    """Some text that waits, as long as can be: it is cut when it leaves.
+    """Held text. It is cut only when part of it is sent.
 
     Attributes:
         item: Whatever its owner needs to send it.
-        tokens: How many tokens it is, >= 0.
+        tokens: Number of tokens in it, >= 0.
         arrived_seconds: Clock at its arrival.
-        is_open: It ends, or may end, within a character: a piece should not end here, nor
-            within it.
+        is_open: It may end inside a character, so a piece should not end here or within it.
     """
 
     item: T
@@ -53,23 +52,23 @@ class Held(Generic[T]):
 
 
 class Timers(Protocol):
-    """What has `release` called when it is time."""
+    """The timers that call `release`."""
 
     @property
     def late_seconds(self) -> float:
-        """So late it may be."""
+        """How late they may be."""
 
 
 class Playout(Generic[T]):
-    """The buffer of one stream; empty is false.
+    """The buffer of one stream; false if empty.
 
     Args:
-        max_delay_seconds: Longest wait of anything in it.
-        split: Cuts what leaves in part.
-        timers: When they are late, text is to leave the earlier.
+        max_delay_seconds: Longest wait of any text.
+        split: Cuts an item.
+        timers: If they are late, text is sent earlier.
 
     Attributes:
-        tokens: How many are held.
+        tokens: Number of tokens held.
     """
 
     __slots__ = ("_due_seconds", "_held", "_max_delay", "_now", "_split", "_timers", "tokens")
@@ -89,11 +88,11 @@ class Playout(Generic[T]):
 
     @property
     def last(self) -> Held[T] | None:
-        """What arrived last, if it is still held; its owner may say that it is open after all."""
+        """The latest text, if still held; the owner may change its `is_open`."""
         return self._held[-1] if self._held else None
 
     def hold(self, item: T, tokens: int, *, now: float, is_open: bool = False) -> None:
-        """Put text behind what is held."""
+        """Append text."""
         if now < self._now:
             self._went_back(now)
         self._now = now
@@ -101,7 +100,7 @@ class Playout(Generic[T]):
         self.tokens += tokens
 
     def wait_seconds(self, now: float) -> float | None:
-        """How long until `release` has something; None while nothing is held."""
+        """Time until `release` returns something; None if nothing is held."""
         if now < self._now:
             self._went_back(now)
         self._now = now
@@ -115,12 +114,12 @@ class Playout(Generic[T]):
         return wait if wait > _SOON_SECONDS else 0.0
 
     def release(self, rhythm: Rhythm, now: float, *, piece_seconds: float) -> list[Held[T]]:
-        """Take out the next piece, in order; empty before its time.
+        """Remove the next piece; empty before it is due.
 
         Args:
-            rhythm: The stream's own.
+            rhythm: The stream's rhythm.
             now: Clock, seconds.
-            piece_seconds: How much text leaves at once, in seconds of reading it.
+            piece_seconds: Size of a piece, as the time in which it is produced at the output rate.
         """
         if now < self._now:
             self._went_back(now)
@@ -149,14 +148,14 @@ class Playout(Generic[T]):
         return self._take(count, rate, now)
 
     def release_all(self) -> list[Held[T]]:
-        """Take out everything, in order."""
+        """Remove everything, in order."""
         taken = list(self._held)
         self._held.clear()
         self.tokens = 0
         return taken
 
-    def _cut(self, held: Held[T], place: int, tokens: int) -> bool:
-        """Cut what is held at `place` in two, the first with so many tokens, if that can be."""
+    def _cut(self, held: Held[T], number: int, tokens: int) -> bool:
+        """Cut `held`, the `number`-th item, after `tokens` tokens; False if it cannot be cut."""
         if held.is_open or tokens >= held.tokens:
             return False
         parts = self._split(held.item, tokens, held.tokens)
@@ -164,7 +163,7 @@ class Playout(Generic[T]):
             return False
         first, held.item = parts
         held.tokens -= tokens
-        self._held.insert(place - 1, Held(first, tokens, held.arrived_seconds))
+        self._held.insert(number - 1, Held(first, tokens, held.arrived_seconds))
         return True
 
     def _take(self, count: int, rate: float, now: float) -> list[Held[T]]:
@@ -174,30 +173,30 @@ class Playout(Generic[T]):
             for held in taken:
                 tokens += held.tokens
             self.tokens -= tokens
-            # A timer that was late must not slow the stream down; a pause must not speed it up.
+            # A late timer must not slow the stream down, and a pause must not speed it up.
             is_in_time = now - self._due_seconds <= _LATE_SECONDS
             self._due_seconds = (self._due_seconds if is_in_time else now) + tokens / rate
         return taken
 
     def _longest_seconds(self) -> float:
-        """The longest wait, as timers are now."""
-        late, least = self._timers.late_seconds, _LEAST_DELAY_SHARE * self._max_delay
+        """The longest wait, given how late timers are now."""
+        late, least = self._timers.late_seconds, _MIN_DELAY_SHARE * self._max_delay
         return max(least, self._max_delay - late) if late else self._max_delay
 
     def _rate(self, rhythm: Rhythm, now: float, longest_seconds: float) -> float:
-        """Tokens a second at which text should leave now."""
+        """The output rate, in tokens per second."""
         rate = self.tokens / max(_SOON_SECONDS, _USUAL_SHARE * longest_seconds)
-        share = _DRAINING_SHARE if rhythm.is_even else _LEAST_SHARE
+        share = _DRAINING_SHARE if rhythm.is_even else _MIN_SHARE
         if (own := rhythm.tokens_per_second) is not None and share * own > rate:
             rate = share * own
-        # All of it has to be gone when the bound of the newest comes.
+        # Everything has to be sent before the newest text is due.
         left = self._held[-1].arrived_seconds + longest_seconds - now
         if self.tokens > rate * left:
             rate = self.tokens / max(_SOON_SECONDS, left)
-        return rate if rate > _LEAST_RATE else _LEAST_RATE
+        return rate if rate > _MIN_RATE else _MIN_RATE
 
     def _went_back(self, now: float) -> None:
-        """The clock did: no wait may grow by that."""
+        """Adjust to a clock that went back, so that no wait grows."""
         for held in self._held:
             held.arrived_seconds = min(held.arrived_seconds, now)
         self._due_seconds = min(self._due_seconds, now)

@@ -1,41 +1,41 @@
-"""A stream's own rhythm: how fast its tokens come, and how unevenly.
+"""The rhythm of a stream: the rate of its tokens, and whether they come evenly.
 
-Pure: `after` returns the rhythm with one more arrival and leaves the old one as it was.
+Pure: `after` returns a new rhythm.
 """
 
 from math import exp
 from typing import NamedTuple
 
 _MEMORY_SECONDS = 1.0
-"""Arrivals count with weights that fall to 1/e in that time."""
+"""The weight of an arrival falls to 1/e in this time."""
 _UNEVEN_SECONDS = 2.0
-"""So long a stream counts as uneven after it was, so that its buffer stays for the next burst."""
+"""A stream counts as uneven for this long, which keeps its buffer for the next burst."""
 _STALL_GAPS = 3.0
-"""A gap of more than so many usual ones is a stall: it says nothing of the stream's rate."""
+"""A gap longer than this many mean gaps is a stall, and says nothing about the stream's rate."""
 _EYE_SECONDS = 1 / 30
-"""Text that appears at once, and would have taken less to read out, appears smoothly to an eye."""
+"""A chunk that holds less than this much of the stream looks smooth when shown at once."""
 _UNEVEN_SHARE = 0.5
-"""Text that comes early or late by more than this part of a usual gap comes unevenly."""
+"""A stream is uneven if text is early or late by more than this share of the mean gap."""
 _RECENT = 0.75
-"""Early and late are told by the last few arrivals, each counting so much of the next one: a stream
-that only becomes faster or slower comes evenly."""
+"""Weight of an arrival relative to the next one, in the recent rate by which text is early or late.
+A stream that only becomes faster or slower is even."""
 _JITTER_SECONDS = 0.003
-"""Early or late by less is the network's doing, whatever the gap."""
+"""Smaller deviations are network jitter."""
 
 
 class Rhythm(NamedTuple):
-    """What the arrivals of one stream say; a new stream's is `Rhythm()`.
+    """Statistics of a stream's arrivals; `Rhythm()` for a new stream.
 
     Attributes:
         last_seconds: Clock at the latest arrival; None before the first.
-        last_tokens: How many it brought.
-        tokens: All that came after the first arrival, the recent ones counting more.
-        seconds: The time that they took, weighted the same.
-        arrivals: How many arrivals they were, weighted the same.
-        recent_tokens: Those of the last few arrivals.
-        recent_seconds: The time that they took.
-        is_even: Pacing would change nothing that a reader sees.
-        uneven_seconds: When that was last otherwise; None if never.
+        last_tokens: Tokens in it.
+        tokens: Weighted number of tokens since the first arrival.
+        seconds: Weighted time in which they came.
+        arrivals: Weighted number of arrivals.
+        recent_tokens: Tokens of the last few arrivals.
+        recent_seconds: Time in which they came.
+        is_even: Smoothing would make no visible difference.
+        uneven_seconds: Clock when it was last uneven; None if never.
     """
 
     last_seconds: float | None = None
@@ -50,11 +50,11 @@ class Rhythm(NamedTuple):
 
     @property
     def tokens_per_second(self) -> float | None:
-        """The stream's own rate; None while it cannot be told."""
+        """The stream's rate; None while unknown."""
         return self.tokens / self.seconds if self.tokens > 0 and self.seconds > 0 else None
 
     def after(self, tokens: int, now: float) -> "Rhythm":
-        """The rhythm once `tokens` (>= 0) more came at `now` (seconds); the clock may jump."""
+        """The rhythm after `tokens` (>= 0) more at `now` (seconds); the clock may jump."""
         if tokens == 0:
             return self
         last, last_tokens, sum_tokens, seconds, arrivals, recent, recent_seconds, _, uneven = self

@@ -1,4 +1,4 @@
-"""The OpenAI wire: the fields we read or add, SSE frames, error bodies; pure, no I/O."""
+"""The OpenAI wire format: fields we read or add, SSE frames, error bodies; pure, no I/O."""
 
 from gateway.protocol.answer import Answer, read_answer
 from gateway.protocol.endpoints import ENDPOINTS, Dialect, Endpoint, forwarded_endpoint

@@ -1,4 +1,4 @@
-"""A whole JSON answer of a worker: read what it cost, complete its metrics, pass the rest on."""
+"""A worker's complete JSON answer: read its usage, complete its metrics, keep the rest as it is."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from gateway.types import Acceptance, Usage
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The bytes for the client and what was read from them."""
+    """The bytes for the client, and the counts read from them."""
 
     body: bytes
     usage: Usage | None = None
@@ -23,7 +23,7 @@ def read_answer(request: InferenceRequest, body: bytes) -> Answer:
     """Read a 2xx answer.
 
     Raises:
-        UpstreamError: The worker answered something that is not JSON where JSON is due.
+        UpstreamError: The answer should be JSON and is not.
     """
     if request.endpoint.dialect is Dialect.PLAIN:
         return Answer(body, usage=usage_at_end(body))
@@ -35,7 +35,7 @@ def read_answer(request: InferenceRequest, body: bytes) -> Answer:
 
 
 def completed(text: bytes, request: InferenceRequest, report: SpeculationReport) -> bytes:
-    """An answer, or a stream's usage chunk, with all that `report` tells the client."""
+    """Add the counts in `report` to an answer, or to the usage chunk of a stream."""
     text = with_sources(text, report)
     accepted = report.acceptance.predicted
     if accepted is None or not request.predicted_tokens:

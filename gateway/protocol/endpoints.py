@@ -1,18 +1,18 @@
-"""The worker endpoints that the gateway knows, and what it may read or add on each."""
+"""The worker's endpoints, and what the gateway may read or add on each."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Dialect(StrEnum):
-    """How an endpoint speaks: the shape of its streams, its usage and its errors."""
+    """The wire format of an endpoint: its streams, its usage object and its errors."""
 
     CHAT = "chat"
     COMPLETIONS = "completions"
     RESPONSES = "responses"
     MESSAGES = "messages"
     PLAIN = "plain"
-    """JSON in, JSON out, no stream of its own: embeddings, tokenize, and what we only forward."""
+    """JSON in, JSON out, no streaming: embeddings, tokenize, and forwarded paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Endpoint:
 
     Attributes:
         path: The same on the gateway and on the worker.
-        dialect: Shape of what comes back.
-        takes_xargs: vLLM reads `vllm_xargs` there.
-        takes_salt: vLLM reads `cache_salt` there.
-        required: Fields without which the worker can only answer 400.
+        dialect: Wire format of the answers.
+        takes_xargs: Whether vLLM reads `vllm_xargs` here.
+        takes_salt: Whether vLLM reads `cache_salt` here.
+        required: Fields without which the worker would answer 400.
     """
 
     path: str
@@ -35,12 +35,12 @@ class Endpoint:
 
     @property
     def streams_usage_chunk(self) -> bool:
-        """Whether `stream_options` exists there and usage comes as a chunk of its own."""
+        """Whether it accepts `stream_options` and sends usage in a separate chunk."""
         return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
 
     @property
     def takes_prediction(self) -> bool:
-        """Whether `prediction` is read there; elsewhere it is a field we do not know."""
+        """Whether the gateway acts on `prediction`; elsewhere the field is passed through."""
         return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
 
 
@@ -61,5 +61,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def forwarded_endpoint(path: str) -> Endpoint:
-    """An endpoint of `gateway.forward_paths`: bodies stay as they are."""
+    """An endpoint from `gateway.forward_paths`; its bodies are not changed."""
     return Endpoint(path, Dialect.PLAIN)

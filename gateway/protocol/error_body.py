@@ -1,4 +1,4 @@
-"""Error bodies: OpenAI's shape for everything, whoever produced it.
+"""Error bodies: every error has OpenAI's shape, whether the gateway or the worker raised it.
 
 `{"error": {"message", "type", "param", "code"}}`. On `/v1/messages` the same object also carries
 the `"type": "error"` that Anthropic's SDK looks for. Sources: OpenAI API reference (error
@@ -32,14 +32,14 @@ _TYPES = {
 _CODES = {404: "not_found", 429: "rate_limit_exceeded"}
 _CONTEXT = re.compile(r"maximum context length|max_model_len|longer than the maximum model length")
 _NO_MODEL = re.compile(r"model .* does not exist", re.IGNORECASE | re.DOTALL)
-# A file path with two folders or more, or a Python stack: says how the machine is laid out.
+# A file path with two or more folders, or a Python traceback: reveals the machine's layout.
 _INTERNAL = re.compile(r"(?:^|[\s'\"(=])(?:/[\w.+-]+){2,}|Traceback \(most recent|File \"")
 _SERVER_MESSAGE = "The engine failed to answer this request."
 _CALLER_MESSAGE = "The engine refused this request."
 
 
 def error_object(error: GatewayError) -> dict[str, Any]:
-    """The OpenAI error object of an error."""
+    """The OpenAI error object for `error`."""
     return {
         "message": error.message,
         "type": error.type,
@@ -49,7 +49,7 @@ def error_object(error: GatewayError) -> dict[str, Any]:
 
 
 def error_body(error: GatewayError, dialect: Dialect = Dialect.PLAIN) -> bytes:
-    """The JSON body of an error answer, as the endpoint's SDK expects it."""
+    """The JSON body of an error answer, in the shape that the endpoint's SDK expects."""
     body: dict[str, Any] = {"error": error_object(error)}
     if dialect is Dialect.MESSAGES:
         body = {"type": "error", **body}
@@ -57,7 +57,7 @@ def error_body(error: GatewayError, dialect: Dialect = Dialect.PLAIN) -> bytes:
 
 
 def error_event(error: GatewayError, dialect: Dialect, *, sequence_number: int = 0) -> bytes:
-    """The one SSE frame that ends a stream which cannot go on.
+    """The one SSE frame that ends a failed stream.
 
     Every official SDK raises it as an API error: OpenAI's look for an `error` member in chat and
     completion chunks and for the event `error` on `/v1/responses`, Anthropic's for `error` too.
@@ -78,20 +78,20 @@ def error_event(error: GatewayError, dialect: Dialect, *, sequence_number: int =
 
 
 def relayed_error(status: int, body: bytes) -> GatewayError:
-    """Read what a worker answered instead of a result.
+    """Turn a worker's error answer into an error of ours.
 
     Args:
         status: The worker's HTTP status, >= 400.
-        body: Its body in any of vLLM's shapes: `{"error": {...}}`, `{"detail": ...}`,
-            Anthropic's, or no JSON at all.
+        body: Its body in any of vLLM's shapes (`{"error": {...}}`, `{"detail": ...}`,
+            Anthropic's), or anything else.
 
     Returns:
-        The error to raise. A message that would show a path or a stack is replaced, and so is
-        every message of a 5xx or 401; the worker's own log has the original.
+        The error to raise. A message that contains a path or a traceback is replaced, and so is
+        every message of a 5xx or 401. The worker's own log has the original.
     """
     found = _error_of(body)
     message = str(found.get("message") or "")
-    if status >= 500 or status == 401:  # 401: it is our own key that the worker refuses
+    if status >= 500 or status == 401:  # 401: the worker refused the gateway's key
         return UpstreamError(_SERVER_MESSAGE)
     param = found.get("param")
     if not isinstance(param, str):
@@ -113,7 +113,7 @@ def relayed_error(status: int, body: bytes) -> GatewayError:
 
 
 def relayed_stream_error(data: bytes) -> GatewayError:
-    """Read the error that a worker put into its stream instead of going on."""
+    """Turn an error that a worker sent inside a stream into an error of ours."""
     status = _error_of(data).get("code")
     if isinstance(status, int) and 400 <= status < 500:
         return relayed_error(status, data)

@@ -1,8 +1,8 @@
-"""A JSON object that remembers where each member stands, so that an edit leaves the rest alone.
+"""A JSON object that knows the position of each member, so that an edit changes nothing else.
 
-Parsing and dumping a body again would change it: `1.0` and `1e0`, escapes, key order, duplicate
-keys. Here one pass of the standard library's C scanner yields values and character positions,
-and `edited` splices text. Strict JSON (RFC 8259): no NaN, no comments, UTF-8 only.
+Parsing a body and dumping it again would change number formats (`1.0`, `1e0`), escapes, key order
+and duplicate keys. Instead the standard library's C scanner yields values and their positions, and
+`edited` splices text. Strict JSON (RFC 8259): no NaN, no comments, UTF-8 only.
 """
 
 import json
@@ -36,7 +36,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class JsonObject:
-    """A parsed object, its text, and the place of each of its own members."""
+    """A parsed object, its text, and the position of each of its members."""
 
     text: str
     start: int
@@ -44,32 +44,32 @@ class JsonObject:
     members: tuple[Member, ...]
 
     def get(self, key: str) -> Any:
-        """The value of `key`, or None; of duplicates the last counts, as it does in vLLM."""
+        """The value of `key`, or None. The last of duplicate keys wins, as in vLLM."""
         member = self.member(key)
         return None if member is None else member.value
 
     def member(self, key: str) -> Member | None:
-        """The member called `key`, or None; of duplicates the last."""
+        """The member called `key`, or None. The last of duplicate keys wins."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
     def inner(self, key: str) -> "JsonObject | None":
-        """The object that stands at `key`, with its members' places; None if it is no object."""
+        """The object at `key`, with its members' positions; None if the value is not an object."""
         member = self.member(key)
         if member is None or not isinstance(member.value, dict):
             return None
         return _scan_object(self.text, member.value_start)
 
     def edited(self, changes: Mapping[str, str | None]) -> str:
-        """The object's text with some members replaced, added (str: JSON text) or removed (None).
+        """The object's text with some members replaced or added (JSON text) or removed (None).
 
-        Every other character stays as it was. A replaced member that stood there more than once
-        stands there once afterwards, at its last place.
+        No other character changes. If a replaced key was duplicated, only its last occurrence
+        remains.
         """
         pieces: list[str] = []
         cursor = self.start + 1
         missing = {key: text for key, text in changes.items() if text is not None}
         for index, member in enumerate(self.members):
-            lead, cursor = self.text[cursor : member.start], member.end
+            gap, cursor = self.text[cursor : member.start], member.end
             if member.key not in changes:
                 piece = self.text[member.start : member.end]
             else:
@@ -79,7 +79,7 @@ class JsonObject:
                     continue
                 piece = self.text[member.start : member.value_start] + replacement
                 missing.pop(member.key, None)
-            pieces.append((lead if pieces else lead.replace(",", "", 1)) + piece)
+            pieces.append((gap if pieces else gap.replace(",", "", 1)) + piece)
         for key, text in missing.items():
             pieces.append(("," if pieces else "") + json.dumps(key) + ":" + text)
         return "{" + "".join(pieces) + self.text[cursor : self.end]
@@ -89,7 +89,7 @@ EMPTY_OBJECT = JsonObject("{}", 0, 2, ())
 
 
 def parse_object(data: bytes) -> JsonObject:
-    """Parse a body that must be one JSON object.
+    """Parse a body that has to be one JSON object.
 
     Raises:
         InvalidRequestError: Not UTF-8, not JSON, nested too deeply, or not an object.
@@ -113,7 +113,7 @@ def parse_object(data: bytes) -> JsonObject:
 
 
 def read_json_object(data: bytes) -> dict[str, Any]:
-    """Read a worker's JSON of which only values are wanted.
+    """Parse a worker's JSON when positions are not needed.
 
     Raises:
         UpstreamError: It is not a JSON object.
@@ -129,7 +129,7 @@ def read_json_object(data: bytes) -> dict[str, Any]:
 
 def _skip(text: str, at: int) -> int:
     if not text.startswith(_BLANKS, at):
-        return at  # most bodies have no space here: spare them the regular expression
+        return at  # the usual case, without the cost of the regular expression
     match = _SPACE.match(text, at)
     assert match is not None
     return match.end()

@@ -1,6 +1,6 @@
-"""Fill whole events up to an exact size, with bytes that every client ignores.
+"""Pad complete events to an exact size with bytes that every client ignores.
 
-The last chat chunk gets OpenAI's own field `obfuscation`; elsewhere an SSE comment does it.
+A final chat chunk is padded in OpenAI's own field `obfuscation`, anything else with an SSE comment.
 Sources: OpenAI API reference, "Streaming", `include_obfuscation`; WHATWG HTML, section 9.2.
 """
 
@@ -12,13 +12,13 @@ _CHOICES = b'"choices":['
 
 
 def padded(events: bytes, *, size: int, filling: bytes) -> bytes:
-    """Whole events, or the last bytes of one and whole events, at exactly `size` bytes.
+    """`events`, padded to exactly `size` bytes.
 
     Args:
-        events: At most `size` bytes, none is fine.
-        size: What comes out.
-        filling: At least `size` characters that mean nothing in JSON or SSE, such as letters;
-            random, or compression would undo all this.
+        events: At most `size` bytes: complete events, possibly after the tail of another one.
+        size: Length of the result.
+        filling: At least `size` characters without a meaning in JSON or SSE, such as letters. They
+            should be random: compression would reveal the padding otherwise.
     """
     missing = size - len(events)
     if missing >= len(_FIELD) and _ends_with_chunk(events):

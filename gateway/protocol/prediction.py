@@ -1,4 +1,4 @@
-"""OpenAI's `prediction`: the text that a caller expects to get back, and its way to token ids.
+"""OpenAI's `prediction`: the text that a caller expects back, and its conversion to token ids.
 
 Source: OpenAI API reference, "Create chat completion", field `prediction`.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.errors import InvalidRequestError, UpstreamError
 
-_MOST_TOKEN_ID = 2**31 - 1
+_MAX_TOKEN_ID = 2**31 - 1
 """Ids are 32-bit integers in the worker."""
 
 
@@ -17,8 +17,8 @@ def read_prediction(value: object) -> str:
     """The text of a request's `prediction`; empty when there is none.
 
     Raises:
-        InvalidRequestError: It has another shape than `{"type": "content", "content": ...}` with a
-            string or a list of text parts.
+        InvalidRequestError: It is not `{"type": "content", "content": ...}` with a string or a
+            list of text parts.
     """
     if value is None:
         return ""
@@ -35,22 +35,22 @@ def read_prediction(value: object) -> str:
 
 
 def tokenize_body(text: str, *, model: str | None) -> bytes:
-    """The body that asks a worker's `/tokenize` for the ids of `text`, without special tokens."""
+    """The request body for `/tokenize`: the ids of `text`, without special tokens."""
     named = {} if model is None else {"model": model}
     return json.dumps({**named, "prompt": text, "add_special_tokens": False}).encode()
 
 
 def read_tokens(answer: Mapping[str, Any]) -> list[int]:
-    """The token ids in what `/tokenize` answered.
+    """The token ids in an answer of `/tokenize`.
 
     Raises:
-        UpstreamError: It holds no list of ids.
+        UpstreamError: It has no list of valid ids.
     """
     tokens = answer.get("tokens")
     if not isinstance(tokens, list) or not set(map(type, tokens)) <= {int}:
         raise UpstreamError("The engine sent no list of tokens.")
-    if tokens and not 0 <= min(tokens) <= max(tokens) <= _MOST_TOKEN_ID:
-        raise UpstreamError("The engine sent tokens that are none.")
+    if tokens and not 0 <= min(tokens) <= max(tokens) <= _MAX_TOKEN_ID:
+        raise UpstreamError("The engine sent invalid token ids.")
     return tokens
 
 

@@ -1,7 +1,7 @@
-"""A caller's request: the few fields the gateway reads, and the body it forwards.
+"""A caller's request: the few fields that the gateway reads, and the body that it forwards.
 
-Everything that is not named here travels byte for byte. What is added, and why a caller's own
-`vllm_xargs.specgate_*` and `cache_salt` are never trusted, is DESIGN's wire contract.
+Every other field is forwarded byte for byte. A caller's own `vllm_xargs.specgate_*` are replaced,
+and its `cache_salt` is hashed with its tenant: both decide whose cache a request can reach.
 """
 
 import hashlib
@@ -19,35 +19,35 @@ T = TypeVar("T")
 SpeculationMode = Literal["auto", "off", "suffix", "head"]
 
 _PREFIX = "specgate_"
-_MOST_DRAFT_TOKENS = 256
-"""More than any worker verifies in a step."""
+_MAX_DRAFT_TOKENS = 256
+"""No worker verifies more in a step."""
 _CHARACTERS_PER_TOKEN = 4
-"""For an estimate before the worker has counted; settled with the true count afterwards."""
+"""For the estimate at admission; corrected when the worker has counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """What a caller asked of speculation in `speculation: {...}`."""
+    """The caller's `speculation: {...}`."""
 
     mode: SpeculationMode = "auto"
     max_draft_tokens: int | None = None
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing is to be drafted."""
+        """Whether drafting is disabled."""
         return self.mode == "off" or self.max_draft_tokens == 0
 
 
 @dataclass(frozen=True, slots=True)
 class InferenceRequest:
-    """A request as the gateway understands it; the body itself stays as text in `body`.
+    """A parsed request; `body` keeps the original text.
 
     Attributes:
-        choices: How many texts come back: `n` for each prompt.
-        prediction: Text that the caller expects back; empty when there is none to draft from.
-        prediction_characters: What the member takes of the body, used or not.
-        pacing: What the caller asked of pacing; None: nothing.
-        predicted_tokens: `prediction` as token ids, once a worker has said them.
+        choices: Number of completions: `n` for each prompt.
+        prediction: Text that the caller expects back; empty if there is none or drafting is off.
+        prediction_characters: Length of the `prediction` member in the body, used or not.
+        pacing: Pacing mode that the caller asked for, if any.
+        predicted_tokens: `prediction` as token ids, once a worker has tokenized it.
     """
 
     endpoint: Endpoint
@@ -65,7 +65,7 @@ class InferenceRequest:
 
     @property
     def estimated_tokens(self) -> int:
-        """Prompt plus requested output, guessed from the body's length; >= 1."""
+        """Estimate of prompt plus requested output, from the body's length; >= 1."""
         characters = self.body.end - self.body.start - self.prediction_characters
         prompt = characters // _CHARACTERS_PER_TOKEN
         limits = ("max_completion_tokens", "max_tokens", "max_output_tokens")
@@ -74,9 +74,9 @@ class InferenceRequest:
 
     @property
     def counts_tokens_per_chunk(self) -> bool:
-        """Whether we ask the worker to write the running token count into each chunk.
+        """Whether the worker is asked to put the running token count into each chunk.
 
-        Not where there are several choices, of which vLLM counts each for itself.
+        Not with several choices: vLLM counts each of them separately.
         """
         return self.stream and self.endpoint.streams_usage_chunk and self.choices == 1
 
@@ -84,15 +84,15 @@ class InferenceRequest:
 def read_request(
     endpoint: Endpoint, data: bytes, *, pacing_header: str | None = None
 ) -> InferenceRequest:
-    """Parse a body and check the fields the gateway acts on; the worker checks the others.
+    """Parse a body and validate the fields that the gateway acts on; the worker validates the rest.
 
     Args:
-        endpoint: Where it came in.
+        endpoint: The endpoint that received it.
         data: The body.
-        pacing_header: The value of `X-Pacing`; a `pacing` in the body counts more.
+        pacing_header: The value of `X-Pacing`; `pacing` in the body overrides it.
 
     Raises:
-        InvalidRequestError: With the field's name in `param` where there is one.
+        InvalidRequestError: The body is invalid; `param` names the field if there is one.
     """
     body = parse_object(data)
     for name in endpoint.required:
@@ -114,7 +114,7 @@ def read_request(
         stream=bool(_typed(body, "stream", bool)),
         choices=(1 if choices is None else choices) * _prompts(body.get("prompt")),
         wants_usage=bool(options.get("include_usage")),
-        # vLLM heeds the second only beside the first.
+        # vLLM ignores the second without the first.
         wants_continuous_usage=bool(
             options.get("include_usage") and options.get("continuous_usage_stats")
         ),
@@ -130,7 +130,7 @@ def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
 
     Args:
         request: As `read_request` returned it.
-        tenant: The caller's tenant; reaches the worker only as a digest.
+        tenant: The caller's tenant; the worker only sees a digest of it.
     """
     body, endpoint = request.body, request.endpoint
     changes: dict[str, str | None] = {}
@@ -153,8 +153,8 @@ def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
 def tenant_digest(tenant: str, salt: str = "") -> str:
     """An opaque name for a tenant, the same on every gateway; 32 hexadecimal digits.
 
-    `salt` is what the caller itself gave as `cache_salt`: it can split a tenant's cache further,
-    never reach into another tenant's.
+    `salt` is the caller's own `cache_salt`. It can divide a tenant's cache, but it never gives
+    access to another tenant's.
     """
     return hashlib.sha256(json.dumps(["specgate", tenant, salt]).encode()).hexdigest()[:32]
 
@@ -200,7 +200,7 @@ _KIND_NAMES: dict[type, str] = {
 
 
 def _prompts(prompt: object) -> int:
-    """How many prompts `/v1/completions` got: a list of texts, or of lists of token ids, is many.
+    """The number of prompts: a list of strings, or of lists of token ids, holds several.
 
     Source: OpenAI API reference, "Create completion", field `prompt`.
     """
@@ -225,9 +225,9 @@ def _speculation(body: JsonObject) -> Speculation:
             f"'speculation.mode' must be one of {names}.", param="speculation.mode"
         )
     most = fields.get("max_draft_tokens")
-    if most is not None and not (type(most) is int and 0 <= most <= _MOST_DRAFT_TOKENS):
+    if most is not None and not (type(most) is int and 0 <= most <= _MAX_DRAFT_TOKENS):
         raise InvalidRequestError(
-            f"'speculation.max_draft_tokens' must be an integer from 0 to {_MOST_DRAFT_TOKENS}.",
+            f"'speculation.max_draft_tokens' must be an integer from 0 to {_MAX_DRAFT_TOKENS}.",
             param="speculation.max_draft_tokens",
         )
     return Speculation(mode=mode, max_draft_tokens=most)

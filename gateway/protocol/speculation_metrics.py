@@ -1,7 +1,8 @@
-"""vLLM's `metrics.speculative_decoding` object: read it, and complete it with counts by source.
+"""vLLM's `metrics.speculative_decoding` object: read it and add the counts by source.
 
-vLLM counts steps, drafted and accepted tokens of a request. Which source proposed them our worker
-hides in the upper bits of `per_step_drafted` (ADR 13); they are read and taken out again here.
+vLLM counts the steps and the drafted and accepted tokens of a request. Our worker encodes the
+source of each draft in the upper bits of `per_step_drafted` (ADR 13). They are decoded and cleared
+here.
 Source: `SpeculativeDecodingMetrics` in vLLM 0.32.
 """
 
@@ -12,28 +13,28 @@ from typing import Any, NamedTuple
 from gateway.types import Acceptance, SourceCount
 
 NATIVE, SUFFIX, HEAD = "native", "suffix", "head"
-"""Sources: a drafter of vLLM itself, the suffix index, a draft head."""
+"""Sources: vLLM's own drafter, the suffix index, a draft head."""
 
 _SOURCES = (NATIVE, SUFFIX, HEAD, NATIVE, SUFFIX)
-"""By code. 0 is a drafter that gave no name; 4 is suffix that follows the request's prediction."""
+"""By code. 0: the drafter gave no name. 4: the suffix index, following the request's prediction."""
 _PREDICTED = 4
 _NOTHING = SourceCount(0, 0)
 _TOKENS = 0xFFFF
 _CODE = 0xF
 _STEP_BITS = 40
 _MOST = 2**53
-"""A count that a float cannot hold exactly is not one of tokens."""
+"""Larger counts are rejected: a float cannot hold them exactly."""
 
-# A quote inside a JSON string is escaped, so a key can only be found where it really is one.
+# Quotes inside a JSON string are escaped, so these only match real keys.
 _KEY, _STEPS = b'"speculative_decoding":{', b'"per_step_drafted":['
 
 
 class SpeculationReport(NamedTuple):
-    """What an answer says about speculation.
+    """An answer's speculation metrics.
 
     Attributes:
         acceptance: The counts.
-        coded_steps: `per_step_drafted` as it came, if it names sources; else empty.
+        coded_steps: `per_step_drafted` as received if it encodes sources; else empty.
     """
 
     acceptance: Acceptance
@@ -41,12 +42,12 @@ class SpeculationReport(NamedTuple):
 
 
 def read_report(answer: Mapping[str, Any]) -> SpeculationReport | None:
-    """What speculation did for the request that `answer` (a JSON object) belongs to.
+    """Read the speculation metrics of `answer`, a JSON object.
 
-    Where the steps are missing, or are not what our worker writes, the totals count as native.
+    If the steps are missing, or not in our worker's format, the totals count as native.
 
     Returns:
-        None when the worker did not say: no speculation, n > 1, or an endpoint without metrics.
+        None if the worker sent none: no speculation, n > 1, or an endpoint without metrics.
 
     Cost: linear in the steps; 0.6 to 1.1 ms for 4,000 of them (ADR 13).
     """
@@ -73,9 +74,9 @@ def read_report(answer: Mapping[str, Any]) -> SpeculationReport | None:
 
 
 def with_sources(text: bytes, report: SpeculationReport) -> bytes:
-    """An answer or stream frame with `speculative_decoding.sources` added and its steps plain.
+    """Add `speculative_decoding.sources` to an answer or frame, and clear the codes of its steps.
 
-    All else stays as it is; everything does where vLLM's object is not the flat one we know.
+    Nothing else changes. If vLLM's object is nested, unlike today's, nothing changes at all.
     """
     begin = text.rfind(_KEY) + len(_KEY)
     end = text.find(b"}", begin)
@@ -86,18 +87,18 @@ def with_sources(text: bytes, report: SpeculationReport) -> bytes:
         for name, count in report.acceptance.sources.items()
     }
     added = b',"sources":' + json.dumps(sources, separators=(",", ":")).encode()
-    told = text[begin:end]
+    members = text[begin:end]
     if report.coded_steps:
-        told = _without_codes(told, report.coded_steps)
-    return text[:begin] + told + added + text[end:]
+        members = _without_codes(members, report.coded_steps)
+    return text[:begin] + members + added + text[end:]
 
 
-def _without_codes(told: bytes, coded_steps: Sequence[int]) -> bytes:
-    """The members of vLLM's object with `per_step_drafted` plain."""
-    before, key, rest = told.partition(_STEPS)
+def _without_codes(members: bytes, coded_steps: Sequence[int]) -> bytes:
+    """The members of vLLM's object with the codes in `per_step_drafted` cleared."""
+    before, key, rest = members.partition(_STEPS)
     _, close, after = rest.partition(b"]")
     if not close:
-        return told
+        return members
     plain = ",".join([str(step & _TOKENS) for step in coded_steps]).encode()
     return before + key + plain + close + after
 
@@ -105,9 +106,9 @@ def _without_codes(told: bytes, coded_steps: Sequence[int]) -> bytes:
 def _by_code(
     drafted: list[int], accepted: list[int], *, steps: int
 ) -> tuple[list[int], list[int]] | None:
-    """Drafted and accepted tokens at each code; None where a list is not as our worker writes it.
+    """Drafted and accepted tokens for each code; None if a list is not in our worker's format.
 
-    Written for thousands of steps: one loop, and nothing in it that calls.
+    One loop without calls, since an answer can have thousands of steps.
     """
     if not _are_counts(drafted, accepted, steps=steps):
         return None
@@ -144,7 +145,7 @@ def _are_counts(drafted: object, accepted: object, *, steps: int) -> bool:
 
 
 def _by_source(tokens: Sequence[int], taken: Sequence[int]) -> dict[str, SourceCount]:
-    """Counts of the sources that drafted, from those at each code."""
+    """Counts by source, for the sources that drafted, from counts by code."""
     sources: dict[str, SourceCount] = {}
     for code, name in enumerate(_SOURCES):
         if tokens[code]:

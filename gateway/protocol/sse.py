@@ -1,6 +1,6 @@
-"""Server-sent events: cut a byte stream into whole frames, never more and never less.
+"""Server-sent events: split a byte stream into frames.
 
-A frame is the bytes up to and including the blank line that ends an event. Source: WHATWG HTML,
+A frame is all bytes up to and including the blank line that ends an event. Source: WHATWG HTML,
 section 9.2 "Server-sent events" (line ends LF, CRLF or CR).
 """
 
@@ -15,10 +15,10 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class FrameSplitter:
-    """Turns chunks of a stream, however they were cut, into whole frames.
+    """Assembles frames from chunks that may begin and end anywhere.
 
     Args:
-        max_frame_bytes: Most bytes held for a frame that has not ended yet.
+        max_frame_bytes: Longest frame.
     """
 
     __slots__ = ("_max_frame_bytes", "_pending", "_searched")
@@ -30,11 +30,11 @@ class FrameSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that has begun and not ended."""
+        """Bytes of the incomplete frame at the end."""
         return len(self._pending)
 
     def is_frame(self, data: bytes) -> bool:
-        """Whether the next bytes are one whole frame; seen at a glance, so False may be wrong."""
+        """Whether the next bytes are exactly one frame. A quick check: False may be wrong."""
         return (
             not self._pending
             and data.endswith(b"\n\n")
@@ -44,10 +44,11 @@ class FrameSplitter:
         )
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take the next bytes of the stream and return the frames that are now whole, in order.
+        """Add the next bytes of the stream and return the frames that are now complete, in order.
 
         Raises:
-            UpstreamError: A frame is longer than `max_frame_bytes`; all before it were returned.
+            UpstreamError: A frame is longer than `max_frame_bytes`. All frames before it have been
+                returned.
         """
         if self.is_frame(data):
             return [data]  # the usual case: one read, one frame
@@ -56,12 +57,12 @@ class FrameSplitter:
         begin = 0
         for match in _BLANK_LINE.finditer(self._pending, self._searched):
             if match.end() - begin > self._max_frame_bytes:
-                break  # stays pending, so that it is refused below or at the next call
+                break  # stays pending: refused below, or at the next call
             frames.append(bytes(self._pending[begin : match.end()]))
             begin = match.end()
         if begin:
             del self._pending[:begin]
-        # The blank line may be cut in two: look at the last three bytes again.
+        # A blank line may be split across reads, so search the last three bytes again.
         self._searched = max(0, len(self._pending) - 3)
         if len(self._pending) > self._max_frame_bytes and not frames:
             raise UpstreamError("The engine sent an event that is too large.")
@@ -81,12 +82,12 @@ def data_of(frame: bytes) -> bytes:
 
 
 def event_of(frame: bytes) -> bytes:
-    """The `event` name of a frame; empty when it has none."""
+    """The `event` name of a frame; empty if it has none."""
     return next(reversed(_values(frame, b"event")), b"")
 
 
 def data_frame(data: bytes, *, event: bytes = b"") -> bytes:
-    """One frame that carries `data`, which must not contain a line end."""
+    """A frame with `data`, which must not contain a line end."""
     head = b"event: " + event + b"\n" if event else b""
     return head + b"data: " + data + b"\n\n"
 

@@ -1,11 +1,11 @@
-"""One worker stream, frame by frame: what the client gets, what we learn, and how it ended.
+"""Reads a worker's stream frame by frame: what the client gets, token counts, and the end.
 
-Frames of a dialect we know are passed on unchanged, except that usage we asked for on our own
-account is taken out again, and an error in whatever shape becomes our one error event.
+Frames are passed on unchanged, with two exceptions: usage that the client did not ask for is
+removed, and a worker's error, in any shape, becomes our error event.
 
-One more trace of our asking: vLLM stamps `system_fingerprint` on a stream's last frame, which is
-the usage chunk then. So the last chunk with text is held until the next frame, which follows at
-once, and gets the stamp that it would have had.
+vLLM puts `system_fingerprint` on a stream's last frame. If we asked for a usage chunk, that is the
+last one, and the client would miss the fingerprint. So the last chunk with text is held until the
+usage chunk, which follows at once, and gets its fingerprint.
 """
 
 import json
@@ -26,11 +26,11 @@ from gateway.types import Acceptance, Usage
 _RESPONSES_ENDS = (b"response.completed", b"response.incomplete")
 _RESPONSES_FAILURES = (b"response.failed", b"error")
 _CHUNK_BEGIN, _ERROR_BEGIN = b'data: {"', b'data: {"error"'
-_LAST = b'"finish_reason":"'  # as a member: inside a string its quotes would be escaped
+_LAST = b'"finish_reason":"'  # a real key: quotes in strings are escaped
 
 
 class FrameKind(Enum):
-    """What a frame means for the life of its stream."""
+    """What a frame means for its stream."""
 
     TOKENS = "tokens"
     SERVICE = "service"
@@ -38,12 +38,12 @@ class FrameKind(Enum):
 
 
 class Relayed(NamedTuple):
-    """What becomes of one worker frame.
+    """The result of reading one frame.
 
     Attributes:
-        frame: Bytes for the client; None when the client did not ask for this frame.
+        frame: Bytes for the client; None if the client gets nothing.
         kind: TOKENS carries generated text; END is the last frame of the stream.
-        new_tokens: Tokens that are new with this frame; None when the worker does not count.
+        new_tokens: Tokens that this frame adds; None if the worker does not count them.
     """
 
     frame: bytes | None
@@ -56,8 +56,8 @@ class StreamReader:
 
     Attributes:
         usage: Token counts, once the worker has sent them.
-        acceptance: What speculation did, once the worker has sent it.
-        frames_read: Frames seen so far; numbers an error event on `/v1/responses`.
+        acceptance: Speculation counts, once the worker has sent them.
+        frames_read: Frames so far; the number of an error event on `/v1/responses`.
     """
 
     def __init__(self, request: InferenceRequest) -> None:
@@ -75,24 +75,24 @@ class StreamReader:
 
     @property
     def needs_end_frame(self) -> bool:
-        """Whether a stream of this dialect is cut short when it closes without an END frame."""
+        """Whether a stream of this dialect that closes without an END frame is incomplete."""
         return self._request.endpoint.dialect is not Dialect.PLAIN
 
     def read(self, frame: bytes) -> Relayed:
-        """Decide what becomes of the next frame.
+        """Read the next frame.
 
         Raises:
-            GatewayError: The frame is the worker's own error, or is no JSON where JSON is due.
+            GatewayError: The frame is a worker's error, or should be JSON and is not.
         """
         self.frames_read += 1
         return self._read(self, frame)
 
     def read_usual(self, frame: bytes) -> tuple[bytes, int] | None:
-        """Decide about a frame with text and running usage, as most are; changes nothing here.
+        """Fast path for a frame with text and running usage, as most are. Does not change state.
 
         Returns:
-            The bytes for the client, and the count for `count` once they have left; None for every
-            other frame, which is for `read`.
+            The bytes for the client, and the running count to pass to `count` once they are sent;
+            None for every other frame, which `read` has to read.
         """
         if (
             self._held
@@ -109,17 +109,17 @@ class StreamReader:
         return (wanted, running_tokens) if running_tokens else None
 
     def new_tokens(self, running_tokens: int) -> int:
-        """The tokens that are new with a frame of `read_usual`."""
+        """Tokens that a frame read by `read_usual` adds."""
         return running_tokens - self._running_tokens
 
     def count(self, running_tokens: int) -> int:
-        """A frame of `read_usual` was passed on; the tokens that were new with it."""
+        """Record that a frame read by `read_usual` was sent; returns the tokens it added."""
         self.frames_read += 1
         new_tokens, self._running_tokens = self.new_tokens(running_tokens), running_tokens
         return new_tokens
 
     def take_held(self) -> bytes:
-        """What is held of a stream that ends otherwise than it should; the client's by right."""
+        """Take the held chunk, which the client must get even if the stream fails."""
         held, self._held = self._held, b""
         return held
 
@@ -150,7 +150,7 @@ class StreamReader:
         elif self._reads_usage:
             running = running_tokens_of(frame)
         if running is None:
-            read_json_object(data)  # not the shape we know: at least it must be JSON
+            read_json_object(data)  # an unknown shape, but it has to be JSON
             return Relayed(frame, FrameKind.TOKENS)
         new_tokens, self._running_tokens = running - self._running_tokens, running
         kind = FrameKind.TOKENS if running else FrameKind.SERVICE
@@ -198,7 +198,7 @@ class StreamReader:
         return Relayed(frame, FrameKind.SERVICE)
 
 
-# Not bound to a reader, which would be a cycle with itself.
+# Plain functions: a reader that holds its own bound method would be a reference cycle.
 _READS = {
     Dialect.CHAT: StreamReader._read_chunk,
     Dialect.COMPLETIONS: StreamReader._read_chunk,
@@ -213,7 +213,7 @@ def _is_usage_chunk(data: bytes) -> bool:
 
 
 def _stamped(frame: bytes, fingerprint: object) -> bytes:
-    """A chunk with `system_fingerprint` as its last member, where vLLM would have put it."""
+    """Add `system_fingerprint` to a chunk as its last member, as vLLM would have."""
     if not frame or not isinstance(fingerprint, str):
         return frame
     end = frame.rindex(b"}")

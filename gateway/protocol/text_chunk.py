@@ -1,8 +1,8 @@
-"""A frame whose only message is some text: take it apart, and word parts of that text as frames.
+"""Splits frames that carry only text, so that parts of the text can be sent as frames of their own.
 
-What a frame is like around its text is learnt once and then compared, since it is the same from
-one frame to the next. A frame that says anything else (a role, a tool call, log probabilities,
-token ids, a finish, a second choice, a member that we do not know) is not read: it stays whole.
+The bytes around the text (the envelope) are the same from frame to frame, so they are learnt once
+and then compared. A frame with anything else (a role, a tool call, log probabilities, token ids, a
+finish reason, a second choice, an unknown member) is not split.
 """
 
 import json
@@ -18,7 +18,7 @@ from gateway.protocol.sse import data_of, event_of
 from gateway.protocol.usage import cut_running_usage
 
 _LITERAL = rb'":\s*"((?:[^"\\]|\\.)*)"'
-# A quote within a string is escaped, so these keys are found only where they are one.
+# Quotes inside a JSON string are escaped, so these only match real keys.
 _KEYS = {
     Dialect.CHAT: re.compile(rb'"(?:content|reasoning|reasoning_content)' + _LITERAL),
     Dialect.COMPLETIONS: re.compile(rb'"text' + _LITERAL),
@@ -33,20 +33,20 @@ _RESPONSE_TEXTS = frozenset(
     f"response.{kind}.delta"
     for kind in ("output_text", "reasoning_text", "reasoning_summary_text", "refusal")
 )
-_RESPONSE_PLACE = frozenset(
+_RESPONSE_POSITION = frozenset(
     ("type", "item_id", "output_index", "content_index", "summary_index", "sequence_number")
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A frame around its text.
+    """The bytes of a frame around its text.
 
     Attributes:
-        before: Its bytes up to the text.
-        after: Its bytes behind the text.
-        after_part: The same for a part of the text that is not the last: without token counts,
-            which tell of the whole.
+        before: Up to the text.
+        after: After the text.
+        after_part: `after` for every part of the text but the last: without token counts, which
+            belong to the whole.
     """
 
     before: bytes
@@ -55,12 +55,13 @@ class Envelope:
 
 
 class TextChunk(NamedTuple):
-    """A frame taken apart.
+    """A frame that was split.
 
     Attributes:
-        frame: As it came.
-        text: What it adds to the answer, without lone surrogates.
-        number: Its place among the events of a `/v1/responses` stream; None elsewhere.
+        envelope: The bytes around the text.
+        frame: The original bytes.
+        text: The text it adds to the answer, without lone surrogates.
+        number: Its sequence number in a `/v1/responses` stream; None elsewhere.
     """
 
     envelope: Envelope
@@ -70,7 +71,7 @@ class TextChunk(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Some text of a chunk; its parts come in order and together are its text."""
+    """Part of a chunk's text. The parts of a chunk, in order, make up its text."""
 
     chunk: TextChunk
     text: str
@@ -78,11 +79,11 @@ class Part(NamedTuple):
 
 
 class TextChunks:
-    """Takes apart the text frames of one stream, and numbers what it is cut into.
+    """Splits the text frames of one stream and builds frames from the parts.
 
     Attributes:
-        more_events: How many events the client got beyond those of the worker, where they have
-            numbers.
+        more_events: By how many events the client's stream is ahead of the worker's, if events are
+            numbered.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -91,7 +92,7 @@ class TextChunks:
         self.more_events = 0
 
     def read(self, frame: bytes) -> TextChunk | None:
-        """Take a frame apart; None if it has to stay whole."""
+        """Split a frame; None if it cannot be split."""
         number, whole = None, frame
         if self._dialect is Dialect.RESPONSES:
             if (found := _NUMBER.search(frame)) is None:
@@ -106,7 +107,7 @@ class TextChunks:
         return TextChunk(self._known, whole, text, number)
 
     def frames(self, parts: Sequence[Part]) -> bytes:
-        """Word parts as frames, in order: neighbours of one chunk as one, never two chunks."""
+        """Build frames from parts, in order. Adjacent parts of one chunk share a frame."""
         if len(parts) == 1:
             return self._frame(parts[0], [parts[0].text])
         frames: list[bytes] = []
@@ -123,13 +124,13 @@ class TextChunks:
         return b"".join(frames)
 
     def renumbered(self, frame: bytes) -> bytes:
-        """A frame that stayed whole, behind events of which there are more now."""
+        """Correct the sequence number of a frame that was not split."""
         if not self.more_events:
             return frame
         data = data_of(frame)
         try:
             event = parse_object(data)
-        except InvalidRequestError:  # a comment, or nothing that we could number
+        except InvalidRequestError:  # a comment, or not an event with a number
             return frame
         number = event.get("sequence_number")
         if not isinstance(number, int):
@@ -138,10 +139,10 @@ class TextChunks:
         return frame.replace(data, edited.encode())
 
     def _frame(self, last: Part, texts: list[str]) -> bytes:
-        """The frame of parts that end with `last`."""
+        """The frame for parts of one chunk, of which `last` is the last."""
         envelope, number = last.chunk.envelope, last.chunk.number
         if last.text is last.chunk.text and not self.more_events:
-            return last.chunk.frame  # nobody cut it
+            return last.chunk.frame  # not split
         text = _encode("".join(texts))[1:-1].encode()
         frame = envelope.before + text + (envelope.after if last.is_last else envelope.after_part)
         if number is not None:
@@ -150,7 +151,7 @@ class TextChunks:
         return frame
 
     def _learn(self, frame: bytes) -> Envelope | None:
-        """What `frame` is like around its text, proved by putting another text there."""
+        """Find the envelope of `frame`, verified by putting another text into it."""
         keys = _KEYS.get(self._dialect)
         for found in () if keys is None else keys.finditer(frame):
             before, after = frame[: found.start(1)], frame[found.end(1) :]
@@ -169,16 +170,16 @@ def _text_in(envelope: Envelope, frame: bytes) -> str | None:
     literal = frame[begin:end]
     try:
         if b"\\" not in literal and b'"' not in literal:
-            return literal.decode()  # most need no parsing
+            return literal.decode()  # the usual case: no escapes to parse
         text: str = json.loads(b'"' + literal + b'"')
         text.encode()
-    except ValueError:  # no single string, or half of a surrogate pair
+    except ValueError:  # not one string, or a lone surrogate
         return None
     return text
 
 
 def _only_text(dialect: Dialect, frame: bytes) -> str | None:
-    """The text of a frame that has nothing else to say; None for every other frame."""
+    """The text of a frame that carries nothing else; None for every other frame."""
     try:
         event = json.loads(data_of(frame))
     except (ValueError, RecursionError):
@@ -188,7 +189,7 @@ def _only_text(dialect: Dialect, frame: bytes) -> str | None:
     if dialect is Dialect.RESPONSES:
         if event_of(frame).decode() != event.get("type") or event["type"] not in _RESPONSE_TEXTS:
             return None
-        return _lone_text(event, "delta", besides=_RESPONSE_PLACE)
+        return _lone_text(event, "delta", besides=_RESPONSE_POSITION)
     if dialect is Dialect.MESSAGES:
         if event.get("type") != "content_block_delta":
             return None
@@ -196,7 +197,7 @@ def _only_text(dialect: Dialect, frame: bytes) -> str | None:
         key = {"text_delta": "text", "thinking_delta": "thinking"}.get(str(delta.get("type")))
         return None if key is None else _lone_text(delta, key, besides=frozenset(("type",)))
     choices = event.pop("choices", None)
-    if _says_more(event, _COMMON) or not isinstance(choices, list) or len(choices) != 1:
+    if _has_more(event, _COMMON) or not isinstance(choices, list) or len(choices) != 1:
         return None
     return _text_of_choice(dialect, choices[0])
 
@@ -207,29 +208,29 @@ def _text_of_choice(dialect: Dialect, choice: object) -> str | None:
     if dialect is Dialect.COMPLETIONS:
         return _lone_text(choice, "text")
     delta = _lone_object(choice, "delta")
-    said = [key for key, value in delta.items() if not _is_nothing(value)]
-    if len(said) != 1 or said[0] not in ("content", "reasoning", "reasoning_content"):
+    present = [key for key, value in delta.items() if not _is_empty(value)]
+    if len(present) != 1 or present[0] not in ("content", "reasoning", "reasoning_content"):
         return None
-    return _lone_text(delta, said[0])
+    return _lone_text(delta, present[0])
 
 
 def _lone_text(
     holder: dict[str, Any], key: str, *, besides: frozenset[str] = frozenset()
 ) -> str | None:
     value = holder.get(key)
-    return value if isinstance(value, str) and not _says_more(holder, besides | {key}) else None
+    return value if isinstance(value, str) and not _has_more(holder, besides | {key}) else None
 
 
 def _lone_object(
     holder: dict[str, Any], key: str, *, besides: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
     value = holder.get(key)
-    return value if isinstance(value, dict) and not _says_more(holder, besides | {key}) else {}
+    return value if isinstance(value, dict) and not _has_more(holder, besides | {key}) else {}
 
 
-def _says_more(holder: dict[str, Any], besides: frozenset[str]) -> bool:
-    return any(key not in besides and not _is_nothing(value) for key, value in holder.items())
+def _has_more(holder: dict[str, Any], besides: frozenset[str]) -> bool:
+    return any(key not in besides and not _is_empty(value) for key, value in holder.items())
 
 
-def _is_nothing(value: object) -> bool:
+def _is_empty(value: object) -> bool:
     return value is None or value == [] or value == ""

@@ -1,4 +1,4 @@
-"""Token counts in a worker's answers, under the names that each endpoint gives them."""
+"""Token counts in a worker's answers, under each endpoint's own names."""
 
 import json
 import re
@@ -10,10 +10,10 @@ from gateway.protocol.json_object import EMPTY_OBJECT, parse_object
 from gateway.types import Usage
 
 _KEY = b',"usage":'
-# One object with at most one level below it, as vLLM writes `usage`. A quote inside a JSON string
-# is escaped, so this key can only be matched where it really is one.
+# An object with at most one nested level, as vLLM writes `usage`. Quotes inside a JSON string are
+# escaped, so this only matches a real key.
 _USAGE = re.compile(rb',"usage":(\{(?:[^{}"]|"[^"\\]*"|\{[^{}]*\})*\})')
-# The same, as vLLM writes it into each chunk: the count is read without parsing the object.
+# The same as vLLM writes it into each chunk; the count is read without parsing the object.
 _RUNNING = re.compile(
     rb',"usage":\{"prompt_tokens":\d+,"total_tokens":\d+,"completion_tokens":(\d+)'
     rb'(?:,"\w+":(?:null|\{[^{}]*\}))*\}'
@@ -21,11 +21,11 @@ _RUNNING = re.compile(
 
 
 def read_usage(usage: object) -> Usage | None:
-    """A `usage` object of any endpoint; None when it is not one."""
+    """Read the `usage` object of any endpoint; None if it is not an object."""
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
-    # On `/v1/messages` the cached part of the prompt stands beside `input_tokens`, not in it.
+    # On `/v1/messages` the cached part of the prompt is not included in `input_tokens`.
     read, written = (
         _count(usage, "cache_read_input_tokens"),
         _count(usage, "cache_creation_input_tokens"),
@@ -38,11 +38,11 @@ def read_usage(usage: object) -> Usage | None:
 
 
 def cut_running_usage(frame: bytes) -> tuple[bytes, int | None]:
-    """Take the running `usage` out of a stream chunk that got it only because we asked.
+    """Remove the running `usage` from a stream chunk whose client did not ask for it.
 
     Returns:
-        The frame as it would have been without it, and the completion tokens so far; the frame
-        unchanged and None when there is no such member.
+        The frame without it, and the completion tokens so far; the frame unchanged and None if it
+        has no `usage`.
     """
     at = frame.rfind(_KEY)
     end, running = _running_usage(frame, at)
@@ -50,21 +50,21 @@ def cut_running_usage(frame: bytes) -> tuple[bytes, int | None]:
 
 
 def running_tokens_of(frame: bytes) -> int | None:
-    """Completion tokens so far, read from a chunk's running `usage`; None when it has none."""
+    """Completion tokens so far, from a chunk's running `usage`; None if it has none."""
     return _running_usage(frame, frame.rfind(_KEY))[1]
 
 
 def usage_at_end(body: bytes) -> Usage | None:
-    """The `usage` near the end of a long answer (embeddings), read without parsing all of it."""
+    """The `usage` near the end of a long answer (embeddings), without parsing the rest."""
     at = body.rfind(_KEY)
     match = _USAGE.match(body, at) if at >= 0 else None
     return None if match is None else read_usage(_object(match.group(1)))
 
 
 def with_prediction_counts(text: bytes, *, accepted: int, rejected: int) -> bytes:
-    """An answer or usage chunk with the fate of a prediction in `completion_tokens_details`.
+    """Add the outcome of a prediction to `completion_tokens_details` of an answer or usage chunk.
 
-    All else stays as it is; everything does where `usage` is not the object we know.
+    Nothing else changes. If `usage` has an unknown shape, nothing changes at all.
     Source: OpenAI API reference, `usage.completion_tokens_details`.
     """
     at = text.rfind(_KEY)
@@ -73,7 +73,7 @@ def with_prediction_counts(text: bytes, *, accepted: int, rejected: int) -> byte
         return text
     try:
         usage = parse_object(match.group(1))
-    except InvalidRequestError:  # it only looked like one
+    except InvalidRequestError:  # not valid JSON after all
         return text
     details = usage.inner("completion_tokens_details")
     if details is None and usage.get("completion_tokens_details") is not None:
@@ -82,13 +82,13 @@ def with_prediction_counts(text: bytes, *, accepted: int, rejected: int) -> byte
         "accepted_prediction_tokens": str(accepted),
         "rejected_prediction_tokens": str(rejected),
     }
-    told = (details or EMPTY_OBJECT).edited(counts)
-    edited = usage.edited({"completion_tokens_details": told}).encode()
+    new_details = (details or EMPTY_OBJECT).edited(counts)
+    edited = usage.edited({"completion_tokens_details": new_details}).encode()
     return text[: match.start(1)] + edited + text[match.end(1) :]
 
 
 def _running_usage(frame: bytes, at: int) -> tuple[int, int | None]:
-    """Where the `usage` member that begins at `at` ends, and its completion tokens."""
+    """The end of the `usage` member that begins at `at`, and its completion tokens."""
     if at < 0:
         return at, None
     if (known := _RUNNING.match(frame, at)) is not None:
@@ -100,7 +100,7 @@ def _running_usage(frame: bytes, at: int) -> tuple[int, int | None]:
 
 
 def _object(text: bytes) -> dict[str, Any] | None:
-    """The object that `_USAGE` found; None when it only looked like one."""
+    """Parse what `_USAGE` matched; None if it is not valid JSON."""
     try:
         value: dict[str, Any] = json.loads(text)
     except ValueError:
@@ -109,6 +109,6 @@ def _object(text: bytes) -> dict[str, Any] | None:
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int:
-    """The first of `names` that holds a count; what is none (or negative) counts 0."""
+    """The first of `names` that holds an integer; 0 if there is none or it is negative."""
     found = (value for name in names if isinstance(value := usage.get(name), int))
     return max(0, next(found, 0))

@@ -1,4 +1,4 @@
-"""Move one answer from a worker to its client: whole or streamed, never collected, never cut.
+"""Relays one answer from a worker to its client, whole or streamed, in bounded memory.
 
 Knows neither FastAPI nor how connections are made: it reads a `Source` and writes a `Sink`.
 """

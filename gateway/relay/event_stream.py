@@ -1,4 +1,4 @@
-"""The client's side of a stream: begins late, keeps itself alive, gives up a stuck client."""
+"""The client's side of a stream: late start, keep-alives, and a time limit for stuck clients."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from gateway.types import Sink
 _HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would collect the stream otherwise
+    (b"x-accel-buffering", b"no"),  # nginx would buffer the stream otherwise
 )
 
 
 class SlowClientError(Exception):
-    """The client took nothing for so long that its stream was given up."""
+    """The client read nothing for too long, so its stream was closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPolicy:
-    """Bounds of a stream.
+    """Limits of a stream.
 
     Attributes:
-        keep_alive_seconds: A comment is sent when nothing flowed for so long.
-        client_stuck_seconds: A client that takes nothing for so long is given up.
-        max_frame_bytes: Largest single event of a worker.
+        keep_alive_seconds: After this much silence a comment is sent.
+        client_stuck_seconds: A client that reads nothing for this long is dropped.
+        max_frame_bytes: Largest event that a worker may send.
     """
 
     keep_alive_seconds: float
@@ -35,25 +35,25 @@ class StreamPolicy:
     max_frame_bytes: int
 
 
-class KeptBack(Protocol):
-    """Text that a stream keeps back for a while; it leaves before anything else that is written."""
+class HeldText(Protocol):
+    """Text that is held for a while; it is sent before anything else that is written."""
 
-    def lead(self, frames: bytes) -> bytes:
-        """All that is kept back, and `frames` behind it."""
+    def prepend_to(self, frames: bytes) -> bytes:
+        """Take all held text and return it followed by `frames`."""
 
-    def left(self) -> None:
-        """What `lead` gave has left."""
+    def on_sent(self) -> None:
+        """What `prepend_to` returned has been sent."""
 
 
 class EventStream:
     """An SSE answer, as a context manager that owns its keep-alive task.
 
-    Status and headers leave with the first frame or the first keep-alive, so that until then
-    a failure can still be answered with a status of its own.
+    Status and headers are sent with the first frame or keep-alive. Until then a failure can still
+    be answered with its own status.
 
     Attributes:
-        started: Status and headers have left.
-        delivered: A frame of a worker has left: from here on no other try is possible.
+        started: Status and headers have been sent.
+        delivered: A worker's frame has been sent, so the request can no longer be replayed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EventStream:
         self._active_seconds = self._loop.time()
         self._writing = False
         self._stuck = asyncio.timeout(None)
-        self._kept_back: KeptBack | None = None
+        self._held_text: HeldText | None = None
         self.started = False
         self.delivered = False
 
@@ -82,23 +82,23 @@ class EventStream:
         trace: TracebackType | None,
     ) -> None:
         self._keeper.cancel()
-        # Each of them knows this stream: a cycle would keep all of it for the garbage collector.
+        # Both refer to this stream: break the reference cycles.
         del self._keeper
-        self._kept_back = None
+        self._held_text = None
         try:
             await self._stuck.__aexit__(kind, error, trace)
         except TimeoutError as timeout:
             raise SlowClientError from timeout
 
-    def keep_back(self, kept_back: KeptBack) -> None:
-        """From now on send what is kept back before whatever is written."""
-        self._kept_back = kept_back
+    def flush_first(self, held_text: HeldText) -> None:
+        """Send the held text before every later write."""
+        self._held_text = held_text
 
     async def write(self, frames: bytes) -> None:
-        """Send whole frames; returns when the client's socket has room for more."""
+        """Send complete frames; returns when the client's socket has room for more."""
         self.delivered = True
-        if self._kept_back is not None:
-            frames = self._kept_back.lead(frames)
+        if self._held_text is not None:
+            frames = self._held_text.prepend_to(frames)
         if not self.started:
             await self._start()
         self._writing = True
@@ -106,13 +106,13 @@ class EventStream:
         await self._sink.write(frames)
         self._active_seconds = self._loop.time()
         self._writing = False
-        if self._kept_back is not None:
-            self._kept_back.left()
+        if self._held_text is not None:
+            self._held_text.on_sent()
 
     def write_now(self, frames: bytes) -> bool:
-        """Send whole frames without waiting; False if they have to go through `write`.
+        """Send complete frames without waiting; False if they have to go through `write`.
 
-        What is kept back is its caller's to think of.
+        Does not send held text first: the caller has to.
         """
         if not self.delivered or self._writing or not self._sink.write_now(frames):
             return False
@@ -120,13 +120,13 @@ class EventStream:
         return True
 
     def withdraw(self) -> None:
-        """The answer turned out to be no stream: send nothing, the sink is the caller's again."""
+        """The answer is not a stream: send nothing and leave the sink to the caller."""
         self._keeper.cancel()
 
     async def end(self, frames: bytes = b"") -> None:
-        """Send the last whole frames and end the answer, in one packet; nothing may follow."""
-        if self._kept_back is not None:
-            frames = self._kept_back.lead(frames)
+        """Send the last frames and end the answer, in one packet; nothing may follow."""
+        if self._held_text is not None:
+            frames = self._held_text.prepend_to(frames)
         self.delivered = self.delivered or bool(frames)
         if not self.started:
             await self._start()
@@ -134,19 +134,19 @@ class EventStream:
         self._active_seconds = self._loop.time()
         await self._sink.end(frames)
         self._keeper.cancel()
-        if self._kept_back is not None:
-            self._kept_back.left()
+        if self._held_text is not None:
+            self._held_text.on_sent()
 
     async def _start(self) -> None:
         self.started = True
         await self._sink.start(200, self._headers)
 
     async def _keep_alive(self) -> None:
-        """Runs beside the stream; wakes rarely, whatever the number of frames."""
+        """Run beside the stream; how often it wakes does not depend on the number of frames."""
         keep_alive, stuck = self._policy.keep_alive_seconds, self._policy.client_stuck_seconds
         while True:
-            bound = stuck if self._writing else keep_alive
-            left = self._active_seconds + bound - self._loop.time()
+            limit = stuck if self._writing else keep_alive
+            left = self._active_seconds + limit - self._loop.time()
             if left > 0:
                 await asyncio.sleep(min(left, keep_alive))
             elif self._writing or not await self._send_comment():
@@ -154,7 +154,7 @@ class EventStream:
                 return
 
     async def _send_comment(self) -> bool:
-        """Send a keep-alive; False if the client does not take even that."""
+        """Send a keep-alive; False if the client does not read even that."""
         try:
             async with asyncio.timeout(self._policy.client_stuck_seconds):
                 if not self.started:

@@ -1,4 +1,4 @@
-"""Gives each stream the way out that its mode of pacing asks for."""
+"""Gives each stream the sink and writer of its pacing mode."""
 
 import base64
 import os
@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from math import ceil
 
-from gateway.pacing import LONGEST_STEP, PacketShape, Wheel
+from gateway.pacing import LONGEST_STEP, Packetizer, Wheel
 from gateway.protocol import Dialect, InferenceRequest, TextChunks, padded
 from gateway.relay.event_stream import EventStream
 from gateway.relay.private import PrivatePolicy, PrivateSink
@@ -20,13 +20,13 @@ from gateway.types import PacingMode, Sink
 
 @dataclass(frozen=True, slots=True)
 class PacingMeters:
-    """Where pacing tells what it does.
+    """Callbacks for the metrics of pacing.
 
     Attributes:
-        streams: Takes the mode of each stream that begins.
-        added_smooth: Takes a delay that was added, in seconds, and how many tokens had it.
-        added_private: The same of private streams.
-        depth: Takes the tokens that are still held as a piece leaves, and 1.
+        streams: Called with the mode of each stream that begins.
+        added_smooth: Called with an added delay in seconds and the number of tokens delayed.
+        added_private: The same for private streams.
+        depth: Called with the number of tokens still held when a piece is sent, and 1.
     """
 
     streams: Callable[[PacingMode], None]
@@ -41,13 +41,13 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """One stream's way out.
+    """The sink and writers of one stream.
 
     Attributes:
         sink: The client's side.
-        writer: Makes the way for text before it, once for each try on a worker.
-        end_seconds: So long the end of the answer may take although the client takes all.
-        hurry: Makes that end come at once; the gateway is about to end.
+        writer: Makes the writer for text, once for each attempt on a worker.
+        end_seconds: How long pacing may delay the end of the answer.
+        hurry: Ends that delay, because the gateway is shutting down.
     """
 
     sink: Sink
@@ -57,13 +57,13 @@ class Paced:
 
 
 class Pacers:
-    """Makes the way out of each stream.
+    """Makes the sink and writers of each stream.
 
     Args:
-        wheel: Where the pieces of all smooth streams wait.
-        smooth: Bounds of smooth streams.
-        private: What private streams look like.
-        meters: Told of what happens.
+        wheel: The timers of all smooth streams.
+        smooth: Limits of smooth streams.
+        private: Timing and sizes of private streams.
+        meters: Metrics.
     """
 
     def __init__(
@@ -73,33 +73,31 @@ class Pacers:
         self._smooth = smooth
         self._private = private
         self._meters = meters
-        self._ways = {"smooth": self._smoothly, "private": self._privately, "off": self._directly}
+        self._modes = {"smooth": self._smooth_mode, "private": self._private_mode, "off": self._off}
 
     def open(
         self, mode: PacingMode, request: InferenceRequest, sink: Sink, mark: Mark
     ) -> AbstractAsyncContextManager[Paced]:
-        """The way out of a stream, for the length of the block.
+        """The sink and writers of a stream, for the length of the block.
 
         Args:
-            mode: Smooth is off where text cannot be told apart: several choices, or a stream of
-                an endpoint that we only forward.
-            request: What it answers.
+            mode: Pacing mode. Smooth falls back to off where text cannot be recognised: with
+                several choices, or on an endpoint that is only forwarded.
+            request: The request that the stream answers.
             sink: The client's side.
-            mark: Told of the tokens that leave, as they leave.
+            mark: Called with the number of tokens sent, as they are sent.
         """
         knows_text = request.choices == 1 and request.endpoint.dialect is not Dialect.PLAIN
         used: PacingMode = "off" if mode == "smooth" and not knows_text else mode
         self._meters.streams(used)
-        return self._ways[used](request, sink, mark)
+        return self._modes[used](request, sink, mark)
 
     @asynccontextmanager
-    async def _directly(
-        self, request: InferenceRequest, sink: Sink, mark: Mark
-    ) -> AsyncIterator[Paced]:
+    async def _off(self, request: InferenceRequest, sink: Sink, mark: Mark) -> AsyncIterator[Paced]:
         yield Paced(sink, lambda out: DirectWriter(out, mark))
 
     @asynccontextmanager
-    async def _smoothly(
+    async def _smooth_mode(
         self, request: InferenceRequest, sink: Sink, mark: Mark
     ) -> AsyncIterator[Paced]:
         def writer(out: EventStream) -> Writer:
@@ -117,20 +115,20 @@ class Pacers:
         yield Paced(sink, writer)
 
     @asynccontextmanager
-    async def _privately(
+    async def _private_mode(
         self, request: InferenceRequest, sink: Sink, mark: Mark
     ) -> AsyncIterator[Paced]:
         policy = self._private
-        shape = PacketShape(
-            packet_bytes=policy.packet_bytes, least_ticks=policy.least_ticks, pad=_pad
+        packetizer = Packetizer(
+            packet_bytes=policy.packet_bytes, min_ticks=policy.min_ticks, pad=_pad
         )
         async with PrivateSink(
-            sink, shape, policy, mark=mark, added=self._meters.added_private
+            sink, packetizer, policy, mark=mark, added=self._meters.added_private
         ) as private:
             yield Paced(
                 private,
-                lambda out: DirectWriter(out, private.passes),
-                end_seconds=LONGEST_STEP * policy.least_seconds,
+                lambda out: DirectWriter(out, private.mark_queued),
+                end_seconds=LONGEST_STEP * policy.min_seconds,
                 hurry=private.hurry,
             )
 

@@ -1,6 +1,6 @@
-"""Private mode: whatever goes to a client leaves on a fixed clock, in packets of fixed sizes.
+"""Private mode: everything is sent to the client on a fixed clock, in packets of fixed sizes.
 
-A `Sink` before another one, so that nothing can leave past it: text, comments, errors, the end.
+It wraps the client's `Sink`, so that nothing bypasses it: text, comments, errors, the end.
 """
 
 import asyncio
@@ -10,40 +10,41 @@ from math import ceil
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from gateway.pacing import Packet, PacketShape
+from gateway.pacing import Packet, Packetizer
 from gateway.protocol import FrameSplitter
 from gateway.relay.token_clock import Observe
 from gateway.relay.writer import Mark
 from gateway.types import Headers, Sink
 
-_MOST_QUEUED_BYTES = 2**18
-"""A worker that is so far ahead waits."""
+_MAX_QUEUED_BYTES = 2**18
+"""Above this, writes wait, and so does the worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class PrivatePolicy:
-    """What a stream looks like from outside.
+    """What an observer sees of a stream.
 
     Attributes:
-        tick_seconds: From one packet to the next.
-        packet_bytes: Size of the smallest packets; larger ones are its doubles.
-        start_seconds: The first packet leaves at a multiple of this after the request came.
-        least_seconds: The shortest time from first packet to last; others are its doubles.
+        tick_seconds: Time between packets.
+        packet_bytes: Size of the smallest packets. Larger ones double it, repeatedly.
+        start_seconds: The first packet is sent at a multiple of this after the request.
+        min_seconds: Shortest time from the first packet to the last. Longer ones double it, up to
+            a limit (`Packetizer`).
     """
 
     tick_seconds: float
     packet_bytes: int
     start_seconds: float
-    least_seconds: float
+    min_seconds: float
 
     @property
-    def least_ticks(self) -> int:
-        """The least length of an answer."""
-        return max(1, round(self.least_seconds / self.tick_seconds))
+    def min_ticks(self) -> int:
+        """Shortest answer, in ticks."""
+        return max(1, round(self.min_seconds / self.tick_seconds))
 
 
-class _Passage(NamedTuple):
-    """Tokens that have left once `bytes` have."""
+class _QueuedTokens(NamedTuple):
+    """Tokens that are sent once the first `bytes` bytes of the answer are."""
 
     bytes: int
     tokens: int | None
@@ -55,26 +56,26 @@ class PrivateSink:
 
     Args:
         sink: The client's side itself.
-        shape: Makes the packets.
-        policy: When they leave.
-        mark: Told of each token that leaves.
-        added: Takes a delay in seconds, and how many tokens had it.
+        packetizer: Makes the packets.
+        policy: When they are sent.
+        mark: Called with the number of tokens sent.
+        added: Called with an added delay in seconds and the number of tokens delayed.
 
     Attributes:
-        started: The answer has begun; its head leaves with the first tick.
+        started: The answer has begun. Its head is sent at the first tick.
     """
 
     def __init__(
         self,
         sink: Sink,
-        shape: PacketShape,
+        packetizer: Packetizer,
         policy: PrivatePolicy,
         *,
         mark: Mark,
         added: Observe,
     ) -> None:
         self._sink = sink
-        self._shape = shape
+        self._packetizer = packetizer
         self._policy = policy
         self._mark = mark
         self._added = added
@@ -82,7 +83,7 @@ class PrivateSink:
         self._asked_seconds = self._loop.time()
         self._sending: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
-        self._passing: deque[_Passage] = deque()
+        self._queued: deque[_QueuedTokens] = deque()
         self.started = False
 
     async def __aenter__(self) -> Self:
@@ -94,11 +95,11 @@ class PrivateSink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # Let go of: the task knows this sink, by the frames of the error that it ended with.
+        # Cleared, since the task's error refers back to this sink: a reference cycle.
         sending, self._sending = self._sending, None
         if sending is not None:
             sending.cancel()
-            # Gathered, so that an error which nobody waited for counts as seen.
+            # `gather` marks the task's error as retrieved, so asyncio does not log it.
             await asyncio.gather(sending, return_exceptions=True)
 
     async def start(self, status: int, headers: Headers) -> None:
@@ -107,41 +108,41 @@ class PrivateSink:
         self._sending = asyncio.create_task(self._send(status, headers), name="private")
 
     async def write(self, data: bytes) -> None:
-        """Queue whole events; waits while too many are queued."""
+        """Queue complete events; waits while the queue is full."""
         assert self._sending is not None
-        while self._shape.queued_bytes > _MOST_QUEUED_BYTES and not self._sending.done():
+        while self._packetizer.queued_bytes > _MAX_QUEUED_BYTES and not self._sending.done():
             self._room.clear()
             await self._room.wait()
         if self._sending.done():
-            await self._sending  # it failed: say so
-        self._shape.put(data)
+            await self._sending  # raises its error
+        self._packetizer.put(data)
 
     def write_now(self, data: bytes) -> bool:
-        """Queue whole events, unless too many are queued."""
-        if self._shape.queued_bytes > _MOST_QUEUED_BYTES:
+        """Queue complete events; False if the queue is full."""
+        if self._packetizer.queued_bytes > _MAX_QUEUED_BYTES:
             return False
-        self._shape.put(data)
+        self._packetizer.put(data)
         return True
 
     async def end(self, data: bytes = b"") -> None:
-        """Queue the last events; returns when the last packet has left.
+        """Queue the last events; returns when the last packet has been sent.
 
-        Who was cancelled here may call again, for an answer that must not end twice.
+        A cancelled caller may call again: the answer still ends only once.
         """
         assert self._sending is not None
-        if not self._shape.is_ending:
+        if not self._packetizer.is_ending:
             *before, last = FrameSplitter(len(data)).feed(data) or [data]
-            self._shape.put(b"".join(before))
-            self._shape.end(last)
+            self._packetizer.put(b"".join(before))
+            self._packetizer.end(last)
         await asyncio.shield(self._sending)
 
     def hurry(self) -> None:
-        """Let the answer end soon, whatever length it has then."""
-        self._shape.hurry()
+        """End the answer as soon as everything is sent, whatever its length."""
+        self._packetizer.hurry()
 
-    def passes(self, tokens: int | None) -> None:
-        """So many tokens are in what was queued last."""
-        self._passing.append(_Passage(self._shape.put_bytes, tokens, self._loop.time()))
+    def mark_queued(self, tokens: int | None) -> None:
+        """Record the number of tokens in what was queued last."""
+        self._queued.append(_QueuedTokens(self._packetizer.put_bytes, tokens, self._loop.time()))
 
     async def _send(self, status: int, headers: Headers) -> None:
         policy = self._policy
@@ -149,7 +150,7 @@ class PrivateSink:
             await self._sleep_until_multiple(policy.start_seconds, since=self._asked_seconds)
             await self._sink.start(status, headers)
             begun_seconds = self._loop.time()
-            while not (packet := self._shape.next_packet()).is_last:
+            while not (packet := self._packetizer.next_packet()).is_last:
                 await self._sink.write(packet.data)
                 self._count(packet)
                 await self._sleep_until_multiple(policy.tick_seconds, since=begun_seconds)
@@ -159,15 +160,15 @@ class PrivateSink:
             self._room.set()
 
     async def _sleep_until_multiple(self, seconds: float, *, since: float) -> None:
-        """Sleep until the next multiple of `seconds`, by a clock that began at `since`."""
+        """Sleep until the next multiple of `seconds` after `since`."""
         passed = self._loop.time() - since
-        # What is nearly a multiple is one, for a timer that came early.
+        # A timer that fired slightly early must not wait for the same multiple again.
         await asyncio.sleep((ceil(passed / seconds + 0.01) * seconds) - passed)
 
     def _count(self, packet: Packet) -> None:
         self._room.set()
         now = self._loop.time()
-        while self._passing and self._passing[0].bytes <= packet.sent_bytes:
-            passage = self._passing.popleft()
-            self._mark(passage.tokens)
-            self._added(now - passage.arrived_seconds, passage.tokens or 1)
+        while self._queued and self._queued[0].bytes <= packet.sent_bytes:
+            sent = self._queued.popleft()
+            self._mark(sent.tokens)
+            self._added(now - sent.arrived_seconds, sent.tokens or 1)

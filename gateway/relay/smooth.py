@@ -1,7 +1,7 @@
-"""Smooth mode: text that comes in bursts leaves evenly, with one timer for all streams.
+"""Smooth mode: bursty output is smoothed, with one timer wheel for all streams.
 
-A stream that comes evenly is passed on as it is. Of any other, frames with nothing but text are
-taken apart and played out; whatever else comes flushes them first (`EventStream.write`).
+An even stream is passed on unchanged. Otherwise frames that carry only text are split and played
+out evenly. Any other frame first flushes the held text (`EventStream.flush_first`).
 """
 
 import re
@@ -24,26 +24,26 @@ from gateway.relay.event_stream import EventStream
 from gateway.relay.token_clock import Observe
 from gateway.relay.writer import Mark
 
-_MOST_TOKENS = 256
-"""More is not held: nobody reads 2,000 tokens a second, and a flood must not fill the memory."""
-_MOST_CHARACTERS = 512
-"""A chunk of more is no burst of tokens."""
-_CROWD = 250
-"""With more streams at once pieces get larger, up to double: coarser is better than late."""
+_MAX_TOKENS = 256
+"""Most tokens held: a bound on memory, far above any reading speed."""
+_MAX_CHARACTERS = 512
+"""A longer chunk is not a burst of tokens and is not held."""
+_BUSY_STREAMS = 250
+"""With more streams pieces get larger, up to double: coarse is better than late."""
 _RETRY_SECONDS = 0.02
-"""A client's socket that was full is tried again so soon."""
-# As tokenizers cut before they look up: a word with its blank, a run of signs; of scripts that
-# write no blanks each character. For streams whose worker does not count.
+"""Delay before writing again to a full socket."""
+# Roughly how tokenizers split text: words, runs of punctuation, and single characters of scripts
+# without spaces. Used if the worker does not count tokens.
 _WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|'?[^\W\u3040-\ud7af]+|[^\w\s]+")
 
 
 @dataclass(frozen=True, slots=True)
 class SmoothPolicy:
-    """How text is played out.
+    """Limits of smoothing.
 
     Attributes:
-        max_delay_seconds: The most that is added to any token.
-        piece_seconds: How much text leaves at once, in seconds of reading it.
+        max_delay_seconds: Longest delay added to any token.
+        piece_seconds: Size of a piece, as the time in which the stream produces it.
     """
 
     max_delay_seconds: float
@@ -51,22 +51,22 @@ class SmoothPolicy:
 
 
 class SmoothWriter:
-    """The way out of one stream; also what its `EventStream` keeps back.
+    """Writes the text of one stream; also the `HeldText` of its `EventStream`.
 
     Args:
         out: The client's side.
-        chunks: Takes its frames apart.
-        wheel: Where pieces wait for their time.
-        policy: Bounds.
-        mark: Told of each token that leaves.
-        added: Takes the delay of each token, in seconds.
-        depth: Takes the tokens that are still held as a piece leaves.
+        chunks: Splits frames.
+        wheel: Timers.
+        policy: Limits.
+        mark: Called with the number of tokens sent.
+        added: Called with an added delay in seconds and the number of tokens delayed.
+        depth: Called with the number of tokens still held when a piece is sent, and 1.
         clock: Monotonic seconds.
     """
 
     is_paced = True
 
-    def __init__(  # what it joins, each used once
+    def __init__(  # its collaborators
         self,
         out: EventStream,
         chunks: TextChunks,
@@ -90,17 +90,17 @@ class SmoothWriter:
             max_delay_seconds=policy.max_delay_seconds, split=_split, timers=wheel
         )
         self._rhythm = Rhythm()
-        self._entry: Timer | None = None
-        self._leaving: list[Held[Part]] = []
+        self._timer: Timer | None = None
+        self._sending: list[Held[Part]] = []
         self._ready = b""
         self._counts = True
         self._undelayed_tokens = 0
-        out.keep_back(self)
+        out.flush_first(self)
 
     def offer(self, frame: bytes, tokens: int | None) -> bool:
-        """Send a frame at once if its stream is even or it has to stay whole, else hold its text.
+        """Send a frame at once if the stream is even or the frame indivisible, else hold its text.
 
-        Refused is what would have to wait, or flush what is held.
+        Refuses a frame that would have to wait for the socket, or to flush held text.
         """
         if self._ready or not self._out.delivered:
             return False
@@ -125,7 +125,7 @@ class SmoothWriter:
         return True
 
     async def write(self, frames: bytes, tokens: int | None) -> None:
-        """Send what is held, and frames behind it."""
+        """Send the held text, then `frames`."""
         count = 1 if tokens is None else tokens
         self._rhythm = self._rhythm.after(count, self._clock())
         if frames:
@@ -134,14 +134,14 @@ class SmoothWriter:
         self._undelayed_tokens += count
 
     async def end(self, frames: bytes, tokens: int | None) -> None:
-        """Send what is held and the last frames, and end the answer."""
+        """Send the held text and the last frames, and end the answer."""
         await self._out.end(frames)
         if tokens != 0:
             self._mark(tokens)
             self._undelayed_tokens += tokens or 1
 
-    def lead(self, frames: bytes) -> bytes:
-        """Give everything that is held, and `frames` behind it."""
+    def prepend_to(self, frames: bytes) -> bytes:
+        """Take all held text and return it followed by `frames`."""
         self._unset_timer()
         self._make_ready(self._playout.release_all())
         held, self._ready = self._ready, b""
@@ -150,13 +150,13 @@ class SmoothWriter:
             frames = b"".join(map(self._chunks.renumbered, whole))
         return held + frames
 
-    def left(self) -> None:
-        """Count what has left."""
-        leaving, self._leaving = self._leaving, []
-        if leaving:
+    def on_sent(self) -> None:
+        """Count what has been sent."""
+        sent, self._sending = self._sending, []
+        if sent:
             now = self._clock()
             tokens = 0
-            for held in leaving:
+            for held in sent:
                 if held.tokens:
                     waited = now - held.arrived_seconds
                     self._added(waited if waited > 0.0 else 0.0, held.tokens)
@@ -165,16 +165,16 @@ class SmoothWriter:
             self._mark(tokens if self._counts else None)
 
     def close(self) -> None:
-        """Let go of the timer; what is held can still be taken with `lead`."""
+        """Cancel the timer; held text can still be taken with `prepend_to`."""
         self._unset_timer()
         if self._undelayed_tokens:
             self._added(0.0, self._undelayed_tokens)
             self._undelayed_tokens = 0
 
     def _can_hold(self, chunk: TextChunk) -> bool:
-        """Whether it is no flood, and more of what is held: not reasoning after content."""
+        """Whether there is room, and the held text is of the same kind (not reasoning, say)."""
         playout = self._playout
-        if playout.tokens > _MOST_TOKENS or len(chunk.text) > _MOST_CHARACTERS:
+        if playout.tokens > _MAX_TOKENS or len(chunk.text) > _MAX_CHARACTERS:
             return False
         if (last := playout.last) is None:
             return True
@@ -185,53 +185,53 @@ class SmoothWriter:
         text, playout = chunk.text, self._playout
         last = playout.last
         was_stuck = last is not None and last.is_open
-        if last is not None and (was_stuck or not text.isascii()):  # only then it can go on
+        if last is not None and (was_stuck or not text.isascii()):  # ASCII would not join it
             last.is_open = goes_on(last.item.text, text)
         if may_go_on(text):
-            # Its last character waits for what follows; the rest need not.
+            # Only the last character has to wait for what follows.
             if tokens > 1 and (begin := last_character(text)):
                 playout.hold(Part(chunk, text[:begin], False), tokens - 1, now=now)
                 text, tokens = text[begin:], 1
             playout.hold(Part(chunk, text, True), tokens, now=now, is_open=True)
         else:
             playout.hold(Part(chunk, text, True), tokens, now=now)
-        if self._entry is not None and not was_stuck:
-            return  # what was held before this leaves no later than this can
+        if self._timer is not None and not was_stuck:
+            return  # the timer is set for older text, which is due first
         if playout.wait_seconds(now) == 0.0:
             self._unset_timer()
-            self._turn()
-        elif self._entry is None:
+            self._send_piece()
+        elif self._timer is None:
             self._set_timer(now)
 
-    def _turn(self) -> None:
+    def _send_piece(self) -> None:
         """Send the piece that is due."""
-        self._entry = None
+        self._timer = None
         now = self._clock()
         if not self._ready:
             piece_seconds = self._piece_seconds
-            if (waiting := self._wheel.waiting) > _CROWD:
-                piece_seconds *= min(2.0, waiting / _CROWD)
+            if (waiting := self._wheel.waiting) > _BUSY_STREAMS:
+                piece_seconds *= min(2.0, waiting / _BUSY_STREAMS)
             self._make_ready(self._playout.release(self._rhythm, now, piece_seconds=piece_seconds))
         if self._ready:
             if not self._out.write_now(self._ready):
-                self._entry = self._wheel.call_later(_RETRY_SECONDS, self._turn)
+                self._timer = self._wheel.call_later(_RETRY_SECONDS, self._send_piece)
                 return
             self._ready = b""
-            self.left()
+            self.on_sent()
         self._set_timer(now)
 
     def _make_ready(self, pieces: list[Held[Part]]) -> None:
-        self._leaving += pieces
+        self._sending += pieces
         self._ready += self._chunks.frames([held.item for held in pieces])
 
     def _set_timer(self, now: float) -> None:
         if (wait_seconds := self._playout.wait_seconds(now)) is not None:
-            self._entry = self._wheel.call_later(wait_seconds, self._turn)
+            self._timer = self._wheel.call_later(wait_seconds, self._send_piece)
 
     def _unset_timer(self) -> None:
-        if self._entry is not None:
-            self._entry.cancel()
-            self._entry = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def _split(part: Part, tokens: int, of: int) -> tuple[Part, Part] | None:

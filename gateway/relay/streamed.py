@@ -1,4 +1,4 @@
-"""Relay a stream frame by frame, until the worker's own end or an error that says why not."""
+"""Relays a stream frame by frame until its END frame, or raises an error that says why it ended."""
 
 import asyncio
 import time
@@ -12,17 +12,17 @@ from gateway.relay.token_clock import Side
 from gateway.relay.writer import Writer
 
 _BURST_FRAMES = 8
-"""To read so many takes longer (some 10 us each) than the write that is saved by waiting."""
+"""Reading this many (about 10 us each) takes longer than the write that is saved by waiting."""
 
 
 class Source(Protocol):
     """A worker's answer body."""
 
     async def read_some(self, tap: Callable[[bytes], bool] | None = None) -> bytes:
-        """The next bytes, none at the body's end; raises `UpstreamError` when it breaks off.
+        """The next bytes; empty at the end. Raises `UpstreamError` if the body breaks off.
 
-        What comes while this waits is offered to `tap` first, which takes all of it (True) or
-        leaves it.
+        Bytes that arrive while this waits are first offered to `tap`, which consumes all of them
+        (True) or none.
         """
 
 
@@ -37,25 +37,25 @@ async def relay_stream(
 ) -> None:
     """Copy frames to the client until the stream's END frame, and end the client's stream.
 
-    What a worker sends after END is not read.
+    Anything after END is ignored.
 
     Args:
-        source: The worker.
-        reader: Says what each of its frames is.
-        out: The client's side: where all but text leaves.
-        writer: Where text leaves.
-        arrivals: Marks when text comes.
-        max_frame_bytes: Largest single event of the worker.
+        source: The worker's answer.
+        reader: Reads its frames.
+        out: The client's side; takes everything but text.
+        writer: Takes the text.
+        arrivals: Records when text arrives.
+        max_frame_bytes: Largest event that the worker may send.
 
     Raises:
         WorkerLostError: The stream closed before its END frame.
-        GatewayError: The worker put an error into it, or something that is no stream.
+        GatewayError: The stream contained an error, or is malformed.
     """
     relay = _Relay(reader, out, writer, arrivals)
     try:
         await _relay_until_end(source, relay, FrameSplitter(max_frame_bytes))
     except GatewayError:
-        # Before anything was delivered the request may be replayed: then the new answer counts.
+        # Only if something was delivered: otherwise the request may be replayed.
         if out.delivered and (held := reader.take_held()):
             await out.write(held)
         raise
@@ -64,7 +64,7 @@ async def relay_stream(
 
 
 class _Relay(NamedTuple):
-    """What relays the frames of one stream."""
+    """The parts of one relay."""
 
     reader: StreamReader
     out: EventStream
@@ -82,10 +82,10 @@ async def _relay_until_end(source: Source, relay: _Relay, splitter: FrameSplitte
                 return
             continue
         if not out.delivered and len(frames) >= _BURST_FRAMES:
-            # The first frame of a burst does not wait until the others are read.
+            # Send the first frame of a burst before reading the others.
             if await _relay_frames(frames[:1], relay):
                 return
-            await asyncio.sleep(0)  # uvloop sends when its round ends
+            await asyncio.sleep(0)  # uvloop writes at the end of its iteration
             frames = frames[1:]
         if frames and await _relay_frames(frames, relay):
             return
@@ -95,7 +95,7 @@ async def _relay_until_end(source: Source, relay: _Relay, splitter: FrameSplitte
 
 
 def _tap(relay: _Relay, splitter: FrameSplitter) -> Callable[[bytes], bool]:
-    """Build what relays a read on the spot, if it is one frame as most are and need not wait."""
+    """Make the tap, which relays one usual frame without waking the task if it need not wait."""
     reader, offer, arrivals = relay.reader, relay.writer.offer, relay.arrivals
 
     def tap(data: bytes) -> bool:
@@ -112,7 +112,7 @@ def _tap(relay: _Relay, splitter: FrameSplitter) -> Callable[[bytes], bool]:
 
 
 async def _relay_frame(frame: bytes, relay: _Relay) -> bool:
-    """`_relay_frames` of one, by the shorter way."""
+    """`_relay_frames` for a single frame, but cheaper."""
     wanted, kind, tokens = relay.reader.read(frame)
     if kind is FrameKind.TOKENS:
         relay.arrivals.mark(tokens, time.monotonic())
@@ -132,12 +132,12 @@ async def _send_text(frame: bytes, tokens: int | None, writer: Writer) -> None:
 
 
 async def _relay_frames(frames: list[bytes], relay: _Relay) -> bool:
-    """Relay the frames of one read as one write, which ends the answer if END is among them.
+    """Relay the frames of one read in one write, which ends the answer if END is among them.
 
-    If they are nothing but text and the writer is paced, each is offered to it instead.
+    If they are all text and the writer is paced, they are offered to it one by one instead.
 
     Returns:
-        Whether it was.
+        Whether END was among them.
     """
     writer = relay.writer
     batch = _read(frames, relay.reader)
@@ -158,15 +158,15 @@ async def _relay_frames(frames: list[bytes], relay: _Relay) -> bool:
 
 
 class _Batch(NamedTuple):
-    """What the frames of one read come to.
+    """The frames of one read.
 
     Attributes:
         wanted: Frames for the client, each with its new tokens.
-        has_text: Generated text is among all that were read.
-        is_only_text: Nothing else is.
-        tokens: How much of it; None if the worker does not say.
-        ended: The last of them is END.
-        failure: The worker's own error, which came after them.
+        has_text: Whether they contain generated text.
+        is_only_text: Whether they contain nothing else.
+        tokens: Number of tokens in them; None if the worker does not count.
+        ended: Whether END is the last of them.
+        failure: A worker's error that followed them.
     """
 
     wanted: list[tuple[bytes, int | None]]
@@ -192,7 +192,7 @@ def _read(frames: list[bytes], reader: StreamReader) -> _Batch:
         try:
             relayed = reader.read(frame)
         except GatewayError as error:
-            failure = error  # what came before it still belongs to the client
+            failure = error  # the frames before it still go to the client
             break
         if relayed.frame is not None:
             wanted.append((relayed.frame, relayed.new_tokens))

@@ -1,21 +1,21 @@
-"""Gaps between tokens: counted by token, not by chunk, on both sides of the gateway.
+"""Gaps between tokens, counted by token and not by chunk, on both sides of the gateway.
 
-A chunk that brings n tokens after a gap of g seconds is n tokens at g / n each: what a reader
-of the text sees. Where the worker does not count tokens chunk by chunk (n > 1, and endpoints
-other than chat and completions) the stream's mean is observed once for each token at the end.
+A chunk of n tokens after a gap of g seconds counts as n gaps of g / n. If the worker does not count
+tokens by chunk (n > 1, and endpoints other than chat and completions), the stream's mean gap is
+observed for each token at the end.
 """
 
 from collections.abc import Callable
 
 Observe = Callable[[float, int], None]
-"""Takes seconds (a gap, a delay), and how many tokens had them."""
+"""Called with seconds (a gap or a delay) and the number of tokens that had them."""
 
 
 class Side:
     """One side of a stream.
 
     Attributes:
-        first_seconds: When its first text passed; None before.
+        first_seconds: Time of the first text; None before.
     """
 
     __slots__ = ("_gap_seconds", "_gaps", "_last_seconds", "_observe", "first_seconds")
@@ -28,9 +28,9 @@ class Side:
         self._gap_seconds = 0.0
 
     def mark(self, tokens: int | None, now: float) -> None:
-        """Text passes: `tokens` new ones, None if the worker does not say."""
+        """Record text with `tokens` new tokens, or None if the worker does not count."""
         if self.first_seconds is None:
-            # Before the first token there is no gap; those that came with it had none.
+            # The first token has no gap, and tokens in the same chunk have none either.
             self.first_seconds = self._last_seconds = now
             tokens = None if tokens is None else tokens - 1
         if tokens is None:
@@ -40,7 +40,7 @@ class Side:
             self._last_seconds = now
 
     def finish(self, completion_tokens: int) -> None:
-        """The stream ended; observe the mean of those gaps that were not counted one by one."""
+        """Record the end of the stream: observe the mean gap for tokens not counted yet."""
         missing = completion_tokens - 1 - self._gaps
         if self.first_seconds is not None and missing > 0:
             self._count(missing, self._last_seconds - self.first_seconds - self._gap_seconds)
@@ -52,15 +52,15 @@ class Side:
 
 
 class TokenClock:
-    """Marks when the tokens of one stream pass.
+    """Times the tokens of one stream.
 
     Args:
-        from_worker: Takes the gaps on the worker's side.
-        to_client: The same on the client's side.
+        from_worker: Observes the gaps on the worker's side.
+        to_client: Observes the gaps on the client's side.
 
     Attributes:
-        worker: Where text arrives.
-        client: Where the same text has been handed to the client.
+        worker: Text as it arrives.
+        client: The same text as it is sent to the client.
     """
 
     __slots__ = ("client", "worker")
@@ -71,11 +71,11 @@ class TokenClock:
 
     @property
     def first_token_seconds(self) -> float | None:
-        """When the first text was handed to the client; None before."""
+        """When the first text was sent to the client; None before."""
         return self.client.first_seconds
 
     def finish(self, completion_tokens: int | None) -> None:
-        """The stream ended, with so many tokens if the worker said it."""
+        """Record the end of the stream, with its token count if the worker reported one."""
         if completion_tokens is not None:
             self.worker.finish(completion_tokens)
             self.client.finish(completion_tokens)

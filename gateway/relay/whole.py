@@ -1,4 +1,4 @@
-"""Relay an answer that is no stream: held until it is whole, unless it is very large."""
+"""Relays an answer that is not a stream: held until complete, unless it is very large."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ async def relay_whole(
     held_bytes: int,
     stuck_seconds: float,
 ) -> Answer:
-    """Send a 2xx answer on.
+    """Relay a 2xx answer.
 
-    Up to `held_bytes` the whole answer is held first: if the worker dies on the way the request
-    can be replayed, and the client never sees half of it. A longer answer is passed through
-    unread, in bounded memory.
+    An answer of up to `held_bytes` is held until complete: if the worker dies, the request can be
+    replayed and the client never sees half an answer. A longer one is passed through unread, in
+    bounded memory.
 
     Raises:
-        UpstreamError: The answer broke off, or is not JSON; nothing was sent unless it was long.
-        SlowClientError: The client took nothing of a long one for `stuck_seconds`.
+        UpstreamError: The answer broke off, or is not JSON. Nothing was sent unless it was long.
+        SlowClientError: The client read nothing of a long answer for `stuck_seconds`.
     """
     held = bytearray()
     while data := await source.read_some():

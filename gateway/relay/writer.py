@@ -1,4 +1,4 @@
-"""Where the text of a stream leaves: at once, or when its pacing says so."""
+"""Writes the text of a stream to the client, at once or paced."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,14 +6,14 @@ from typing import Protocol
 from gateway.relay.event_stream import EventStream
 
 Mark = Callable[[int | None], None]
-"""Takes how many tokens have left just now; None if the worker does not say."""
+"""Called with the number of tokens just sent; None if the worker does not count."""
 
 
 class Writer(Protocol):
-    """The way out for text.
+    """Writes text to the client.
 
     Attributes:
-        is_paced: Frames of one read are offered one by one; else they leave as one write.
+        is_paced: Whether the frames of one read are offered one by one or written together.
     """
 
     @property
@@ -21,20 +21,20 @@ class Writer(Protocol):
         """As above."""
 
     def offer(self, frame: bytes, tokens: int | None) -> bool:
-        """Take a frame with text that need not wait for the client; False: nothing was done."""
+        """Take a frame with text if that needs no waiting; False if nothing was done."""
 
     async def write(self, frames: bytes, tokens: int | None) -> None:
-        """Send frames with text, and all that came before them."""
+        """Send frames with text, after everything taken before."""
 
     async def end(self, frames: bytes, tokens: int | None) -> None:
-        """Send the last frames, with so many tokens in them, and end the answer."""
+        """Send the last frames, which contain `tokens` tokens, and end the answer."""
 
     def close(self) -> None:
-        """The stream has ended, one way or other; may be called again."""
+        """Release timers when the stream has ended; may be called again."""
 
 
 class DirectWriter:
-    """Text leaves as it comes."""
+    """Sends text as it arrives."""
 
     is_paced = False
 
@@ -43,7 +43,7 @@ class DirectWriter:
         self._mark = mark
 
     def offer(self, frame: bytes, tokens: int | None) -> bool:
-        """Send it if there is room."""
+        """Send it if the socket has room."""
         if not self._out.write_now(frame):
             return False
         self._mark(tokens)
@@ -62,4 +62,4 @@ class DirectWriter:
             self._mark(tokens)
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Do nothing: it holds nothing."""

@@ -1,4 +1,4 @@
-"""Given a snapshot of the workers, pick one; pure: no I/O, no FastAPI, randomness is passed in."""
+"""Picks a worker from a snapshot of all; pure: no I/O, no FastAPI, randomness is passed in."""
 
 from gateway.routing.choose import Candidate, choose, slow_start_weight
 

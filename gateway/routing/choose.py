@@ -1,4 +1,4 @@
-"""Least loaded of two random choices, with slow start for a worker that has just come back."""
+"""Power of two choices, with slow start for a worker that has recovered."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ _SLOW_START_FLOOR = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A worker that may be given a request.
+    """A worker that can take a request.
 
     Attributes:
         worker: Its name.
-        in_flight: Requests it is running for this gateway.
-        weight: Share of the load it should carry, > 0 and at most 1.
+        in_flight: Requests it is running for this gateway process.
+        weight: Share of the usual load that it should get, > 0 and at most 1.
     """
 
     worker: WorkerId
@@ -27,12 +27,12 @@ class Candidate:
 def choose(candidates: Sequence[Candidate], random: Random) -> WorkerId:
     """Pick the less loaded of two candidates drawn at random.
 
-    Load is (in_flight + 1) / weight: what the worker would carry with this request, so that a
-    worker of weight 0.1 is passed over until the others carry ten times as much.
+    Load is (in_flight + 1) / weight, counting this request: a worker of weight 0.1 is passed over
+    until the others have ten times its load.
 
     Args:
         candidates: At least one.
-        random: Source of the draw; ties go to the first drawn, hence to either.
+        random: Source of the draw. Ties go to the first one drawn.
 
     Source: Mitzenmacher, "The Power of Two Choices in Randomized Load Balancing" (2001).
     """
@@ -43,7 +43,7 @@ def choose(candidates: Sequence[Candidate], random: Random) -> WorkerId:
 
 
 def slow_start_weight(seconds_up: float, *, ramp_seconds: float) -> float:
-    """Weight of a worker that came up `seconds_up` ago: from 0.1, in a straight line, to 1."""
+    """Weight of a worker that came up `seconds_up` ago: rises linearly from 0.1 to 1."""
     if ramp_seconds <= 0 or seconds_up >= ramp_seconds:
         return 1.0
     return max(_SLOW_START_FLOOR, seconds_up / ramp_seconds)

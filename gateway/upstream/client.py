@@ -13,13 +13,13 @@ from urllib.parse import quote, urlsplit
 from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
 from gateway.upstream.connection import Connection
 
-# Below the 5 s after which vLLM's server closes an idle connection, so that we close it first.
+# vLLM's server closes idle connections after 5 s; the gateway closes them first.
 _KEEP_ALIVE_SECONDS = 4.0
-_MOST_SMALL_BYTES = 2**24
+_MAX_SMALL_BYTES = 2**24
 _JSON = {"content-type": "application/json"}
 _LINE_END = re.compile(r"[\r\n]")
 _NOT_FORWARDED = frozenset(
-    # Hop-by-hop (RFC 9110, section 7.6.1), and what our own server writes anew.
+    # Hop-by-hop (RFC 9110, section 7.6.1), or set by the gateway itself.
     b"connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding "
     b"upgrade content-length date server set-cookie x-request-id".split()
 )
@@ -30,8 +30,8 @@ class WorkerAddress:
     """Where a worker listens.
 
     Attributes:
-        name: For logs and metrics: host and port, or `local` for the worker we started.
-        url: Base URL; of a Unix socket only the path part of a request counts.
+        name: For logs and metrics: host and port, or `local` for the gateway's own worker.
+        url: Base URL. With a Unix socket its host is only used for the `Host` header.
         socket_path: The Unix socket, or None for TCP.
     """
 
@@ -42,42 +42,43 @@ class WorkerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionTimeouts:
-    """Bounds in seconds: to connect, and for which a worker may stay silent."""
+    """Longest time to connect, and longest silence of a worker."""
 
     connect_seconds: float
     silence_seconds: float
 
 
 class WorkerAnswer:
-    """An answer whose head has arrived; its body is read once, by `read_some` or `read`."""
+    """An answer whose head has arrived; the body is read once, by `read_some` or `read`."""
 
-    def __init__(self, wire: Connection) -> None:
-        self._wire = wire
-        self.status = wire.status
-        self.is_event_stream = _media_type(wire.headers) == b"text/event-stream"
-        self.read_some = wire.read_some  # itself, because it runs for every chunk
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.status = connection.status
+        self.is_event_stream = _media_type(connection.headers) == b"text/event-stream"
+        self.read_some = connection.read_some  # no wrapper, because it runs for every chunk
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Headers that go on to the client."""
-        return [(name, value) for name, value in self._wire.headers if name not in _NOT_FORWARDED]
+        """Headers to forward to the client."""
+        headers = self._connection.headers
+        return [(name, value) for name, value in headers if name not in _NOT_FORWARDED]
 
-    async def read(self, *, most_bytes: int) -> bytes:
+    async def read(self, *, max_bytes: int) -> bytes:
         """The whole body.
 
         Raises:
-            UpstreamError: It is longer than `most_bytes`, or it broke off.
+            UpstreamError: It is longer than `max_bytes`, or it broke off.
         """
         pieces = bytearray()
         while data := await self.read_some():
             pieces += data
-            if len(pieces) > most_bytes:
+            if len(pieces) > max_bytes:
                 raise UpstreamError("The engine sent an answer that is too large.")
         return bytes(pieces)
 
 
 class WorkerClient:
-    """Keeps connections to one worker.
+    """An HTTP client for one worker, with a pool of connections.
 
     Must be made, used and closed on one event loop.
     """
@@ -91,24 +92,24 @@ class WorkerClient:
         self._host_line = f"host: {self._parts.netloc}"
         self._authorization = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
         self._tls = ssl.create_default_context() if self._parts.scheme == "https" else None
-        self._idle: dict[Connection, asyncio.TimerHandle] = {}  # the latest used comes last
+        self._idle: dict[Connection, asyncio.TimerHandle] = {}  # most recently used last
         self._open: set[Connection] = set()
         self._is_shut = False
 
     def shut(self) -> None:
-        """Refuse every request that is not yet running, as if nobody listened."""
+        """Refuse every new request, as if the worker did not listen."""
         self._is_shut = True
 
     def reopen(self) -> None:
-        """Take requests again."""
+        """Accept requests again."""
         self._is_shut = False
 
     async def close(self) -> None:
         """Close every connection."""
         for timer in self._idle.values():
             timer.cancel()
-        for wire in self._open:
-            wire.close()
+        for connection in self._open:
+            connection.close()
         self._idle.clear()
         self._open.clear()
 
@@ -117,17 +118,18 @@ class WorkerClient:
     ) -> AbstractAsyncContextManager[WorkerAnswer]:
         """Send a request and wait for the head of its answer.
 
-        Leaving the block before the body's end closes the connection, which makes vLLM abort.
+        Leaving the block before the end of the body closes the connection, and vLLM aborts the
+        request.
 
         Raises:
-            WorkerLostError: No connection, or it broke before the head came.
-            WorkerTimeoutError: No head in time.
-            UpstreamError: What came is not HTTP.
+            WorkerLostError: The connection failed, or broke before the head arrived.
+            WorkerTimeoutError: The head did not arrive in time.
+            UpstreamError: The answer is not HTTP.
         """
         return self._exchange(self._request("POST", path, headers, body))
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
-        """A small GET: status and body.
+        """Send a small GET; returns status and body.
 
         Raises:
             UpstreamError: As `post`.
@@ -135,7 +137,7 @@ class WorkerClient:
         return await self._ask(self._request("GET", path, {}, None), timeout_seconds)
 
     async def call(self, path: str, body: bytes, *, timeout_seconds: float) -> int:
-        """A small JSON POST whose answer does not matter: its status.
+        """Send a small JSON POST; returns the status and ignores the body.
 
         Raises:
             UpstreamError: As `post`.
@@ -144,15 +146,15 @@ class WorkerClient:
         return status
 
     async def get_json(self, path: str, *, timeout_seconds: float) -> dict[str, Any]:
-        """A small GET whose answer is a JSON object.
+        """Send a small GET; returns the JSON object in the answer.
 
         Raises:
-            UpstreamError: As `post`, or another status than 200, or no JSON object.
+            UpstreamError: As `post`, or the status is not 200, or the body is not a JSON object.
         """
         return _json_of(path, *await self.get(path, timeout_seconds=timeout_seconds))
 
     async def post_json(self, path: str, body: bytes, *, timeout_seconds: float) -> dict[str, Any]:
-        """A JSON POST whose answer is a JSON object that is held whole.
+        """Send a JSON POST; returns the JSON object in the answer.
 
         Raises:
             UpstreamError: As `get_json`.
@@ -163,7 +165,7 @@ class WorkerClient:
     async def _ask(self, request: bytes, timeout_seconds: float) -> tuple[int, bytes]:
         try:
             async with asyncio.timeout(timeout_seconds), self._exchange(request) as answer:
-                return answer.status, await answer.read(most_bytes=_MOST_SMALL_BYTES)
+                return answer.status, await answer.read(max_bytes=_MAX_SMALL_BYTES)
         except TimeoutError as error:
             raise WorkerTimeoutError("The engine stayed silent for too long.") from error
 
@@ -175,61 +177,62 @@ class WorkerClient:
         if body is not None:
             lines.append(f"content-length: {len(body)}")
         if any(_LINE_END.search(line) for line in lines):
-            raise InvalidRequestError("A header holds a line end.")  # our own server refuses that
+            raise InvalidRequestError("A header contains a line end.")  # uvicorn refuses it earlier
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
 
     @asynccontextmanager
     async def _exchange(self, request: bytes) -> AsyncIterator[WorkerAnswer]:
         if self._is_shut:
-            raise WorkerLostError("The engine is about to end.", sent=False)
-        wire = self._take_idle() or await self._connect()
+            raise WorkerLostError("The engine is shutting down.", sent=False)
+        connection = self._take_idle() or await self._connect()
         try:
-            await wire.exchange(request)
-            yield WorkerAnswer(wire)
+            await connection.exchange(request)
+            yield WorkerAnswer(connection)
         finally:
-            wire.release()
-            self._keep(wire)
+            connection.release()
+            self._keep(connection)
 
     def _take_idle(self) -> Connection | None:
         while self._idle:
-            wire, timer = self._idle.popitem()
+            connection, timer = self._idle.popitem()
             timer.cancel()
-            if wire.is_reusable:
-                return wire
-            self._open.discard(wire)
+            if connection.is_reusable:
+                return connection
+            self._open.discard(connection)
         return None
 
     async def _connect(self) -> Connection:
         loop, path, host = asyncio.get_running_loop(), self.address.socket_path, self._parts
-        wire = Connection(silence_seconds=self._timeouts.silence_seconds)
+        connection = Connection(silence_seconds=self._timeouts.silence_seconds)
         try:
             async with asyncio.timeout(self._timeouts.connect_seconds):
                 if path is not None:
-                    await loop.create_unix_connection(lambda: wire, path)
+                    await loop.create_unix_connection(lambda: connection, path)
                 else:
                     port = host.port or (80 if self._tls is None else 443)
                     await loop.create_connection(
-                        lambda: wire, host.hostname or "", port, ssl=self._tls
+                        lambda: connection, host.hostname or "", port, ssl=self._tls
                     )
         except TimeoutError as error:
             raise WorkerLostError("The engine could not be reached in time.", sent=False) from error
         except OSError as error:
             raise WorkerLostError("The engine could not be reached.", sent=False) from error
-        self._open.add(wire)
-        return wire
+        self._open.add(connection)
+        return connection
 
-    def _keep(self, wire: Connection) -> None:
-        """Have it ready for the next request, for a while."""
-        if wire.is_reusable and wire in self._open:
+    def _keep(self, connection: Connection) -> None:
+        """Keep the connection for the next request, for a while."""
+        if connection.is_reusable and connection in self._open:
             loop = asyncio.get_running_loop()
-            self._idle[wire] = loop.call_later(_KEEP_ALIVE_SECONDS, self._forget, wire)
+            timer = loop.call_later(_KEEP_ALIVE_SECONDS, self._drop, connection)
+            self._idle[connection] = timer
         else:
-            self._open.discard(wire)
+            self._open.discard(connection)
 
-    def _forget(self, wire: Connection) -> None:
-        del self._idle[wire]
-        self._open.discard(wire)
-        wire.close()
+    def _drop(self, connection: Connection) -> None:
+        del self._idle[connection]
+        self._open.discard(connection)
+        connection.close()
 
 
 def _json_of(path: str, status: int, body: bytes) -> dict[str, Any]:

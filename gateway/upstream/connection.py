@@ -1,7 +1,8 @@
-"""HTTP/1.1 on one connection to a worker: one exchange at a time, the body handed over as it comes.
+"""HTTP/1.1 on one connection to a worker: one exchange at a time, with a streamed body.
 
-Written on httptools' parser, because the general client it replaces took most of what the gateway
-added to a request and to each chunk (ADR 10). No redirects, cookies, compression or upgrades.
+Uses httptools' parser directly: a general HTTP client accounted for most of the time that the
+gateway added to a request and to each chunk (ADR 10). No redirects, cookies, compression or
+upgrades.
 """
 
 import asyncio
@@ -13,21 +14,21 @@ import httptools
 from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
 from gateway.upstream.silence import SilenceWatch
 
-_MOST_HELD_BYTES = 2**17
-"""Of a body that nobody takes; then the socket is not read on until somebody does."""
-_MOST_HEAD_BYTES = 2**16
+_MAX_HELD_BYTES = 2**17
+"""Above this, reading from the socket pauses until the body is read."""
+_MAX_HEAD_BYTES = 2**16
 _BODY_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 
 
 Tap = Callable[[bytes], bool]
-"""Is offered bytes where they come off the socket; takes all of them (True) or leaves them."""
+"""Called with bytes as they arrive; consumes all of them (True) or none."""
 
 
 class Connection(asyncio.Protocol):
-    """A connection.
+    """One connection.
 
     Attributes:
-        status: Of the answer whose head has come.
+        status: Status of the current answer, once its head has arrived.
         headers: Its headers, with lower-case names.
     """
 
@@ -48,20 +49,20 @@ class Connection(asyncio.Protocol):
         self._head_done = self._complete = self._ends_with_connection = self._paused = False
         self._error: UpstreamError | None = None
 
-    # What its user calls
+    # The exchange, in order
 
     @property
     def is_reusable(self) -> bool:
-        """Whether another exchange may follow: the last one came to its end, and both stayed."""
+        """Whether another exchange may follow: the last one is complete and the connection open."""
         return not (self._busy or self._lost or self._transport.is_closing())
 
     async def exchange(self, request: bytes) -> None:
         """Send a whole request and wait for the head of its answer; `release` must follow.
 
         Raises:
-            WorkerLostError: The connection broke before the head came.
-            WorkerTimeoutError: Nothing came for too long.
-            UpstreamError: What came is not HTTP.
+            WorkerLostError: The connection broke before the head arrived.
+            WorkerTimeoutError: The worker was silent for too long.
+            UpstreamError: The answer is not HTTP.
         """
         self._begin()
         self._busy = True
@@ -75,14 +76,14 @@ class Connection(asyncio.Protocol):
             await self._wait()
 
     async def read_some(self, tap: Tap | None = None) -> bytes:
-        """The next bytes of the body, as many as have come; none at its end.
+        """The next bytes of the body, all that have arrived; empty at its end.
 
         Args:
-            tap: Is offered what comes while this waits; what it takes wakes nobody and is not
-                returned. That is the better half of what a chunk of a stream costs.
+            tap: Called with bytes that arrive while this waits. What it consumes is not returned,
+                and the waiting task is not woken, which saves most of the cost of a chunk.
 
         Raises:
-            UpstreamError: As `exchange`, once all that came before was read.
+            UpstreamError: As `exchange`, after everything that arrived before was read.
         """
         self._tap = tap
         try:
@@ -107,10 +108,9 @@ class Connection(asyncio.Protocol):
         return data
 
     def release(self) -> None:
-        """The exchange is over; before the answer's end that closes the connection."""
+        """End the exchange; closes the connection if the answer is incomplete."""
         self._silence.stop()
-        # Both know this wire, the error by the frames that it has passed; with them in its hands a
-        # wire would have to wait for the garbage collector.
+        # Both refer back to this connection (the error through its traceback): break the cycles.
         del self._silence
         self._error = None
         if self._complete and self._keeps_alive and not self._lost:
@@ -125,13 +125,13 @@ class Connection(asyncio.Protocol):
     # asyncio's protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
+        """Store the transport."""
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; whoever waits goes on."""
+        """Feed the parser, and wake the reader."""
         if not self._busy or self._complete:
-            self._lost = True  # nobody asked for this: it must not be taken for the next answer
+            self._lost = True  # unsolicited: must not be read as the next answer
             self.close()
             return
         if not self._head_done:
@@ -142,20 +142,20 @@ class Connection(asyncio.Protocol):
             self._lost = True
             if not self._complete:
                 self._fail(_bad_answer(), error)
-        if not self._head_done and self._head_bytes > _MOST_HEAD_BYTES:
+        if not self._head_done and self._head_bytes > _MAX_HEAD_BYTES:
             self._fail(_bad_answer(), None)
         if self._tap is None or not self._tapped(self._tap):
             self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end of the body, or of hopes for it."""
+        """Complete a body that ends with the connection; otherwise fail."""
         self._lost = True
         if self._head_done and self._ends_with_connection and exc is None:
             self._complete = True
         elif not self._complete:
             self._fail(_lost(), exc)
         self._wake()
-        del self._parser  # it knows this wire, too: now both can go
+        del self._parser  # breaks a reference cycle
 
     # httptools' callbacks
 
@@ -165,15 +165,15 @@ class Connection(asyncio.Protocol):
             raise ValueError("more than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Store a header."""
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """The head is there, unless it is an interim one."""
+        """Complete the head, unless it is interim (1xx)."""
         self.status = self._parser.get_status_code()
         if self.status < 200:
             self.headers = []
-        elif self._head_bytes > _MOST_HEAD_BYTES and _size_of(self.headers) > _MOST_HEAD_BYTES:
+        elif self._head_bytes > _MAX_HEAD_BYTES and _size_of(self.headers) > _MAX_HEAD_BYTES:
             raise ValueError("a head that is too large")
         else:
             self._head_done = True
@@ -181,22 +181,22 @@ class Connection(asyncio.Protocol):
             self._ends_with_connection = names.isdisjoint(_BODY_HEADERS)
 
     def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+        """Store a piece of the body."""
         self._pieces.append(body)
         self._held_bytes += len(body)
-        if self._held_bytes > _MOST_HELD_BYTES and not self._paused:
+        if self._held_bytes > _MAX_HELD_BYTES and not self._paused:
             self._paused = True
             self._transport.pause_reading()
 
     def on_message_complete(self) -> None:
-        """The answer is whole, unless it was an interim one."""
+        """Complete the answer, unless it was interim (1xx)."""
         self._complete = self._head_done
         self._keeps_alive = self._parser.should_keep_alive()
 
     # Waiting
 
     async def _wait(self) -> None:
-        """Wait until something happens, and count that as the worker's silence."""
+        """Wait for an event; the time counts as the worker's silence."""
         self._waiter = self._loop.create_future()
         self._silence.waiting_since = self._loop.time()
         try:
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
             self._waiter = self._silence.waiting_since = None
 
     def _tapped(self, tap: Tap) -> bool:
-        """Offer what has come; whether there is nothing left to wake up for."""
+        """Offer the latest bytes to `tap`; True if the reader need not wake."""
         if len(self._pieces) != 1 or not tap(self._pieces[0]):
             return False
         self._pieces.clear()

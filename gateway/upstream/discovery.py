@@ -1,7 +1,7 @@
-"""Workers behind a DNS name: every address that the name has is one of them.
+"""Discovers workers by DNS: each address of a name is a worker.
 
-A headless Service of Kubernetes gives such a name: a worker is on it while it is ready, and leaves
-it when it begins to end. Then it gets no more requests; those that it runs go on.
+A headless Service in Kubernetes is such a name: it lists the pods that are ready. A worker that is
+no longer listed gets no new requests; its running requests continue.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from gateway.upstream.worker import Worker
 log = structlog.get_logger(__name__)
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host name; raises OSError when nobody knows, or when it has none."""
+"""The addresses of a host name; raises OSError if it has none or the lookup fails."""
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """Ask the system's resolver for every address of a name.
+    """Look up all addresses of a name.
 
     Raises:
-        OSError: It has none, or the resolver failed.
+        OSError: It has none, or the lookup failed.
     """
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -34,25 +34,25 @@ async def resolve_host(host: str, port: int) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryPolicy:
-    """How often to look, and how long to wait for an answer."""
+    """How often to look up the name, and how long to wait."""
 
     interval_seconds: float
     timeout_seconds: float
 
 
 class Discovery:
-    """Keeps the workers of one name in the pool; `run` is a task that its owner cancels.
+    """Keeps the workers of one DNS name in the pool; the owner cancels `run`.
 
     Args:
-        pool: Where they join and leave.
+        pool: The pool that they join and leave.
         host: The name.
-        port: Where each of them listens.
-        make: Makes a worker of an address.
-        policy: When to look.
-        resolve: Tells the addresses of a name.
+        port: The port of every worker.
+        make: Makes a worker from an address.
+        policy: Times.
+        resolve: Looks up a name.
     """
 
-    def __init__(  # what it joins, each used once
+    def __init__(  # its collaborators
         self,
         pool: Pool,
         host: str,
@@ -73,21 +73,21 @@ class Discovery:
         self._answered = True
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Look up the name regularly, until cancelled."""
         while True:
             await self.refresh()
             await asyncio.sleep(self._policy.interval_seconds)
 
     async def refresh(self) -> None:
-        """Look once.
+        """Look up the name once.
 
-        Without an answer all stay: whether they are up is for their probes to say, and a resolver
-        that fails must not take the workers with it.
+        If the lookup fails, all workers stay. Probes decide whether they are up, and a DNS outage
+        must not remove them.
         """
         try:
             async with asyncio.timeout(self._policy.timeout_seconds):
                 found = set(await self._resolve(self._host, self._port))
-        except OSError as error:  # a timeout is one too
+        except OSError as error:  # includes TimeoutError
             if self._answered:
                 log.warning("workers_not_resolved", host=self._host, error=str(error))
             self._answered = False
@@ -97,14 +97,14 @@ class Discovery:
         await self._close_idle()
 
     async def close(self) -> None:
-        """Close the connections of all its workers."""
+        """Close the connections to all its workers."""
         for worker in (*self._known.values(), *self._leaving):
-            await worker.connection.close()
+            await worker.client.close()
 
     def _follow(self, found: set[str]) -> None:
         for address in sorted(found - self._known.keys()):
-            shown = f"[{address}]" if ":" in address else address
-            name = f"{shown}:{self._port}"
+            host = f"[{address}]" if ":" in address else address
+            name = f"{host}:{self._port}"
             self._known[address] = self._make(WorkerAddress(name, f"http://{name}"))
             self._pool.join(self._known[address])
             log.info("worker_joined", worker=name)
@@ -118,4 +118,4 @@ class Discovery:
         done = [worker for worker in self._leaving if worker.in_flight == 0]
         self._leaving = [worker for worker in self._leaving if worker.in_flight > 0]
         for worker in done:
-            await worker.connection.close()
+            await worker.client.close()

@@ -1,4 +1,4 @@
-"""Whether one request may try again, and where; only ever before its first byte has left."""
+"""Decides whether a request may be retried, and where; only before its first byte was sent."""
 
 from gateway.errors import WorkerLostError
 from gateway.types import WorkerId
@@ -6,25 +6,27 @@ from gateway.upstream.retry_budget import RetryBudget
 
 
 class Failover:
-    """The tries of one request.
+    """The attempts of one request.
 
     Args:
         budget: Shared by all requests.
-        most_replays: Times this request may be sent to a worker again after it was sent once;
-            a request that kills workers must not kill them all.
+        max_replays: How often the request may be replayed after a worker received it. A request
+            that kills workers must not kill them all.
+
+    Attributes:
+        lost: Workers that failed this request.
     """
 
-    def __init__(self, budget: RetryBudget, *, most_replays: int) -> None:
+    def __init__(self, budget: RetryBudget, *, max_replays: int) -> None:
         self._budget = budget
-        self._replays_left = most_replays
+        self._replays_left = max_replays
         self.lost: set[WorkerId] = set()
         budget.earn()
 
     def allows(self, error: WorkerLostError, *, worker: WorkerId) -> bool:
         """Whether to try again after `error`.
 
-        A request that never reached a worker costs that worker nothing: such tries are bounded
-        by the request's deadline alone.
+        If the request never reached the worker, only the request's deadline limits the attempts.
         """
         self.lost.add(worker)
         if not error.sent:

@@ -1,4 +1,4 @@
-"""All workers of this gateway: who is up, who takes the next request, who failed."""
+"""All workers of this gateway: which are up, which gets the next request, which failed."""
 
 import asyncio
 import time
@@ -22,10 +22,10 @@ _BREAKER_POLL_SECONDS = 0.1
 
 
 class PoolObserver(Protocol):
-    """Is told what happens to workers; counts it."""
+    """Counts what happens to workers."""
 
     def workers_known(self, count: int) -> None:
-        """So many workers are ours now."""
+        """The pool has `count` workers now."""
 
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
@@ -34,16 +34,16 @@ class PoolObserver(Protocol):
         """A request failed on a worker."""
 
     def worker_left(self, worker: WorkerId) -> None:
-        """A worker is none of ours any more."""
+        """A worker left the pool."""
 
 
 class Pool:
-    """Hands out workers and remembers how they did.
+    """Leases workers to requests and records their failures.
 
     Args:
-        workers: Those that are there from the start; others may join.
-        observer: Told of every change.
-        slow_start_seconds: How long a worker that recovered is spared.
+        workers: The workers at the start; others may join.
+        observer: Notified of every change.
+        slow_start_seconds: How long a recovered worker gets fewer requests.
         random: Source of the routing draws.
     """
 
@@ -74,14 +74,14 @@ class Pool:
 
     @property
     def models(self) -> dict[str, dict[str, Any]]:
-        """Every model that some worker serves, by name; of workers that are down the last known."""
+        """Every model of any worker, by name; for a worker that is down, its last known models."""
         return {name: entry for worker in self.workers for name, entry in worker.models.items()}
 
     def require_model(self, model: str | None) -> str | None:
-        """The name to route by; checks it as far as the workers have told what they serve.
+        """The model to route by: `model`, or the only one served if it is None.
 
         Raises:
-            ModelNotFoundError: Every worker's list is known and the model is on none.
+            ModelNotFoundError: Every worker's list of models is known, and none has the model.
         """
         if model is None:
             only = list(self.models)
@@ -95,14 +95,15 @@ class Pool:
     async def lease(
         self, model: str | None, *, wait_seconds: float, avoid: set[WorkerId]
     ) -> AsyncIterator[Worker]:
-        """Take a worker for one request, waiting while none is up.
+        """Lease a worker for one request, waiting while none is up.
 
-        What the block raises tells how the worker did.
+        An error raised in the block counts as the worker's failure if it is a lost connection or a
+        timeout.
 
         Args:
-            model: Only a worker that serves it; None: any.
+            model: Only a worker that serves it; None for any.
             wait_seconds: Longest wait.
-            avoid: Workers that already failed this request; taken only if nobody else is there.
+            avoid: Workers that already failed this request; leased only if there is no other.
 
         Raises:
             NoHealthyWorkerError: None came up in time.
@@ -124,14 +125,14 @@ class Pool:
             worker.in_flight -= 1
 
     def join(self, worker: Worker) -> None:
-        """A worker is ours from now on; probes will say whether it is up."""
+        """Add a worker; it gets requests once a probe has found it up."""
         self.workers = (*self.workers, worker)
         self._observer.workers_known(len(self.workers))
         self._observer.worker_up(worker.id, False)
         self._announce()
 
     def leave(self, worker: Worker) -> None:
-        """A worker takes no more requests; those that it runs go on."""
+        """Remove a worker: it gets no new requests, and its running ones continue."""
         self.workers = tuple(other for other in self.workers if other is not worker)
         worker.up = False
         self._observer.workers_known(len(self.workers))
@@ -143,7 +144,7 @@ class Pool:
         await self._changed.wait()
 
     def mark_up(self, worker: Worker) -> None:
-        """A probe succeeded."""
+        """Record a successful probe."""
         worker.failed_probes = 0
         if not worker.up and worker in self.workers:
             worker.up, worker.up_since = True, self._clock()
@@ -152,7 +153,7 @@ class Pool:
             self._announce()
 
     def mark_down(self, worker: Worker) -> None:
-        """The worker cannot be reached, or failed its probes."""
+        """Record that the worker cannot be reached, or failed its probes."""
         if worker.up:
             worker.up, worker.ever_up = False, True
             self._observer.worker_up(worker.id, False)
@@ -176,7 +177,7 @@ class Pool:
                 )
             changed = self._changed
             try:
-                # A breaker opens by the clock, without an event: look again now and then.
+                # A breaker leaves OPEN by the clock, without an event: check regularly.
                 async with asyncio.timeout(min(left, _BREAKER_POLL_SECONDS)):
                     await changed.wait()
             except TimeoutError:

@@ -1,4 +1,4 @@
-"""Has a worker tokenize a request's prediction; if that fails, the prediction alone is lost."""
+"""Has a worker tokenize a request's prediction. On failure only the prediction is dropped."""
 
 import structlog
 
@@ -9,33 +9,33 @@ from gateway.upstream.worker import Worker
 log = structlog.get_logger(__name__)
 
 _CHARACTERS_PER_TOKEN = 8
-"""Twice what English and code have: a longer text is cut before anybody tokenizes it."""
+"""Twice the average of English and code. Longer text is cut before it is tokenized."""
 
 
 class PredictionTokenizer:
-    """Turns predicted text into token ids, within bounds.
+    """Turns predicted text into token ids, within limits.
 
     Args:
-        most_tokens: A longer prediction is cut; 0: every prediction is ignored.
-        timeout_seconds: Longest time that a worker may take.
+        max_tokens: A longer prediction is cut; 0 ignores every prediction.
+        timeout_seconds: Longest wait for a worker.
     """
 
-    def __init__(self, *, most_tokens: int, timeout_seconds: float) -> None:
-        self._most_tokens = most_tokens
+    def __init__(self, *, max_tokens: int, timeout_seconds: float) -> None:
+        self._max_tokens = max_tokens
         self._timeout_seconds = timeout_seconds
 
     async def tokenize(self, text: str, *, worker: Worker, model: str | None) -> tuple[int, ...]:
-        """The first `most_tokens` ids of `text`, in order; none if the worker fails to say.
+        """The first `max_tokens` ids of `text`; empty if the worker fails to tokenize it.
 
         Args:
             text: A prediction of any length.
-            worker: A leased worker, the one that is to get the request.
-            model: Whose tokens; None: of the only one.
+            worker: The leased worker that will get the request.
+            model: The model; None if the worker has only one.
 
         Raises:
-            WorkerLostError: The worker was not reached, so the request could not reach it either.
+            WorkerLostError: The worker cannot be reached, so the request cannot be sent either.
         """
-        read = text[: self._most_tokens * _CHARACTERS_PER_TOKEN]
+        read = text[: self._max_tokens * _CHARACTERS_PER_TOKEN]
         if not read:
             return ()
         body = tokenize_body(read, model=model)
@@ -43,16 +43,16 @@ class PredictionTokenizer:
             try:
                 tokens = await self._ask(worker, body)
             except WorkerLostError:
-                # Mostly an idle connection that the worker had closed; asking twice does no harm.
+                # Usually an idle connection that the worker had closed; a second try does no harm.
                 tokens = await self._ask(worker, body)
         except UpstreamError as error:
             if isinstance(error, WorkerLostError) and not error.sent:
-                raise  # another worker will be asked, for the tokens as for the answer
+                raise  # another worker will get the prediction and the request
             log.warning(
                 "prediction_dropped", worker=worker.id, reason=error.reason, error=error.message
             )
             return ()
-        kept = tuple(tokens[: self._most_tokens])
+        kept = tuple(tokens[: self._max_tokens])
         if len(kept) < len(tokens) or len(read) < len(text):
             log.info(
                 "prediction_cut",
@@ -65,7 +65,5 @@ class PredictionTokenizer:
 
     async def _ask(self, worker: Worker, body: bytes) -> list[int]:
         return read_tokens(
-            await worker.connection.post_json(
-                "/tokenize", body, timeout_seconds=self._timeout_seconds
-            )
+            await worker.client.post_json("/tokenize", body, timeout_seconds=self._timeout_seconds)
         )

@@ -1,4 +1,4 @@
-"""The background look at each worker: is it healthy, and what does it serve?"""
+"""Background probes of each worker: its health and its models."""
 
 import asyncio
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProbePolicy:
-    """How often to look, how long to wait, and how many failures in a row mean down."""
+    """Probe interval and timeout, failures in a row that mean down, interval for models."""
 
     interval_seconds: float
     timeout_seconds: float
@@ -25,14 +25,14 @@ class ProbePolicy:
 
 
 class Prober:
-    """Watches the workers of a pool; `run` is a task that its owner cancels."""
+    """Probes the workers of a pool; the owner cancels `run`."""
 
     def __init__(self, pool: Pool, policy: ProbePolicy) -> None:
         self._pool = pool
         self._policy = policy
 
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Probe all workers regularly, until cancelled."""
         watched: set[Worker] = set()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -43,9 +43,9 @@ class Prober:
                 await self._pool.changed()
 
     async def check(self, worker: Worker) -> bool:
-        """Look once: True if the worker is healthy. Changes its state in the pool."""
+        """Probe once and update the pool; True if the worker is healthy."""
         try:
-            status, _ = await worker.connection.get(
+            status, _ = await worker.client.get(
                 "/health", timeout_seconds=self._policy.timeout_seconds
             )
             if status == 200 and not worker.up:
@@ -54,7 +54,7 @@ class Prober:
             self._note_failure(worker, lost=isinstance(error, WorkerLostError))
             return False
         if status != 200:
-            # vLLM answers 503 when its engine is dead: no need to ask again.
+            # vLLM answers 503 once its engine is dead: no need for more probes.
             self._note_failure(worker, lost=True)
             return False
         if not worker.up:
@@ -78,7 +78,7 @@ class Prober:
             log.warning("worker_models_unknown", worker=worker.id, error=error.message)
 
     async def _read_models(self, worker: Worker) -> None:
-        answer = await worker.connection.get_json(
+        answer = await worker.client.get_json(
             "/v1/models", timeout_seconds=self._policy.timeout_seconds
         )
         entries = answer.get("data")
@@ -98,7 +98,7 @@ class Prober:
 
 
 def _without_path(entry: dict[str, Any]) -> dict[str, Any]:
-    """A model entry whose `root` does not tell where the weights lie on the worker's disk."""
+    """A model entry whose `root` does not reveal a path on the worker's disk."""
     root = entry.get("root")
     if isinstance(root, str) and PurePath(root).is_absolute():
         return {**entry, "root": entry["id"]}

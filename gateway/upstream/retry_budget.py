@@ -1,17 +1,17 @@
-"""How many second tries all requests together may have, so that retries never become the load."""
+"""Limits the retries of all requests together, so that retries cannot overload the workers."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class RetryBudget:
-    """Earns a share of a try with each request, spends one with each second try.
+    """Each request earns a share of a retry; each retry spends one.
 
-    Starts full: when a worker dies, everything that waited on it may be replayed once.
+    Starts full, so that all requests of a worker that dies can be replayed once.
 
     Attributes:
-        ratio: Second tries earned by one request, 0-1.
-        capacity: Most tries saved up.
+        ratio: Retries earned by one request, 0-1.
+        capacity: Most retries saved up.
     """
 
     ratio: float
@@ -22,11 +22,11 @@ class RetryBudget:
         self._saved = self.capacity
 
     def earn(self) -> None:
-        """A request arrived."""
+        """Add the share of a new request."""
         self._saved = min(self.capacity, self._saved + self.ratio)
 
     def spend(self) -> bool:
-        """Take one try; False when none is left."""
+        """Take one retry; False if none is left."""
         if self._saved < 1.0:
             return False
         self._saved -= 1.0

@@ -1,4 +1,4 @@
-"""One worker as the gateway sees it: its health, its models, its load."""
+"""The gateway's view of one worker: health, models, load."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,19 +11,22 @@ from gateway.upstream.client import WorkerClient
 
 @dataclass(slots=True, eq=False)
 class Worker:
-    """State of one worker; owned by the pool, changed by the pool and its probes alone.
+    """State of one worker; changed only by the pool and its probes.
 
     Attributes:
         id: Name for logs and metrics.
-        up: The last probes succeeded.
+        client: HTTP to the worker.
+        breaker: Its circuit breaker.
+        up: Whether the last probes succeeded.
         up_since: Monotonic seconds when it last came up.
-        ever_up: It has been up before, so that coming up again is a recovery.
-        models: What it serves, by model name: the entries of its `/v1/models`.
+        ever_up: Whether it has been up before, so that coming up is a recovery.
+        failed_probes: Failed probes in a row.
+        models: The entries of its `/v1/models`, by model name.
         in_flight: Requests it is running for this process.
     """
 
     id: WorkerId
-    connection: WorkerClient
+    client: WorkerClient
     breaker: Breaker
     up: bool = False
     up_since: float = 0.0
@@ -33,7 +36,7 @@ class Worker:
     in_flight: int = 0
 
     def can_take(self, model: str | None, now: float) -> bool:
-        """Whether a request for `model` (None: any) may be sent to it."""
+        """Whether it can take a request for `model` (None: any)."""
         return (
             self.up
             and (model is None or model in self.models)
@@ -41,7 +44,7 @@ class Worker:
         )
 
     def weight(self, now: float, *, ramp_seconds: float) -> float:
-        """Its share of the load: below 1 for a while after a recovery."""
+        """Its share of the usual load; below 1 for a while after a recovery."""
         if not self.ever_up:
             return 1.0
         return slow_start_weight(now - self.up_since, ramp_seconds=ramp_seconds)

@@ -2,18 +2,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.pacing import PacketShape
+from gateway.pacing import Packetizer
 
 SIZE = 64
 
 
-def shape(*, least_ticks: int = 8) -> PacketShape:
-    return PacketShape(
-        packet_bytes=SIZE, least_ticks=least_ticks, pad=lambda data, size: data.ljust(size, b"#")
+def shape(*, min_ticks: int = 8) -> Packetizer:
+    return Packetizer(
+        packet_bytes=SIZE, min_ticks=min_ticks, pad=lambda data, size: data.ljust(size, b"#")
     )
 
 
-def played(shaped: PacketShape, steps: list[bytes], last: bytes) -> list[bytes]:
+def played(shaped: Packetizer, steps: list[bytes], last: bytes) -> list[bytes]:
     """The packets of an answer that puts one of `steps` a tick."""
     packets: list[bytes] = []
     for step in steps:
@@ -68,7 +68,7 @@ def test_a_long_last_event_is_begun_in_time() -> None:
 
 
 def test_long_answers_do_not_double_for_ever() -> None:
-    packets = played(shape(least_ticks=2), [b"x"] * 60, b"end")
+    packets = played(shape(min_ticks=2), [b"x"] * 60, b"end")
 
     assert len(packets) == 80  # 2, 4, 8, 16, 32, then 24 more each time
 

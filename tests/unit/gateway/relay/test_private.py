@@ -3,7 +3,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.pacing import PacketShape
+from gateway.pacing import Packetizer
 from gateway.protocol import FrameSplitter, padded
 from gateway.protocol.sse import data_of
 from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
@@ -11,7 +11,7 @@ from gateway.relay.private import PrivatePolicy, PrivateSink
 from tests.unit.gateway.ends import RecordingSink
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
-POLICY = PrivatePolicy(tick_seconds=0.05, packet_bytes=256, start_seconds=0.5, least_seconds=2.0)
+POLICY = PrivatePolicy(tick_seconds=0.05, packet_bytes=256, start_seconds=0.5, min_seconds=2.0)
 STREAM = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
 DONE = b"data: [DONE]\n\n"
 
@@ -58,14 +58,14 @@ class Private:
 
     def run(self, scenario: Callable[[PrivateSink], Awaitable[None]]) -> "Private":
         async def whole() -> None:
-            shape = PacketShape(
+            packetizer = Packetizer(
                 packet_bytes=POLICY.packet_bytes,
-                least_ticks=POLICY.least_ticks,
+                min_ticks=POLICY.min_ticks,
                 pad=lambda data, size: padded(data, size=size, filling=b"f" * size),
             )
             async with PrivateSink(
                 self.client,
-                shape,
+                packetizer,
                 POLICY,
                 mark=self.marks.append,
                 added=lambda seconds, tokens: self.added.extend([seconds] * tokens),
@@ -97,7 +97,7 @@ def test_streams_that_differ_look_alike() -> None:
 
     assert quick.client.packets == bursty.client.packets
     assert {size for _, size in quick.client.packets} == {256}
-    assert len(quick.client.packets) == POLICY.least_ticks
+    assert len(quick.client.packets) == POLICY.min_ticks
 
 
 def test_packets_leave_on_a_clock_that_began_with_the_request() -> None:
@@ -137,10 +137,10 @@ def test_tokens_are_marked_when_they_have_left() -> None:
     async def scenario(sink: PrivateSink) -> None:
         await sink.start(200, [])
         sink.write_now(chunk("a" * 500))
-        sink.passes(5)
+        sink.mark_queued(5)
         await asyncio.sleep(0.52)
         sink.write_now(chunk("b"))
-        sink.passes(None)
+        sink.mark_queued(None)
         assert private.marks == []
         await sink.end(DONE)
 

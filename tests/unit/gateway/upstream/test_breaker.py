@@ -8,7 +8,7 @@ CLOSED, OPEN, TRIAL = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.TRIAL
 
 
 def opened(*, at: float = 0.0) -> Breaker:
-    breaker = Breaker(threshold=3, open_seconds=1, most_open_seconds=5)
+    breaker = Breaker(threshold=3, open_seconds=1, max_open_seconds=5)
     for _ in range(3):
         breaker.begin(at)
         breaker.fail(at)
@@ -21,11 +21,11 @@ def fail_trial(breaker: Breaker, now: float) -> None:
 
 
 def test_it_begins_closed() -> None:
-    assert Breaker(threshold=1, open_seconds=1, most_open_seconds=1).state(0) is CLOSED
+    assert Breaker(threshold=1, open_seconds=1, max_open_seconds=1).state(0) is CLOSED
 
 
 def test_failures_in_a_row_open_it() -> None:
-    breaker = Breaker(threshold=3, open_seconds=1, most_open_seconds=5)
+    breaker = Breaker(threshold=3, open_seconds=1, max_open_seconds=5)
     breaker.fail(0)
     breaker.fail(0)
     assert breaker.state(0) is CLOSED
@@ -36,7 +36,7 @@ def test_failures_in_a_row_open_it() -> None:
 
 
 def test_a_success_between_failures_forgets_them() -> None:
-    breaker = Breaker(threshold=2, open_seconds=1, most_open_seconds=5)
+    breaker = Breaker(threshold=2, open_seconds=1, max_open_seconds=5)
     for _ in range(10):
         breaker.fail(0)
         breaker.succeed()
@@ -106,7 +106,7 @@ def test_years_of_failed_trials_are_no_overflow() -> None:
 
 @given(st.lists(st.sampled_from(["begin", "succeed", "fail", "abandon"]), max_size=40))
 def test_it_never_stays_open_longer_than_the_most(events: list[str]) -> None:
-    breaker, now = Breaker(threshold=2, open_seconds=1, most_open_seconds=5), 0.0
+    breaker, now = Breaker(threshold=2, open_seconds=1, max_open_seconds=5), 0.0
     for event in events:
         now += 0.5
         if event in ("begin", "fail"):

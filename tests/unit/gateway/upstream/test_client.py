@@ -52,7 +52,7 @@ async def whole(
     connection: WorkerClient, body: bytes = b"{}", headers: Mapping[str, str] | None = None
 ) -> tuple[WorkerAnswer, bytes]:
     async with connection.post(CHAT, body, headers or {}) as answer:
-        return answer, await answer.read(most_bytes=10**6)
+        return answer, await answer.read(max_bytes=10**6)
 
 
 async def test_a_request_travels_as_it_is(worker: FakeWorker, connect: Connect) -> None:
@@ -125,7 +125,7 @@ async def test_a_connection_that_the_worker_closed_is_not_used_again(connect: Co
 async def test_closing_ends_what_runs(worker: FakeWorker, connect: Connect) -> None:
     connection = connect(worker.url)
     async with connection.post(CHAT, chat(stream=True, hang_after_chunks=0), {}) as answer:
-        reading = asyncio.create_task(answer.read(most_bytes=10**6))
+        reading = asyncio.create_task(answer.read(max_bytes=10**6))
         await asyncio.sleep(0.02)
         await connection.close()
 
@@ -143,7 +143,7 @@ async def test_a_shut_line_refuses_what_is_new_and_lets_the_rest_end(
         connection.shut()
         with pytest.raises(WorkerLostError) as refused:
             await whole(connection, chat())
-        rest = await running.read(most_bytes=10**6)
+        rest = await running.read(max_bytes=10**6)
     connection.reopen()
     answer, _ = await whole(connection, chat())
 
@@ -168,7 +168,7 @@ async def test_a_path_is_quoted(worker: FakeWorker, connect: Connect) -> None:
 
 async def test_a_stream_is_known_by_its_type(worker: FakeWorker, connect: Connect) -> None:
     async with connect(worker.url).post(CHAT, chat(stream=True), {}) as answer:
-        body = await answer.read(most_bytes=10**6)
+        body = await answer.read(max_bytes=10**6)
 
     assert answer.is_event_stream
     assert body.endswith(b"data: [DONE]\n\n")
@@ -313,7 +313,7 @@ async def test_what_is_no_http_is_the_workers_fault(answer: bytes, connect: Conn
 async def test_an_answer_over_the_bound_is_refused(worker: FakeWorker, connect: Connect) -> None:
     async with connect(worker.url).post(CHAT, chat(unary_bytes=5000), {}) as answer:
         with pytest.raises(UpstreamError, match="too large"):
-            await answer.read(most_bytes=1000)
+            await answer.read(max_bytes=1000)
 
 
 async def test_small_questions_are_answered(worker: FakeWorker, connect: Connect) -> None:

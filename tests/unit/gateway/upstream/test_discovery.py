@@ -67,7 +67,7 @@ def test_every_address_becomes_a_worker_once() -> None:
 
             assert ids(pool) == ["10.0.0.1:8001", "10.0.0.2:8001", "[fd00::1]:8001"]
             assert pool.workers == first
-            assert first[2].connection.address.url == "http://[fd00::1]:8001"
+            assert first[2].client.address.url == "http://[fd00::1]:8001"
             assert names.asked == [("workers", 8001)] * 2
 
     run_in_virtual_time(scenario())
@@ -136,7 +136,7 @@ async def test_who_leaves_finishes_what_it_runs_and_then_lets_go_of_its_connecti
 
                 assert pool.workers == ()
                 assert fake.connections == 1
-                assert (await worker.connection.get("/health", timeout_seconds=1))[0] == 200
+                assert (await worker.client.get("/health", timeout_seconds=1))[0] == 200
             await discovery.refresh()
 
             await eventually(lambda: fake.connections == 0)

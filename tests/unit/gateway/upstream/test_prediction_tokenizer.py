@@ -28,18 +28,18 @@ async def fake() -> AsyncIterator[FakeWorker]:
 
 def worker_at(url: str) -> Worker:
     connection = WorkerClient(WorkerAddress(NAME, url), ConnectionTimeouts(1, 1), api_key=None)
-    return Worker(NAME, connection, Breaker(threshold=2, open_seconds=1, most_open_seconds=4))
+    return Worker(NAME, connection, Breaker(threshold=2, open_seconds=1, max_open_seconds=4))
 
 
 async def tokenized(
-    url: str, text: str, *, most_tokens: int = 100, timeout_seconds: float = 1.0
+    url: str, text: str, *, max_tokens: int = 100, timeout_seconds: float = 1.0
 ) -> tuple[int, ...]:
     worker = worker_at(url)
-    tokenizer = PredictionTokenizer(most_tokens=most_tokens, timeout_seconds=timeout_seconds)
+    tokenizer = PredictionTokenizer(max_tokens=max_tokens, timeout_seconds=timeout_seconds)
     try:
         return await tokenizer.tokenize(text, worker=worker, model="fake-model")
     finally:
-        await worker.connection.close()
+        await worker.client.close()
 
 
 async def test_a_text_becomes_its_ids(fake: FakeWorker) -> None:
@@ -53,7 +53,7 @@ async def test_a_text_becomes_its_ids(fake: FakeWorker) -> None:
 
 @pytest.mark.parametrize("text", ["", "x"], ids=["no-text", "no-tokens-wanted"])
 async def test_nothing_is_asked_for_nothing(fake: FakeWorker, text: str) -> None:
-    assert await tokenized(fake.url, text, most_tokens=0) == ()
+    assert await tokenized(fake.url, text, max_tokens=0) == ()
 
     assert fake.tokenize_requests == []
 
@@ -71,7 +71,7 @@ async def test_a_long_prediction_is_cut_with_one_line(
     fake: FakeWorker, text: str, facts: dict[str, int] | None
 ) -> None:
     with json_log() as log:
-        tokens = await tokenized(fake.url, text, most_tokens=10)
+        tokens = await tokenized(fake.url, text, max_tokens=10)
 
     assert tokens == (ord("x"),) * 10
     lines = log.of("prediction_cut")
@@ -83,7 +83,7 @@ async def test_a_long_prediction_is_cut_with_one_line(
 async def test_a_cut_that_leaves_few_tokens_is_told_too() -> None:
     async with CannedServer(ok(b'{"tokens":[1]}')) as server:
         with json_log() as log:
-            assert await tokenized(server.url, "x" * 81, most_tokens=10) == (1,)
+            assert await tokenized(server.url, "x" * 81, max_tokens=10) == (1,)
 
     assert log.of("prediction_cut")[0]["characters_read"] == 80
 
@@ -126,13 +126,13 @@ async def test_whatever_a_worker_answers_is_no_failure_of_ours(answer: bytes) ->
 
 async def test_a_connection_that_the_worker_had_closed_is_no_failure(fake: FakeWorker) -> None:
     worker = worker_at(fake.url)
-    tokenizer = PredictionTokenizer(most_tokens=100, timeout_seconds=1.0)
+    tokenizer = PredictionTokenizer(max_tokens=100, timeout_seconds=1.0)
     await tokenizer.tokenize("a", worker=worker, model=None)
     await fake.stop()
     await fake.start()
     with json_log() as log:
         assert await tokenizer.tokenize("b", worker=worker, model=None) == (98,)
-    await worker.connection.close()
+    await worker.client.close()
 
     assert log.lines() == []
 

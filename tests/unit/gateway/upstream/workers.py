@@ -40,7 +40,7 @@ class Observations:
 
 def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:
     connection = WorkerClient(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
-    breaker = Breaker(threshold=2, open_seconds=1, most_open_seconds=4)
+    breaker = Breaker(threshold=2, open_seconds=1, max_open_seconds=4)
     return Worker(WorkerId(name), connection, breaker)
 
 
@@ -60,4 +60,4 @@ async def pool_of(
         yield pool
     finally:
         for worker in workers:
-            await worker.connection.close()
+            await worker.client.close()
