@@ -18,21 +18,25 @@ serve: install-engine ## set up, then serve CONFIG (configs/cpu-smollm2.yaml) wi
 	@exec $(VENV)/bin/specgate serve --config $(CONFIG)
 
 .PHONY: test
-test: install-dev install-node install-helm ## run every test, the real worker and the SDKs included
+test: install-tests ## run the tests, a real worker and the SDKs included: ten minutes, 8 GiB
 	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n 2 tests/unit tests/integration
+	$(VENV)/bin/pytest tests/e2e
 
-.PHONY: test-sanitize
-test-sanitize: export SANITIZE_SECONDS ?= 120
-test-sanitize: install-dev ## run the suffix core under ASan, UBSan and TSan, SANITIZE_SECONDS (120) each
-	$(VENV)/bin/pytest tests/sanitize -rP
+.PHONY: test-all
+test-all: export SANITIZE_SECONDS ?= 60
+test-all: install-tests ## run everything: also training, sanitizers, every injected failure and five minutes of chaos
+	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
+	$(VENV)/bin/pytest -n 2 -m "" tests/unit tests/integration
+	$(VENV)/bin/pytest -m "" tests/sanitize tests/e2e
+	$(VENV)/bin/python -m loadtest.chaos --faults 20
 
 .PHONY: check
-check: install-dev install-helm ## format, lint, types, architecture and unit tests; under two minutes
+check: install-tests ## format, lint, types, architecture and unit tests: 90 seconds
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy & types=$$!; failed=0; \
-		$(VENV)/bin/pytest tests/unit || failed=1; wait $$types || failed=1; exit $$failed
+		$(VENV)/bin/pytest -n 2 tests/unit || failed=1; wait $$types || failed=1; exit $$failed
 
 .PHONY: bench-gateway
 bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1 for three minutes)
@@ -90,7 +94,7 @@ train-head: install-train ## train the draft head of RECIPE (smollm2-135m: hours
 	@exec $(VENV)/bin/specgate train $(RECIPE)
 
 .PHONY: chart
-chart: install-dev install-helm ## lint and render the Helm chart for every ci file, validate every manifest, run its tests
+chart: install-tests ## lint and render the Helm chart for every ci file, validate every manifest, run its tests
 	$(VENV)/bin/python -m helm.generate --check
 	$(VENV)/bin/pytest tests/unit/helm
 
@@ -135,6 +139,14 @@ install-node: ## install the Node SDKs that the end-to-end tests use
 install-helm: ## install helm, for the tests of the chart
 	@scripts/install.sh helm
 
+.PHONY: install-tests
+install-tests: ## install everything that the tests need, Node, helm and Prometheus included
+	@scripts/apt.sh test
+	@scripts/install.sh dev
+	@scripts/install.sh node
+	@scripts/install.sh helm
+	@scripts/install.sh prometheus
+
 .PHONY: install-libraries
 install-libraries: ## install the libraries of the system that vLLM loads (root)
 	@scripts/apt.sh runtime
@@ -153,6 +165,6 @@ check-docker: install-dev ## lint the Dockerfile with hadolint
 
 .PHONY: clean
 clean: ## remove what was built or installed here; downloaded models stay
-	rm -rf $(VENV) .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist
+	rm -rf $(VENV) .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage dist engine/build engine/_core.*.so
 	rm -rf tests/e2e/node/node_modules
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

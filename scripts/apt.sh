@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Install the Debian packages that this machine lacks; does nothing where all are there.
+# Install the Debian packages that a target needs and this machine lacks.
 #
 #   scripts/apt.sh runtime   libraries that vLLM loads
-#   scripts/apt.sh cuda      these, and the C compiler that Triton makes its launchers with
-#   scripts/apt.sh build     what the C++ core is built with; pip brings CMake where it is missing
-#   scripts/apt.sh           both, and what `make test` runs: make, CMake, Node, Prometheus
+#   scripts/apt.sh cuda      these, and the C compiler that Triton calls on GPUs
+#   scripts/apt.sh build     what engine._core is compiled with; pip brings CMake
+#   scripts/apt.sh test      all that `make check` and `make test` need
+#
+# Does nothing where all are there. Only root can install; others are told what to ask for.
 set -euo pipefail
 
 missing=()
@@ -19,43 +21,51 @@ import pathlib, sys, sysconfig
 sys.exit(not pathlib.Path(sysconfig.get_path("include"), "Python.h").exists())' 2>/dev/null
 }
 
-what=${1:-all}
+has_venv() { "${PYTHON:-python3}" -c 'import ensurepip, venv' 2>/dev/null; }
 
-if [[ $what != build ]]; then
-  # ldconfig is not on every user's path.
-  PATH=$PATH:/sbin:/usr/sbin
-  ldconfig -p | grep -q 'libnuma\.so\.1' || missing+=(libnuma1)
-fi
+need_libraries() {
+  PATH=$PATH:/sbin:/usr/sbin ldconfig -p | grep -q 'libnuma\.so\.1' || missing+=(libnuma1)
+}
 
-if [[ $what == cuda ]]; then
-  need cc gcc
-  [[ -e /usr/include/stdlib.h ]] || missing+=(libc6-dev)
-  has_headers || missing+=(python3-dev)
-fi
-
-if [[ $what != runtime && $what != cuda ]]; then
+need_compiler() {
   need c++ g++
   has_headers || missing+=(python3-dev)
-fi
+}
 
-if [[ $what == all ]]; then
-  need make make
-  need cmake cmake
-  need node nodejs
-  need npm npm
-  need prometheus prometheus
-  need python3 python3
-  python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
-fi
+case ${1:-} in
+  runtime) need_libraries ;;
+  cuda)
+    need_libraries
+    need cc gcc
+    [[ -e /usr/include/stdlib.h ]] || missing+=(libc6-dev)
+    has_headers || missing+=(python3-dev)
+    ;;
+  build) need_compiler ;;
+  test)
+    need_libraries
+    need_compiler
+    has_venv || missing+=(python3-venv)
+    need node nodejs
+    need npm npm
+    ;;
+  *)
+    echo "usage: scripts/apt.sh runtime|cuda|build|test" >&2
+    exit 2
+    ;;
+esac
 
 if ((${#missing[@]} == 0)); then
   exit 0
 fi
-if [[ $(id -u) -ne 0 ]]; then
-  echo "apt.sh: missing, and only root can install: ${missing[*]}" >&2
+if ! command -v apt-get >/dev/null; then
+  echo "Missing: ${missing[*]} (Debian's names). Install them with this system's package manager." >&2
   exit 1
 fi
-echo "==> installing ${missing[*]}"
+if [[ $(id -u) -ne 0 ]]; then
+  echo "Missing: ${missing[*]}. Install them with: sudo apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+echo "==> installing ${missing[*]} from Debian"
 export DEBIAN_FRONTEND=noninteractive
-apt-get update
-apt-get install -y --no-install-recommends "${missing[@]}"
+apt-get update --quiet=2
+apt-get install --quiet=2 --yes --no-install-recommends "${missing[@]}" >/dev/null

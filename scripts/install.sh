@@ -9,6 +9,7 @@
 #   scripts/install.sh dev       engine for CPUs, and the tools of `make check` and `make test`
 #   scripts/install.sh node      the Node SDKs that the end-to-end tests use
 #   scripts/install.sh helm      helm, for the tests of the chart
+#   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
 #
 # PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
 #
@@ -88,18 +89,26 @@ install_locked() { # lock...
   done
 }
 
-# An editable install: Python sources are used where they are, the C++ core is compiled now.
-install_project() {
-  local stamp=$VENV/.specgate-project mark
-  mark=$(fingerprint pyproject.toml CMakeLists.txt engine/*/core/* requirements/dev.lock)
+# Editable installs: Python sources are used where they are, engine._core is compiled now.
+install_project() { # folder, what it is made of...
+  local folder=$1 stamp=$VENV/.specgate-project-${1//[^a-z]/} mark
+  shift
+  mark=$(fingerprint "$@" requirements/dev.lock)
   if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
     return
   fi
-  PYTHON=$VENV/bin/python scripts/apt.sh build
-  say "building and installing specgate"
+  say "installing ${folder/#./specgate}"
   PIP_CONSTRAINT=requirements/dev.lock PIP_BUILD_CONSTRAINT=requirements/dev.lock \
-    pip install --quiet --no-deps --editable .
+    pip install --quiet --no-deps --editable "$folder"
   echo "$mark" >"$stamp"
+}
+
+install_gateway() { install_project . pyproject.toml; }
+
+install_engine() {
+  PYTHON=$VENV/bin/python scripts/apt.sh build
+  install_project ./engine engine/{pyproject.toml,CMakeLists.txt,hatch_build.py} \
+    engine/_core/* engine/*/core/*
 }
 
 install_dependencies() { # target, lock...
@@ -119,7 +128,10 @@ install_dependencies() { # target, lock...
 install_python() { # target, lock...
   ensure_venv
   install_dependencies "$@"
-  install_project
+  install_gateway
+  if [[ $1 != gateway ]]; then
+    install_engine
+  fi
 }
 
 install_node() {
@@ -156,6 +168,31 @@ install_helm() {
   echo "$mark" >"$stamp"
 }
 
+# Debian's package, unpacked: installed, it would start a server. Needs no root.
+install_prometheus() {
+  local folder=$VENV/prometheus lists
+  if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
+    return
+  fi
+  if [[ -x $VENV/bin/promtool && -x $VENV/bin/prometheus ]]; then
+    return
+  fi
+  if ! command -v apt-get >/dev/null; then
+    echo "Missing: prometheus and promtool. Put them on PATH: https://prometheus.io/download" >&2
+    exit 1
+  fi
+  ensure_venv
+  say "fetching Prometheus from Debian"
+  mkdir -p "$folder"
+  lists=$(realpath "$folder")/lists
+  mkdir -p "$lists/partial"
+  apt-get -o Dir::State::Lists="$lists" update --quiet=2
+  (cd "$folder" && apt-get -o Dir::State::Lists="$lists" download --quiet=2 prometheus)
+  dpkg-deb --extract "$folder"/prometheus_*.deb "$folder"
+  ln -sf ../prometheus/usr/bin/{prometheus,promtool} "$VENV/bin/"
+  rm -r "$lists" "$folder"/*.deb
+}
+
 case ${1:-} in
   gateway) install_python gateway requirements/gateway.lock ;;
   engine) install_python engine requirements/cpu.lock ;;
@@ -164,8 +201,9 @@ case ${1:-} in
   dev) install_python dev requirements/cpu.lock requirements/train.lock requirements/dev.lock ;;
   node) install_node ;;
   helm) install_helm ;;
+  prometheus) install_prometheus ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus" >&2
     exit 2
     ;;
 esac

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Resolve the dependencies of pyproject.toml again and write requirements/*.lock.
+# Resolve the dependencies of pyproject.toml and engine/pyproject.toml again and write requirements/*.lock.
 #
 # The CPU lock is the one that everything else agrees with: the gateway's and the tools' locks are
 # resolved under it, so that they can be installed into the same environment.
@@ -33,12 +33,13 @@ compile() { # lock, option...
     --custom-compile-command 'make lock' --annotation-style line --output-file "$lock" "${places[@]}" "$@"
 }
 
-cpu=(requirements/cpu.lock pyproject.toml --extra cpu --override requirements/cpu.overrides)
+both=(pyproject.toml engine/pyproject.toml --no-emit-package specgate-engine)
+cpu=(requirements/cpu.lock "${both[@]}" --extra cpu --override requirements/cpu.overrides)
 compile "${cpu[@]}" || compile "${cpu[@]}" --extra-index-url "$TORCH_CPU_INDEX"
 compile requirements/gateway.lock pyproject.toml --extra tracing --constraint requirements/cpu.lock
-compile requirements/train.lock pyproject.toml --extra train --constraint requirements/cpu.lock
+compile requirements/train.lock engine/pyproject.toml --extra train --constraint requirements/cpu.lock
 compile requirements/dev.lock --group dev --constraint requirements/cpu.lock --constraint requirements/train.lock
 
 # Without those places: a CPU build of torch in one of them would satisfy torch==2.13.0 as well.
 places=()
-compile requirements/gpu.lock pyproject.toml --extra gpu --python-platform x86_64-manylinux_2_28
+compile requirements/gpu.lock "${both[@]}" --extra gpu --python-platform x86_64-manylinux_2_28

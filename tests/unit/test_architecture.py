@@ -133,6 +133,8 @@ def room_of(name: str) -> str:
 def read_modules() -> dict[str, Module]:
     modules = {}
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        if path == ROOT / "engine" / "hatch_build.py":
+            continue  # part of the build, not of the package
         parts = path.relative_to(ROOT).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
         tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))

@@ -1,7 +1,6 @@
 """A real Prometheus (Debian's package) that scrapes a running service every second."""
 
 import math
-import shutil
 import socket
 import subprocess
 import time
@@ -15,6 +14,7 @@ import httpx
 import yaml
 
 from monitoring.__main__ import CHART
+from tests.tools import find_tool
 
 _START_SECONDS = 30
 _STOP_SECONDS = 10
@@ -96,8 +96,7 @@ def running_prometheus(
         service_url: The gateway, which hands on the metrics of its own worker.
         pages: What is scraped of it.
     """
-    command = shutil.which("prometheus")
-    assert command is not None, "prometheus is missing: scripts/apt.sh installs it"
+    command = find_tool("prometheus")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

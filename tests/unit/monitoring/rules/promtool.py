@@ -1,7 +1,6 @@
 """Prometheus' own tool: check rules, and play series to them."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import yaml
 
 from monitoring.rules import rule_files
+from tests.tools import find_tool
 
 _SECONDS = 30
 
@@ -50,8 +50,7 @@ def write_needed_rules(folder: Path, query: str) -> str:
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run it to its end."""
-    command = shutil.which("promtool")
-    assert command is not None, "promtool is missing: scripts/apt.sh installs it with prometheus"
+    command = find_tool("promtool")
     return subprocess.run(
         [command, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
     )
