@@ -7,7 +7,7 @@ from gateway.relay.whole import relay_whole
 from gateway.types import Usage
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
 from tests.unit.gateway.requests import CHAT, request_to
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now
 
 KIND = (b"content-type", b"application/json")
 BODY = b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}'
@@ -61,17 +61,17 @@ async def test_a_very_long_answer_passes_unread_in_pieces() -> None:
 
 
 @pytest.mark.parametrize("stuck_after", [0, 1], ids=["at-once", "later"])
-def test_a_client_that_takes_nothing_of_a_very_long_answer_is_given_up(stuck_after: int) -> None:
-    async def scenario() -> None:
-        sink = RecordingSink(stuck_after=stuck_after)
+@in_virtual_time
+async def test_a_client_that_takes_nothing_of_a_very_long_answer_is_given_up(
+    stuck_after: int,
+) -> None:
+    sink = RecordingSink(stuck_after=stuck_after)
 
-        with pytest.raises(SlowClientError):
-            await relayed(sink, b"12345", b"6", held_bytes=4)
+    with pytest.raises(SlowClientError):
+        await relayed(sink, b"12345", b"6", held_bytes=4)
 
-        assert now() == 60
-        assert not sink.ended
-
-    run_in_virtual_time(scenario())
+    assert now() == 60
+    assert not sink.ended
 
 
 async def test_a_very_long_answer_that_breaks_off_is_not_ended() -> None:

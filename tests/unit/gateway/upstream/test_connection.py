@@ -4,7 +4,7 @@ import pytest
 
 from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
 from gateway.upstream.connection import Connection
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -274,47 +274,41 @@ async def test_an_end_behind_what_a_tap_took_wakes(breaks: bool) -> None:
         assert await reading == b""
 
 
-def test_what_a_tap_takes_breaks_the_silence() -> None:
-    async def scenario() -> None:
-        worker = Worker(silence_seconds=10.0)
-        await worker.asked(CHUNKED)
-        began = now()
-        reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
-        for _ in range(5):
-            await asyncio.sleep(8)
-            worker.wire.data_received(b"2\r\nok\r\n")
+@in_virtual_time
+async def test_what_a_tap_takes_breaks_the_silence() -> None:
+    worker = Worker(silence_seconds=10.0)
+    await worker.asked(CHUNKED)
+    began = now()
+    reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
+    for _ in range(5):
+        await asyncio.sleep(8)
+        worker.wire.data_received(b"2\r\nok\r\n")
 
-        with pytest.raises(WorkerTimeoutError):
-            await reading
+    with pytest.raises(WorkerTimeoutError):
+        await reading
 
-        assert now() - began == 50.0
-
-    run_in_virtual_time(scenario())
+    assert now() - began == 50.0
 
 
-def test_silence_ends_the_wait_for_a_head() -> None:
-    async def scenario() -> None:
-        worker, began = Worker(silence_seconds=10.0), now()
+@in_virtual_time
+async def test_silence_ends_the_wait_for_a_head() -> None:
+    worker, began = Worker(silence_seconds=10.0), now()
 
-        with pytest.raises(WorkerTimeoutError):
-            await worker.asked()
+    with pytest.raises(WorkerTimeoutError):
+        await worker.asked()
 
-        assert now() - began == 10.0
-
-    run_in_virtual_time(scenario())
+    assert now() - began == 10.0
 
 
-def test_silence_ends_the_wait_for_a_body_but_not_the_clients_pause() -> None:
-    async def scenario() -> None:
-        worker = Worker(silence_seconds=10.0)
-        await worker.asked(CHUNKED, b"2\r\nok\r\n")
-        await asyncio.sleep(100)  # the client is slow
-        assert await worker.wire.read_some() == b"ok"
+@in_virtual_time
+async def test_silence_ends_the_wait_for_a_body_but_not_the_clients_pause() -> None:
+    worker = Worker(silence_seconds=10.0)
+    await worker.asked(CHUNKED, b"2\r\nok\r\n")
+    await asyncio.sleep(100)  # the client is slow
+    assert await worker.wire.read_some() == b"ok"
 
-        began = now()
-        with pytest.raises(WorkerTimeoutError):
-            await worker.wire.read_some()
+    began = now()
+    with pytest.raises(WorkerTimeoutError):
+        await worker.wire.read_some()
 
-        assert now() - began == 10.0
-
-    run_in_virtual_time(scenario())
+    assert now() - began == 10.0

@@ -1,7 +1,7 @@
 import asyncio
 
 from gateway.upstream.silence import SilenceWatch
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now
 
 
 class Watched:
@@ -20,48 +20,40 @@ class Watched:
         self.watch.waiting_since = None
 
 
-def test_one_wait_that_is_too_long_is_noticed_in_time_and_once() -> None:
-    async def scenario() -> None:
-        watched, began = Watched(), now()
-        await watched.wait(4)
-        await watched.wait(50)
-        await watched.wait(50)
+@in_virtual_time
+async def test_one_wait_that_is_too_long_is_noticed_in_time_and_once() -> None:
+    watched, began = Watched(), now()
+    await watched.wait(4)
+    await watched.wait(50)
+    await watched.wait(50)
 
-        assert [at - began for at in watched.given_up] == [14]
-
-    run_in_virtual_time(scenario())
+    assert [at - began for at in watched.given_up] == [14]
 
 
-def test_many_short_waits_are_no_silence() -> None:
-    async def scenario() -> None:
-        watched = Watched()
-        for _ in range(20):
-            await watched.wait(9)
+@in_virtual_time
+async def test_many_short_waits_are_no_silence() -> None:
+    watched = Watched()
+    for _ in range(20):
+        await watched.wait(9)
 
-        assert watched.given_up == []
-
-    run_in_virtual_time(scenario())
+    assert watched.given_up == []
 
 
-def test_time_in_which_nobody_waits_does_not_count() -> None:
-    async def scenario() -> None:
-        watched = Watched()
-        await watched.wait(5)
-        await asyncio.sleep(100)
-        began = now()
-        await watched.wait(50)
+@in_virtual_time
+async def test_time_in_which_nobody_waits_does_not_count() -> None:
+    watched = Watched()
+    await watched.wait(5)
+    await asyncio.sleep(100)
+    began = now()
+    await watched.wait(50)
 
-        assert [at - began for at in watched.given_up] == [10]
-
-    run_in_virtual_time(scenario())
+    assert [at - began for at in watched.given_up] == [10]
 
 
-def test_after_the_end_nobody_looks() -> None:
-    async def scenario() -> None:
-        watched = Watched()
-        watched.watch.stop()
-        await watched.wait(50)
+@in_virtual_time
+async def test_after_the_end_nobody_looks() -> None:
+    watched = Watched()
+    watched.watch.stop()
+    await watched.wait(50)
 
-        assert watched.given_up == []
-
-    run_in_virtual_time(scenario())
+    assert watched.given_up == []
