@@ -11,54 +11,19 @@ POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_
 
 
 @in_virtual_time
-async def test_nothing_leaves_before_the_first_frame() -> None:
+async def test_nothing_is_sent_until_the_first_keep_alive() -> None:
     sink = RecordingSink()
     async with EventStream(sink, POLICY, []) as out:
-        await asyncio.sleep(10)
-
+        await asyncio.sleep(14)
         assert (sink.started, out.started, out.delivered) == (False, False, False)
-
-
-@in_virtual_time
-async def test_the_head_keeps_proxies_from_collecting() -> None:
-    sink = RecordingSink()
-    async with EventStream(sink, POLICY, [(b"x-ratelimit-limit-requests", b"5")]) as out:
-        await out.write(b"data: 1\n\n")
-        await out.end()
-
-    assert sink.status == 200
-    assert sink.headers == [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),
-        (b"x-ratelimit-limit-requests", b"5"),
-    ]
-    assert (sink.body, sink.ended) == (b"data: 1\n\n", True)
-
-
-@in_virtual_time
-async def test_silence_is_filled_with_comments() -> None:
-    sink = RecordingSink()
-    async with EventStream(sink, POLICY, []) as out:
-        await asyncio.sleep(31)
+        await asyncio.sleep(17)
 
         assert sink.writes == [KEEP_ALIVE, KEEP_ALIVE]
         assert (out.started, out.delivered) == (True, False)
 
 
 @in_virtual_time
-async def test_a_stream_that_flows_has_no_comments() -> None:
-    sink = RecordingSink()
-    async with EventStream(sink, POLICY, []) as out:
-        for _ in range(10):
-            await out.write(b"x")
-            await asyncio.sleep(14)
-
-    assert sink.body == b"x" * 10
-
-
-@in_virtual_time
-async def test_frames_that_need_no_waiting_may_leave_at_once_but_not_the_first() -> None:
+async def test_every_frame_but_the_first_may_be_sent_without_waiting() -> None:
     sink = RecordingSink(stuck_after=3)
     async with EventStream(sink, POLICY, []) as out:
         assert not out.write_now(b"0")
@@ -73,7 +38,7 @@ async def test_frames_that_need_no_waiting_may_leave_at_once_but_not_the_first()
 
 
 @in_virtual_time
-async def test_a_pause_is_measured_from_the_last_frame() -> None:
+async def test_silence_is_measured_from_the_last_frame() -> None:
     sink = RecordingSink()
     async with EventStream(sink, POLICY, []) as out:
         await asyncio.sleep(10)
@@ -86,18 +51,7 @@ async def test_a_pause_is_measured_from_the_last_frame() -> None:
 
 
 @in_virtual_time
-async def test_nothing_follows_the_end() -> None:
-    sink = RecordingSink()
-    async with EventStream(sink, POLICY, []) as out:
-        await out.write(b"x")
-        await out.end()
-        await asyncio.sleep(100)
-
-    assert sink.body == b"x"
-
-
-@in_virtual_time
-async def test_an_answer_that_is_no_stream_gets_no_comment() -> None:
+async def test_an_answer_that_is_not_a_stream_gets_no_comment() -> None:
     sink = RecordingSink()
     async with EventStream(sink, POLICY, []) as out:
         out.withdraw()
@@ -107,7 +61,7 @@ async def test_an_answer_that_is_no_stream_gets_no_comment() -> None:
 
 
 @in_virtual_time
-async def test_a_client_that_takes_no_frame_is_given_up() -> None:
+async def test_a_client_that_reads_no_frame_is_dropped() -> None:
     async def stream() -> None:
         async with EventStream(RecordingSink(stuck_after=1), POLICY, []) as out:
             await out.write(b"1")
@@ -120,7 +74,7 @@ async def test_a_client_that_takes_no_frame_is_given_up() -> None:
 
 
 @in_virtual_time
-async def test_a_client_that_takes_no_comment_is_given_up() -> None:
+async def test_a_client_that_reads_no_comment_is_dropped() -> None:
     async def stream() -> None:
         async with EventStream(RecordingSink(stuck_after=0), POLICY, []):
             await asyncio.sleep(1000)
@@ -149,17 +103,7 @@ def test_a_slow_client_is_not_a_stuck_one() -> None:
 
 
 @in_virtual_time
-async def test_an_error_of_the_block_travels_on() -> None:
-    async def stream() -> None:
-        async with EventStream(RecordingSink(), POLICY, []):
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        await stream()
-
-
-@in_virtual_time
-async def test_a_cancel_from_outside_is_no_slow_client() -> None:
+async def test_cancellation_is_not_a_slow_client() -> None:
     async def stream() -> None:
         async with EventStream(RecordingSink(), POLICY, []):
             await asyncio.sleep(1000)

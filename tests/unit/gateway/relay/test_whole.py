@@ -27,7 +27,7 @@ async def relayed(
     )
 
 
-async def test_an_answer_is_sent_whole_with_its_length() -> None:
+async def test_an_answer_is_sent_with_its_length() -> None:
     sink = RecordingSink()
 
     answer = await relayed(sink, BODY[:10], BODY[10:])
@@ -42,7 +42,7 @@ async def test_an_answer_is_sent_whole_with_its_length() -> None:
     [[b'{"a":', WorkerLostError("gone", sent=True)], [b'{"a":'], []],
     ids=["breaks-off", "half", "empty"],
 )
-async def test_of_a_broken_answer_nothing_is_sent(steps: list[bytes | Exception]) -> None:
+async def test_nothing_of_a_broken_answer_is_sent(steps: list[bytes | Exception]) -> None:
     sink = RecordingSink()
 
     with pytest.raises(UpstreamError):
@@ -51,7 +51,7 @@ async def test_of_a_broken_answer_nothing_is_sent(steps: list[bytes | Exception]
     assert not sink.started
 
 
-async def test_a_very_long_answer_passes_unread_in_pieces() -> None:
+async def test_a_very_long_answer_is_passed_through_unread() -> None:
     sink = RecordingSink()
 
     answer = await relayed(sink, b"[1,", b"2,", b"3]", held_bytes=4)
@@ -62,7 +62,7 @@ async def test_a_very_long_answer_passes_unread_in_pieces() -> None:
 
 @pytest.mark.parametrize("stuck_after", [0, 1], ids=["at-once", "later"])
 @in_virtual_time
-async def test_a_client_that_takes_nothing_of_a_very_long_answer_is_given_up(
+async def test_a_client_that_reads_nothing_of_a_long_answer_is_dropped(
     stuck_after: int,
 ) -> None:
     sink = RecordingSink(stuck_after=stuck_after)

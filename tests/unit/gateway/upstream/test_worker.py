@@ -17,7 +17,7 @@ from tests.unit.gateway.virtual_time import in_virtual_time
     ids=["any-model", "its-model", "other-model", "down", "breaker-open"],
 )
 @in_virtual_time
-async def test_a_worker_takes_what_it_can_serve(
+async def test_a_worker_takes_requests_it_can_serve(
     up: bool, model: str | None, failures: int, can: bool
 ) -> None:
     worker = make_worker("w")
