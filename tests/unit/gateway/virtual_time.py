@@ -2,10 +2,12 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _JumpingSelector(selectors.SelectSelector):
@@ -38,6 +40,18 @@ def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
     """Run `work` to its end."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
+
+
+def in_virtual_time(
+    test: Callable[P, Coroutine[Any, Any, None]],
+) -> Callable[P, None]:
+    """Make a test of a coroutine, which runs in virtual time."""
+
+    @wraps(test)
+    def run(*args: P.args, **named: P.kwargs) -> None:
+        run_in_virtual_time(test(*args, **named))
+
+    return run
 
 
 def now() -> float:

@@ -17,19 +17,8 @@ from gateway.types import PacingMode
         ("off", None, None, "private", "private"),
         ("off", "smooth", "private", "private", "off"),
     ],
-    ids=[
-        "profile",
-        "model-over-profile",
-        "key-over-model",
-        "request-over-key",
-        "request-may-ask-for-more",
-        "private-key-holds",
-        "private-model-holds",
-        "private-profile-holds",
-        "a-key-may-be-excepted-from-it",
-    ],
 )
-def test_who_decides(
+def test_the_request_overrides_settings_except_private(
     asked: PacingMode | None,
     key: PacingMode | None,
     model: PacingMode | None,

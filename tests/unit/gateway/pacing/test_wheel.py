@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.pacing import Wheel
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now
 
 SLOT_SECONDS = 0.004
 
@@ -18,128 +18,85 @@ def wheel() -> Wheel:
 
 
 @given(st.lists(st.floats(0.0, 2.0), min_size=1, max_size=30))
-def test_all_work_is_done_once_and_never_early(waits: list[float]) -> None:
-    async def scenario() -> None:
-        turning, done = wheel(), dict[int, float]()
+@in_virtual_time
+async def test_all_work_is_done_once_in_time_unless_cancelled(waits: list[float]) -> None:
+    turning, done = wheel(), dict[int, float]()
+    turning.call_later(1.0, partial(done.__setitem__, -1, 0.0)).cancel()
 
-        def work(number: int) -> None:
-            assert number not in done
-            done[number] = now()
+    def work(number: int) -> None:
+        assert number not in done
+        done[number] = now()
 
-        for number, seconds in enumerate(waits):
-            turning.call_later(seconds, partial(work, number))
-        await asyncio.sleep(3)
+    for number, seconds in enumerate(waits):
+        turning.call_later(seconds, partial(work, number))
+    await asyncio.sleep(3)
 
-        for number, seconds in enumerate(waits):
-            assert seconds - 1e-9 <= done[number] <= seconds + 2 * SLOT_SECONDS
-
-    run_in_virtual_time(scenario())
-
-
-def test_what_is_due_together_takes_one_timer(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        loop = asyncio.get_running_loop()
-        timers = 0
-        call_at = loop.call_at
-
-        def counted(*args: Any, **named: Any) -> asyncio.TimerHandle:
-            nonlocal timers
-            timers += 1
-            return call_at(*args, **named)
-
-        monkeypatch.setattr(loop, "call_at", counted)
-        turning = wheel()
-        done: list[int] = []
-        assert turning.waiting == 0
-        for number in range(1000):
-            turning.call_later(0.05 + number * 1e-7, partial(done.append, number))
-        assert turning.waiting == 1000
-        loop.call_later(1, lambda: None)
-        await asyncio.sleep(0.9)
-
-        assert (len(done), turning.waiting) == (1000, 0)
-        assert timers <= 6  # two of them are this test's
-
-    run_in_virtual_time(scenario())
+    assert len(done) == len(waits)
+    for number, seconds in enumerate(waits):
+        assert seconds - 1e-9 <= done[number] <= seconds + 2 * SLOT_SECONDS
 
 
-def test_an_entry_that_is_cancelled_is_left_undone() -> None:
-    async def scenario() -> None:
-        turning, done = wheel(), list[object]()
-        entry = turning.call_later(0.1, partial(done.append, 1))
-        turning.call_later(0.1, partial(done.append, 2))
-        entry.cancel()
-        await asyncio.sleep(1)
+@in_virtual_time
+async def test_timers_due_together_share_one_loop_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    timers = 0
+    call_at = loop.call_at
 
-        assert done == [2]
+    def counted(*args: Any, **named: Any) -> asyncio.TimerHandle:
+        nonlocal timers
+        timers += 1
+        return call_at(*args, **named)
 
-    run_in_virtual_time(scenario())
+    monkeypatch.setattr(loop, "call_at", counted)
+    turning = wheel()
+    done: list[int] = []
+    assert turning.waiting == 0
+    for number in range(1000):
+        turning.call_later(0.05 + number * 1e-7, partial(done.append, number))
+    assert turning.waiting == 1000
+    loop.call_later(1, lambda: None)
+    await asyncio.sleep(0.9)
 
-
-def test_earlier_work_may_come_later() -> None:
-    async def scenario() -> None:
-        turning, done = wheel(), list[object]()
-        turning.call_later(0.5, partial(done.append, "late"))
-        turning.call_later(0.1, partial(done.append, "soon"))
-        await asyncio.sleep(1)
-
-        assert done == ["soon", "late"]
-
-    run_in_virtual_time(scenario())
-
-
-def test_work_that_calls_for_itself_at_once_lets_others_run() -> None:
-    async def scenario() -> None:
-        turning, turns = wheel(), 0
-
-        def again() -> None:
-            nonlocal turns
-            turns += 1
-            turning.call_later(0.0, again)
-
-        again()
-        await asyncio.sleep(0.1)
-        turning.close()
-
-        assert 10 <= turns <= 0.1 / SLOT_SECONDS + 2
-
-    run_in_virtual_time(scenario())
+    assert (len(done), turning.waiting) == (1000, 0)
+    assert timers <= 6  # two of them are this test's
 
 
-def test_work_that_fails_is_reported_and_the_rest_is_done() -> None:
-    async def scenario() -> None:
-        turning, done, reported = wheel(), list[object](), list[object]()
-        loop = asyncio.get_running_loop()
-        loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
+@in_virtual_time
+async def test_work_that_reschedules_itself_lets_others_run() -> None:
+    turning, turns = wheel(), 0
 
-        def fail() -> None:
-            raise ZeroDivisionError
+    def again() -> None:
+        nonlocal turns
+        turns += 1
+        turning.call_later(0.0, again)
 
-        for work in (partial(done.append, 1), fail, partial(done.append, 2)):
-            turning.call_later(0.1, work)
-        await asyncio.sleep(1)
+    again()
+    await asyncio.sleep(0.1)
+    turning.close()
 
-        assert sorted(done, key=str) == [1, 2]
-        assert [type(error) for error in reported] == [ZeroDivisionError]
-
-    run_in_virtual_time(scenario())
+    assert 10 <= turns <= 0.1 / SLOT_SECONDS + 2
 
 
-def test_a_closed_wheel_does_nothing_more() -> None:
-    async def scenario() -> None:
-        turning, done = wheel(), list[object]()
-        turning.call_later(0.1, partial(done.append, 1))
-        turning.close()
-        await asyncio.sleep(1)
+@in_virtual_time
+async def test_work_that_raises_is_reported_and_the_rest_is_done() -> None:
+    turning, done, reported = wheel(), list[object](), list[object]()
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: reported.append(context["exception"]))
 
-        assert done == []
+    def fail() -> None:
+        raise ZeroDivisionError
 
-    run_in_virtual_time(scenario())
+    for work in (partial(done.append, 1), fail, partial(done.append, 2)):
+        turning.call_later(0.1, work)
+    await asyncio.sleep(1)
+
+    assert sorted(done, key=str) == [1, 2]
+    assert [type(error) for error in reported] == [ZeroDivisionError]
 
 
-def test_it_says_how_late_work_was_and_forgets_it() -> None:
+def test_lateness_is_measured_and_decays() -> None:
     class Slow:
-        """A clock whose loop is busy for 50 ms before it calls back."""
+        """A clock whose loop is busy before it calls back."""
 
         now = 10.0
         work: Callable[[], None] | None = None
@@ -172,14 +129,12 @@ def test_it_says_how_late_work_was_and_forgets_it() -> None:
         loop.close()
 
 
-def test_the_more_waits_the_later_work_may_be() -> None:
-    async def scenario() -> None:
-        turning = wheel()
-        for _ in range(500):
-            turning.call_later(1.0, lambda: None)
+@in_virtual_time
+async def test_lateness_grows_with_the_number_of_timers() -> None:
+    turning = wheel()
+    for _ in range(500):
+        turning.call_later(1.0, lambda: None)
 
-        assert turning.late_seconds == pytest.approx(0.03)
-        await asyncio.sleep(2)
-        assert turning.late_seconds < 0.005
-
-    run_in_virtual_time(scenario())
+    assert turning.late_seconds == pytest.approx(0.03)
+    await asyncio.sleep(2)
+    assert turning.late_seconds < 0.005

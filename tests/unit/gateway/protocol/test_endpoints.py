@@ -3,22 +3,6 @@ import pytest
 from gateway.protocol.endpoints import ENDPOINTS, Dialect, forwarded_endpoint
 
 
-def test_the_promised_endpoints_are_there_once() -> None:
-    paths = [endpoint.path for endpoint in ENDPOINTS]
-
-    assert sorted(paths) == sorted(
-        [
-            "/v1/chat/completions",
-            "/v1/completions",
-            "/v1/responses",
-            "/v1/messages",
-            "/v1/embeddings",
-            "/tokenize",
-            "/detokenize",
-        ]
-    )
-
-
 @pytest.mark.parametrize(
     ("dialect", "streams"),
     [

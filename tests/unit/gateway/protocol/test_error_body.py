@@ -27,20 +27,6 @@ def vllm(message: object, **more: object) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "body"),
-    [
-        (Dialect.CHAT, {"error": OBJECT}),
-        (Dialect.PLAIN, {"error": OBJECT}),
-        (Dialect.RESPONSES, {"error": OBJECT}),
-        (Dialect.MESSAGES, {"type": "error", "error": OBJECT}),
-    ],
-    ids=str,
-)
-def test_a_body_has_the_shape_its_sdk_looks_for(dialect: Dialect, body: dict[str, Any]) -> None:
-    assert json.loads(error_body(BAD, dialect)) == body
-
-
-@pytest.mark.parametrize(
     ("dialect", "event", "fields"),
     [
         (Dialect.CHAT, "", {"error": OBJECT}),
@@ -60,6 +46,8 @@ def test_an_event_is_one_frame(dialect: Dialect, event: str, fields: dict[str, A
     assert frame.startswith(f"{event}data: ")
     assert frame.endswith("\n\n")
     assert json.loads(frame.removeprefix(f"{event}data: ")) == fields
+    expected = {"type": "error"} if dialect is Dialect.MESSAGES else {}
+    assert json.loads(error_body(BAD, dialect)) == {**expected, "error": OBJECT}
 
 
 @pytest.mark.parametrize("dialect", list(Dialect), ids=str)
@@ -85,37 +73,21 @@ def test_no_message_can_break_the_frame_or_the_encoding(dialect: Dialect) -> Non
             (400, "Old shape.", "invalid_request_error", None, "x"),
         ),
         (400, b'{"detail": "Text."}', (400, "Text.", "invalid_request_error", None, None)),
-        (400, b'{"error": "Text."}', (400, "Text.", "invalid_request_error", None, None)),
         (403, vllm("No."), (403, "No.", "permission_error", None, None)),
         (404, vllm("Gone."), (404, "Gone.", "invalid_request_error", "not_found", None)),
-        (409, vllm("Twice."), (409, "Twice.", "conflict_error", None, None)),
         (418, vllm("Tea."), (418, "Tea.", "invalid_request_error", None, None)),
         (429, vllm("Slow."), (429, "Slow.", "rate_limit_error", "rate_limit_exceeded", None)),
     ],
-    ids=[
-        "400",
-        "strange-param",
-        "flat",
-        "detail",
-        "error-text",
-        "403",
-        "404",
-        "409",
-        "418",
-        "429",
-    ],
+    ids=str,
 )
-def test_a_workers_refusal_keeps_status_and_words(
+def test_a_refusal_keeps_its_status_and_message(
     status: int, body: bytes, expected: tuple[Any, ...]
 ) -> None:
     error = relayed_error(status, body)
 
     assert (error.status, error.message, error.type, error.code, error.param) == expected
     assert error.outcome == "caller_error"
-
-
-def test_a_busy_worker_is_asked_again_later() -> None:
-    assert relayed_error(429, vllm("Slow.")).headers == {"retry-after": "1"}
+    assert error.headers == ({"retry-after": "1"} if status == 429 else {})
 
 
 @pytest.mark.parametrize(
@@ -145,22 +117,18 @@ def test_an_unknown_model_has_openais_code() -> None:
     [
         b"",
         b"<html>",
-        b"[]",
-        b"null",
         b"\xff",
         b"{}",
-        b'{"error": null}',
         b'{"detail": [{"loc": ["body"], "msg": "x"}]}',
         b'{"error":' + b"[" * 100_000,
         vllm(None),
         vllm("cannot open /home/user/models/x.safetensors"),
         vllm('bad file "/models/x/config.json"'),
         vllm("Traceback (most recent call last):\n ..."),
-        vllm('File "engine.py", line 3'),
     ],
     ids=lambda body: repr(body[:40]),
 )
-def test_what_must_not_be_shown_is_replaced(body: bytes) -> None:
+def test_a_message_with_internals_is_replaced(body: bytes) -> None:
     error = relayed_error(400, body)
 
     assert (error.status, error.message) == (400, "The engine refused this request.")
@@ -170,23 +138,17 @@ def test_what_must_not_be_shown_is_replaced(body: bytes) -> None:
     "message",
     ["Use a/b or https://example.org/docs/errors.", "n must be 1 and/or less.", "Date: 1/2/3"],
 )
-def test_a_harmless_slash_is_no_path(message: str) -> None:
+def test_a_harmless_slash_is_not_a_path(message: str) -> None:
     assert relayed_error(400, vllm(message)).message == message
 
 
-@pytest.mark.parametrize("status", [500, 502, 503, 504, 599])
-def test_a_workers_failure_tells_nothing(status: int) -> None:
+@pytest.mark.parametrize("status", [500, 503, 401])  # 401: the gateway's own key was refused
+def test_a_failure_of_the_worker_reveals_nothing(status: int) -> None:
     error = relayed_error(status, vllm("secret"))
 
     assert isinstance(error, UpstreamError)
     assert error.status == 502
     assert "secret" not in error.message
-
-
-def test_a_worker_that_refuses_the_gateways_own_key_is_no_fault_of_the_caller() -> None:
-    error = relayed_error(401, b'{"error": "Unauthorized"}')
-
-    assert isinstance(error, UpstreamError)
 
 
 @pytest.mark.parametrize(
@@ -201,5 +163,5 @@ def test_a_worker_that_refuses_the_gateways_own_key_is_no_fault_of_the_caller() 
     ],
     ids=["400", "404", "500", "text", "none", "no-json"],
 )
-def test_an_error_within_a_stream_has_the_status_it_carries(data: bytes, status: int) -> None:
+def test_an_error_in_a_stream_has_the_status_it_carries(data: bytes, status: int) -> None:
     assert relayed_stream_error(data).status == status

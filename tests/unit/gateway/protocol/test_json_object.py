@@ -47,17 +47,19 @@ def object_texts(draw: st.DrawFn) -> str:
 
 
 @given(object_texts())
-def test_values_are_those_of_the_standard_library(text: str) -> None:
+def test_values_equal_those_of_the_standard_library(text: str) -> None:
     parsed = parse_object(text.encode())
 
     assert {member.key: member.value for member in parsed.members} == json.loads(text)
+    assert parsed.edited({}) == parsed.text[parsed.start : parsed.end]
+    assert parsed.text == text
 
 
 @given(object_texts(), CHANGES)
 @example('{"a":1,"a":2}', {"a": "3"})
 @example('{"a":1,"b":2,"a":3}', {"a": None})
 @example("{ }", {"a": "1", "b": "2"})
-def test_an_edit_is_the_same_as_editing_the_parsed_object(
+def test_an_edit_equals_an_edit_of_the_parsed_object(
     text: str, changes: dict[str, str | None]
 ) -> None:
     parsed = parse_object(text.encode())
@@ -68,16 +70,6 @@ def test_an_edit_is_the_same_as_editing_the_parsed_object(
     edited = json.loads(parsed.edited(changes))
 
     assert edited == {key: value for key, value in expected.items() if key not in removed}
-
-
-@given(object_texts())
-def test_an_edit_of_nothing_changes_no_byte(text: str) -> None:
-    data = text.encode()
-
-    parsed = parse_object(data)
-
-    assert parsed.text.encode() == data
-    assert parsed.edited({}) == parsed.text[parsed.start : parsed.end]
 
 
 @pytest.mark.parametrize(
@@ -94,18 +86,7 @@ def test_an_edit_of_nothing_changes_no_byte(text: str) -> None:
         ('{"a":1}', {"x": None}, '{"a":1}'),
         ('{"a":1}', {'q"': "1"}, '{"a":1,"q\\"":1}'),
     ],
-    ids=[
-        "replace-keeps-spelling",
-        "remove-first",
-        "remove-last",
-        "remove-only",
-        "add-to-empty",
-        "add-keeps-escapes",
-        "duplicates-become-one",
-        "escaped-name",
-        "remove-absent",
-        "name-that-needs-escapes",
-    ],
+    ids=str,
 )
 def test_every_other_character_stays(
     text: str, changes: dict[str, str | None], edited: str
@@ -119,70 +100,45 @@ def test_an_inner_object_is_edited_in_place() -> None:
 
     assert inner is not None
     assert inner.edited({"new": "true"}) == '{"deep": [1.0],"new":true}'
-
-
-def test_what_is_no_object_has_no_inner() -> None:
-    outer = parse_object(b'{"x": [1], "y": null}')
-
-    assert outer.inner("x") is None
+    assert outer.inner("y") is None
     assert outer.inner("absent") is None
-
-
-def test_the_last_of_duplicates_counts() -> None:
-    parsed = parse_object(b'{"a":1,"a":2}')
-
-    assert parsed.get("a") == 2
-    assert parsed.get("b") is None
 
 
 @pytest.mark.parametrize(
     "data",
     [
         b"",
-        b"   ",
-        b"null",
         b"[1]",
         b'"text"',
         b"{",
         b'{"a"',
-        b'{"a":',
-        b'{"a":1',
         b'{"a":1,',
         b'{"a":1,}',
-        b'{"a" 1}',
         b'{"a":1 "b":2}',
         b"{a:1}",
-        b"{'a':1}",
         b'{1:"a"}',
         b'{"a":1}x',
-        b'{"a":1}{"b":2}',
         b'{"a":NaN}',
-        b'{"a":Infinity}',
         b'{"a":[-Infinity]}',
         b'{"a":01}',
-        b'{"a":+1}',
-        b'{"a":.5}',
         b'{"a":"\n"}',
-        b'{"a":"\\x"}',
         b'{"a":1/**/}',
         b'\xef\xbb\xbf{"a":1}',
-        b'{"a":"\xff"}',
         b'{"a":"\xed\xa0\x80"}',
         '{"a":1}'.encode("utf-16"),
         b'{"a":' + b"9" * 5000 + b"}",
         b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
-        b'{"a":' + b"[" * 100_000,
     ],
     ids=lambda data: repr(data[:24]),
 )
-def test_what_is_not_strict_json_is_refused(data: bytes) -> None:
+def test_invalid_json_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidRequestError):
         parse_object(data)
 
 
 @given(st.binary(max_size=40) | st.text('{}[]":,\\ u01ae\n', max_size=40).map(str.encode))
-def test_no_input_does_anything_but_parse_or_be_refused(data: bytes) -> None:
+def test_any_input_is_parsed_or_refused(data: bytes) -> None:
     try:
         text = parse_object(data).edited({})
     except InvalidRequestError:
@@ -196,10 +152,6 @@ def test_no_input_does_anything_but_parse_or_be_refused(data: bytes) -> None:
     [b"", b"{", b"[]", b"1", b"\xff", b"[" * 100_000],
     ids=["empty", "open", "array", "number", "not-utf-8", "deep"],
 )
-def test_a_worker_that_sends_no_object_is_at_fault(data: bytes) -> None:
+def test_invalid_json_from_a_worker_is_its_fault(data: bytes) -> None:
     with pytest.raises(UpstreamError):
         read_json_object(data)
-
-
-def test_values_of_a_workers_object_are_read() -> None:
-    assert read_json_object(b'{"a": [1]}') == {"a": [1]}

@@ -31,28 +31,19 @@ def test_the_text_is_read_from_either_shape(value: object, expected: str) -> Non
     ("value", "param"),
     [
         ("text", "prediction"),
-        ([], "prediction"),
-        (False, "prediction"),
         ({}, "prediction.type"),
-        ({"content": "x"}, "prediction.type"),
         ({"type": "text", "content": "x"}, "prediction.type"),
         ({"type": ["content"], "content": "x"}, "prediction.type"),
         ({"type": "content"}, "prediction.content"),
-        ({"type": "content", "content": None}, "prediction.content"),
         ({"type": "content", "content": 7}, "prediction.content"),
         ({"type": "content", "content": text("x")}, "prediction.content"),
         ({"type": "content", "content": ["x"]}, "prediction.content"),
-        ({"type": "content", "content": [text(7)]}, "prediction.content"),
         ({"type": "content", "content": [text("x"), {"type": "text"}]}, "prediction.content"),
-        ({"type": "content", "content": [{"text": "x"}]}, "prediction.content"),
-        (
-            {"type": "content", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-            "prediction.content",
-        ),
+        ({"type": "content", "content": [{"type": "image_url"}]}, "prediction.content"),
     ],
     ids=str,
 )
-def test_another_shape_is_refused_by_name(value: object, param: str) -> None:
+def test_any_other_shape_is_refused_by_name(value: object, param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         read_prediction(value)
 
@@ -60,14 +51,11 @@ def test_another_shape_is_refused_by_name(value: object, param: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["hé🙂", '"', "\ud800"], ids=ascii)
-def test_a_worker_is_asked_for_the_text_alone(words: str) -> None:
+def test_only_the_text_is_sent_to_the_worker(words: str) -> None:
     body = json.loads(tokenize_body(words, model="m"))
 
     assert body == {"model": "m", "prompt": words, "add_special_tokens": False}
-
-
-def test_a_worker_with_one_model_is_asked_without_a_name() -> None:
-    assert "model" not in json.loads(tokenize_body("x", model=None))
+    assert "model" not in json.loads(tokenize_body(words, model=None))
 
 
 def test_ids_are_read_in_order() -> None:
@@ -84,6 +72,6 @@ def test_ids_are_read_in_order() -> None:
     ],
     ids=lambda answer: str(answer)[:40],
 )
-def test_what_is_no_list_of_ids_is_the_workers_fault(answer: dict[str, Any]) -> None:
+def test_an_invalid_list_of_ids_is_the_workers_fault(answer: dict[str, Any]) -> None:
     with pytest.raises(UpstreamError):
         read_tokens(answer)

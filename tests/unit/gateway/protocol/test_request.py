@@ -25,92 +25,55 @@ def forwarded(body: bytes, *, tenant: str = "acme") -> dict[str, Any]:
     return found
 
 
-def test_a_plain_request_reads_as_its_defaults() -> None:
-    request = request_to(CHAT)
-
-    assert (request.model, request.stream, request.choices) == (None, False, 1)
-    assert not request.wants_usage
-    assert request.speculation == Speculation("auto", None)
-
-
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
         ({"model": 1}, "model"),
         ({"stream": "true"}, "stream"),
-        ({"stream": 1}, "stream"),
         ({"n": "2"}, "n"),
         ({"n": True}, "n"),
-        ({"n": 1.5}, "n"),
         ({"stream_options": []}, "stream_options"),
         ({"vllm_xargs": "x"}, "vllm_xargs"),
         ({"cache_salt": 7}, "cache_salt"),
         ({"speculation": "off"}, "speculation"),
         ({"speculation": {"mode": "fast"}}, "speculation.mode"),
-        ({"speculation": {"mode": None}}, "speculation.mode"),
         ({"speculation": {"mode": ["auto"]}}, "speculation.mode"),
         ({"speculation": {"depth": 3}}, "speculation.depth"),
         ({"speculation": {"max_draft_tokens": -1}}, "speculation.max_draft_tokens"),
-        ({"speculation": {"max_draft_tokens": 1.0}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": True}}, "speculation.max_draft_tokens"),
-        ({"speculation": {"max_draft_tokens": "8"}}, "speculation.max_draft_tokens"),
-        ({"speculation": {"max_draft_tokens": [8]}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": 257}}, "speculation.max_draft_tokens"),
-        ({"speculation": {"max_draft_tokens": 2**63}}, "speculation.max_draft_tokens"),
-        ({"speculation": {"max_draft_tokens": 10**400}}, "speculation.max_draft_tokens"),
-        ({"speculation": {"mode": "AUTO"}}, "speculation.mode"),
-        ({"speculation": {"mode": "native"}}, "speculation.mode"),
-        ({"speculation": {"mode": 0}}, "speculation.mode"),
         ({"pacing": "fast"}, "pacing"),
-        ({"pacing": "SMOOTH"}, "pacing"),
-        ({"pacing": {"mode": "off"}}, "pacing"),
-        ({"pacing": False}, "pacing"),
-        ({"speculation": []}, "speculation"),
-        ({"speculation": True}, "speculation"),
         ({"prediction": "text"}, "prediction"),
-        ({"prediction": {"type": "other", "content": "x"}}, "prediction.type"),
-        ({"prediction": {"type": "content", "content": 7}}, "prediction.content"),
         ({"prediction": 7, "speculation": {"mode": "off"}}, "prediction"),
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_field_that_cannot_be_what_it_is_is_refused_by_name(
-    fields: dict[str, Any], param: str
-) -> None:
+def test_a_field_of_a_wrong_type_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
         request_to(CHAT, **fields)
 
     assert caught.value.param == param
 
 
-@pytest.mark.parametrize("most", [None, 0, 1, 256])
-def test_so_many_draft_tokens_may_be_asked_for(most: int | None) -> None:
-    request = request_to(CHAT, speculation={"max_draft_tokens": most})
-
-    assert request.speculation == Speculation("auto", most)
-
-
-def test_the_bound_of_draft_tokens_is_told() -> None:
-    with pytest.raises(InvalidRequestError, match="from 0 to 256"):
-        request_to(CHAT, speculation={"max_draft_tokens": 257})
-
-
-def test_a_number_too_long_to_read_is_refused() -> None:
-    body = b'{"speculation":{"max_draft_tokens":1' + b"0" * 5000 + b"}}"
-
-    with pytest.raises(InvalidRequestError):
-        read_request(COMPLETIONS, body)
-
-
-@pytest.mark.parametrize("body", [b"{}", b'{"messages":null}'], ids=["absent", "null"])
-def test_a_required_field_is_asked_for(body: bytes) -> None:
+@pytest.mark.parametrize(
+    ("body", "header", "param"),
+    [
+        (b"{}", None, "messages"),
+        (b'{"messages":null}', None, "messages"),
+        (b'{"messages":[],"pacing":"off"}', "fast", "X-Pacing"),
+    ],
+    ids=["absent", "null", "header"],
+)
+def test_a_missing_field_or_a_bad_header_is_named(
+    body: bytes, header: str | None, param: str
+) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        read_request(CHAT, body)
+        read_request(CHAT, body, pacing_header=header)
 
-    assert caught.value.param == "messages"
+    assert caught.value.param == param
 
 
-def test_null_is_as_good_as_absent() -> None:
+def test_null_means_absent() -> None:
     names = ("model", "stream", "n", "stream_options", "vllm_xargs", "cache_salt", "speculation")
 
     request = request_to(CHAT, **dict.fromkeys((*names, "prediction")))
@@ -120,13 +83,7 @@ def test_null_is_as_good_as_absent() -> None:
     assert request.prediction == ""
 
 
-def test_the_last_of_duplicate_fields_counts_as_it_does_in_vllm() -> None:
-    request = read_request(COMPLETIONS, b'{"stream":true,"model":"a","model":"b","stream":false}')
-
-    assert (request.model, request.stream) == ("b", False)
-
-
-def test_an_unknown_field_and_its_spelling_travel_on() -> None:
+def test_an_unknown_field_is_forwarded_byte_for_byte() -> None:
     body = b' {"model" : "m", "temperature": 1.0e0, "x-vendor":{"a":[1.50,"\\u00e9"]}, "n":null}\n'
 
     sent = forwarded_body(read_request(TOKENIZE, body), tenant="acme")
@@ -148,14 +105,13 @@ def test_our_fields_are_spliced_into_untouched_text() -> None:
     [
         (CHAT, {"vllm_xargs", "cache_salt"}),
         (COMPLETIONS, {"vllm_xargs", "cache_salt"}),
-        (RESPONSES, {"vllm_xargs", "cache_salt"}),
         (MESSAGES, {"vllm_xargs", "cache_salt"}),
         (EMBEDDINGS, {"cache_salt"}),
         (TOKENIZE, set()),
     ],
     ids=lambda value: getattr(value, "path", ""),
 )
-def test_each_endpoint_gets_the_fields_it_takes(endpoint: Any, added: set[str]) -> None:
+def test_each_endpoint_gets_the_fields_it_accepts(endpoint: Any, added: set[str]) -> None:
     request = request_to(endpoint)
 
     sent = json.loads(forwarded_body(request, tenant="acme"))
@@ -174,13 +130,13 @@ def test_each_endpoint_gets_the_fields_it_takes(endpoint: Any, added: set[str]) 
     ],
     ids=["plain", "duplicates", "escaped", "others-of-ours", "escaped-mode"],
 )
-def test_what_a_caller_forges_in_xargs_is_replaced(xargs: str) -> None:
+def test_forged_xargs_are_replaced(xargs: str) -> None:
     sent = forwarded(f'{{"vllm_xargs":{xargs}}}'.encode())
 
     assert sent["vllm_xargs"] == {**OURS, "keep": 1}
 
 
-def test_xargs_forged_twice_over_are_replaced() -> None:
+def test_duplicate_forged_xargs_are_replaced() -> None:
     body = b'{"vllm_xargs":{"specgate_tenant":"x"},"vllm_x\\u0061rgs":{"specgate_tenant":"y"}}'
 
     text = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
@@ -215,12 +171,6 @@ def test_a_callers_salt_splits_its_own_cache_and_reaches_no_other() -> None:
     assert all(len(salt) == 32 and salt.isalnum() for salt in salts)
 
 
-def test_the_tenants_name_does_not_leave_the_gateway() -> None:
-    sent = forwarded_body(request_to(CHAT), tenant="acme-corporation")
-
-    assert b"acme-corporation" not in sent
-
-
 @pytest.mark.parametrize(
     ("fields", "header", "expected"),
     [
@@ -243,14 +193,6 @@ def test_pacing_is_asked_for_in_the_body_or_a_header(
     assert b"pacing" not in forwarded_body(request, tenant="t")
 
 
-@pytest.mark.parametrize("header", ["", "fast", "OFF"])
-def test_a_header_that_names_no_pacing_is_refused(header: str) -> None:
-    with pytest.raises(InvalidRequestError) as caught:
-        read_request(CHAT, b'{"messages":[],"pacing":"off"}', pacing_header=header)
-
-    assert caught.value.param == "X-Pacing"
-
-
 def test_speculation_becomes_xargs_and_leaves_the_body() -> None:
     request = request_to(CHAT, speculation={"mode": "suffix", "max_draft_tokens": 0})
 
@@ -267,10 +209,9 @@ def test_speculation_becomes_xargs_and_leaves_the_body() -> None:
 PREDICTION = {"type": "content", "content": "one two"}
 
 
-@pytest.mark.parametrize("endpoint", [CHAT, COMPLETIONS], ids=lambda endpoint: endpoint.path)
-def test_a_prediction_becomes_ids_in_xargs_and_leaves_the_body(endpoint: Any) -> None:
+def test_a_prediction_becomes_ids_in_xargs_and_leaves_the_body() -> None:
     request = request_to(
-        endpoint,
+        CHAT,
         prediction=PREDICTION,
         vllm_xargs={"specgate_prediction": [9], "keep": 1},
         seed=1,
@@ -298,7 +239,7 @@ def test_a_prediction_becomes_ids_in_xargs_and_leaves_the_body(endpoint: Any) ->
     ],
     ids=["null", "empty", "speculation-off", "no-draft-tokens"],
 )
-def test_a_prediction_that_nothing_is_drafted_from_is_only_taken_away(
+def test_an_unused_prediction_is_only_removed(
     fields: dict[str, Any],
 ) -> None:
     request = request_to(CHAT, **fields)
@@ -310,7 +251,7 @@ def test_a_prediction_that_nothing_is_drafted_from_is_only_taken_away(
 @pytest.mark.parametrize(
     "endpoint", [RESPONSES, MESSAGES, EMBEDDINGS, TOKENIZE], ids=lambda endpoint: endpoint.path
 )
-def test_elsewhere_prediction_is_a_field_we_do_not_know(endpoint: Any) -> None:
+def test_on_other_endpoints_prediction_is_passed_through(endpoint: Any) -> None:
     request = request_to(endpoint, prediction=7)
 
     assert request.prediction == ""
@@ -334,15 +275,11 @@ def test_a_prediction_is_no_part_of_the_prompt() -> None:
         ),
         ({"n": 2}, {"include_usage": True}),
         (
-            {"n": 2, "stream_options": {"continuous_usage_stats": True}},
-            {"include_usage": True},
-        ),
-        (
             {"n": 2, "stream_options": {"include_usage": True, "continuous_usage_stats": True}},
             {"include_usage": True, "continuous_usage_stats": True},
         ),
     ],
-    ids=["none", "refused", "several-choices", "not-heeded-by-vllm", "several-choices-asked"],
+    ids=str,
 )
 def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, Any]) -> None:
     request = request_to(CHAT, stream=True, **fields)
@@ -350,13 +287,7 @@ def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, 
     sent = json.loads(forwarded_body(request, tenant="acme"))
 
     assert sent["stream_options"] == options
-
-
-@pytest.mark.parametrize("endpoint", [RESPONSES, MESSAGES], ids=lambda endpoint: endpoint.path)
-def test_a_stream_without_stream_options_gets_none(endpoint: Any) -> None:
-    sent = json.loads(forwarded_body(request_to(endpoint, stream=True), tenant="acme"))
-
-    assert "stream_options" not in sent
+    assert b"stream_options" not in forwarded_body(request_to(RESPONSES, stream=True), tenant="a")
 
 
 @pytest.mark.parametrize(
@@ -367,7 +298,7 @@ def test_a_stream_without_stream_options_gets_none(endpoint: Any) -> None:
         ({"include_usage": True, "continuous_usage_stats": True}, True, True),
         ({"include_usage": False, "continuous_usage_stats": True}, False, False),
     ],
-    ids=["neither", "at-the-end", "all-along", "not-heeded-by-vllm"],
+    ids=str,
 )
 def test_usage_is_wanted_as_vllm_understands_it(
     options: dict[str, bool], usage: bool, continuous: bool
@@ -383,15 +314,13 @@ def test_usage_is_wanted_as_vllm_understands_it(
         ({}, 0),
         ({"max_tokens": 100}, 100),
         ({"max_completion_tokens": 50, "max_tokens": 100}, 50),
-        ({"max_output_tokens": 30}, 30),
         ({"max_tokens": 100, "n": 3}, 300),
         ({"max_tokens": -100}, 0),
-        ({"max_tokens": "100"}, 0),
         ({"max_tokens": 100, "n": -1}, -100),
     ],
     ids=str,
 )
-def test_tokens_are_guessed_from_length_and_limits(fields: dict[str, Any], tokens: int) -> None:
+def test_tokens_are_estimated_from_length_and_limits(fields: dict[str, Any], tokens: int) -> None:
     request = request_to(CHAT, **fields)
     prompt = len(request.body.text) // 4
 
@@ -401,13 +330,13 @@ def test_tokens_are_guessed_from_length_and_limits(fields: dict[str, Any], token
 @pytest.mark.parametrize(
     ("prompt", "choices"),
     [
-        pytest.param("one", 2, id="text"),
-        pytest.param(["one", "two", "three"], 6, id="texts"),
-        pytest.param([1, 2, 3], 2, id="tokens"),
-        pytest.param([[1, 2], [3]], 4, id="lists-of-tokens"),
-        pytest.param([], 2, id="nothing"),
-        pytest.param({"odd": 1}, 2, id="no-prompt-at-all"),
+        ("one", 2),
+        (["one", "two", "three"], 6),
+        ([1, 2, 3], 2),
+        ([[1, 2], [3]], 4),
+        ([], 2),
     ],
+    ids=str,
 )
 def test_each_prompt_has_its_own_choices(prompt: object, choices: int) -> None:
     assert request_to(COMPLETIONS, prompt=prompt, n=2).choices == choices

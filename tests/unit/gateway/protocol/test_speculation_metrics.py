@@ -40,63 +40,29 @@ def report_of(found: object) -> SpeculationReport:
     return report
 
 
-def test_totals_of_a_worker_that_tells_no_steps_are_native() -> None:
+def test_totals_without_steps_are_native() -> None:
     assert report_of(FOUND) == SpeculationReport(NATIVE)
-
-
-def test_steps_that_name_no_source_are_native() -> None:
-    report = report_of(of_steps([4, 6], [4, 1]))
-
-    assert report.acceptance == Acceptance(2, 3.5, {"native": SourceCount(10, 5)}, 0)
-    assert report.coded_steps == ()
 
 
 @pytest.mark.parametrize(
     ("step", "accepted", "sources"),
     [
         (coded_step(8, "suffix"), 5, {"suffix": (8, 5)}),
-        (coded_step(8, "native"), 8, {"native": (8, 8)}),
         (coded_step(8, "head", "suffix", border=3), 5, {"suffix": (5, 2), "head": (3, 3)}),
         (coded_step(8, "head", "suffix", border=3), 2, {"suffix": (5, 0), "head": (3, 2)}),
-        (coded_step(8, "head", "suffix", border=0), 1, {"suffix": (8, 1)}),
-        (coded_step(3, "head", "suffix", border=3), 1, {"head": (3, 1)}),
         (coded_step(2, "head", "suffix", border=3), 2, {"head": (2, 2)}),
         (coded_step(8, "prediction", "suffix", border=4), 6, {"suffix": (8, 6)}),
         (8 | 2 << 20 | 5 << 24, 6, {"native": (5, 5), "head": (3, 1)}),
         (65535 | 1 << 16 | 2 << 20 | 65535 << 24, 0, {"suffix": (65535, 0)}),
     ],
-    ids=[
-        "one-part",
-        "named-native",
-        "both-parts-accepted",
-        "only-the-first-accepted",
-        "empty-first-part",
-        "empty-second-part",
-        "cut-within-the-first-part",
-        "two-parts-of-one-source",
-        "unnamed-first-part",
-        "the-largest",
-    ],
+    ids=str,
 )
-def test_the_parts_of_a_draft_count_for_their_sources(
+def test_each_part_of_a_draft_counts_for_its_source(
     step: int, accepted: int, sources: dict[str, tuple[int, int]]
 ) -> None:
     found = report_of(of_steps([step], [accepted])).acceptance.sources
 
     assert found == {name: SourceCount(*counts) for name, counts in sources.items()}
-
-
-def test_what_followed_the_prediction_is_suffix_and_counted_apart_too() -> None:
-    steps = [
-        coded_step(8, "prediction"),
-        coded_step(4, "prediction", "head", border=2),
-        coded_step(5, "suffix"),
-    ]
-
-    acceptance = report_of(of_steps(steps, [7, 3, 4])).acceptance
-
-    assert acceptance.sources == {"suffix": SourceCount(15, 13), "head": SourceCount(2, 1)}
-    assert acceptance.predicted == 9
 
 
 @st.composite
@@ -115,7 +81,7 @@ def drafts(draw: st.DrawFn) -> tuple[int, int, list[Part]]:
 
 
 @given(st.lists(drafts(), max_size=30))
-def test_counts_are_those_of_a_count_token_by_token(
+def test_counts_equal_a_count_token_by_token(
     steps: list[tuple[int, int, list[Part]]],
 ) -> None:
     drafted: Counter[Part] = Counter()
@@ -144,19 +110,15 @@ def test_counts_are_those_of_a_count_token_by_token(
         of_steps([], []),
         of_steps([0, coded_step(0, "suffix")], [0, 0]),
     ],
-    ids=["no-steps", "empty-steps", "steps-of-nothing"],
+    ids=["no-steps", "empty-steps", "empty-drafts"],
 )
-def test_where_nothing_was_drafted_no_source_is_named(found: dict[str, Any]) -> None:
+def test_without_drafts_no_source_is_named(found: dict[str, Any]) -> None:
     report = report_of(found)
 
     completed = json.loads(with_sources(text(found), report))["metrics"]["speculative_decoding"]
     assert report.acceptance.sources == {}
     assert report.acceptance.predicted == 0
     assert completed["sources"] == {}
-
-
-def test_a_request_without_a_drafted_step_has_no_length() -> None:
-    assert report_of(of_steps([], [])).acceptance == Acceptance(0, None, {}, 0)
 
 
 CODED = coded_step(4, "suffix")
@@ -169,30 +131,21 @@ CODED = coded_step(4, "suffix")
         ([CODED] * 4, None),
         (None, [1] * 4),
         ({"0": CODED}, {"0": 1}),
-        ("abcd", "abcd"),
         ([CODED] * 4, [1] * 3),
         ([CODED] * 3, [1] * 3),
-        ([CODED] * 5, [1] * 5),
         ([CODED] * 3 + [-1], [1] * 4),
         ([CODED] * 4, [1, 1, 1, -1]),
         ([CODED] * 4, [1, 1, 1, 5]),
         ([CODED] * 3 + [1 << 40], [1, 1, 1, 0]),
-        ([CODED] * 3 + [10**400], [1, 1, 1, 0]),
         ([CODED] * 3 + [4 | 5 << 16], [1] * 4),
         ([CODED] * 3 + [4 | 1 << 16 | 15 << 20], [1] * 4),
         ([CODED] * 3 + [4.0], [1] * 4),
         ([CODED] * 3 + [True], [1] * 4),
-        ([CODED] * 3 + [[4]], [1] * 4),
         ([CODED] * 4, [1, 1, 1, None]),
     ],
-    ids=[
-        *("none", "no-accepted", "no-drafted", "objects", "strings"),
-        *("unequal", "too-few", "too-many"),
-        *("negative", "negative-accepted", "more-accepted", "too-wide", "absurd"),
-        *("unknown", "unknown-second", "float", "boolean", "list", "null"),
-    ],
+    ids=range(15),
 )
-def test_steps_that_are_not_our_workers_leave_the_totals(drafted: object, accepted: object) -> None:
+def test_totals_are_used_if_the_steps_are_invalid(drafted: object, accepted: object) -> None:
     found = {**FOUND, "per_step_drafted": drafted, "per_step_accepted": accepted}
 
     assert report_of(found) == SpeculationReport(NATIVE)
@@ -202,10 +155,8 @@ def test_steps_that_are_not_our_workers_leave_the_totals(drafted: object, accept
     "broken",
     [
         {},
-        {"metrics": None},
         {"metrics": []},
         answer(None),
-        answer([]),
         answer({}),
         answer({**FOUND, "num_spec_steps": "4"}),
         answer({**FOUND, "num_spec_steps": True}),
@@ -220,16 +171,7 @@ def test_without_counts_there_is_no_report(broken: dict[str, Any]) -> None:
     assert read_report(broken) is None
 
 
-@pytest.mark.parametrize("detail", [{}, {"per_step_drafted": [4, 6], "per_step_accepted": [6, 0]}])
-def test_sources_are_added_as_one_more_member(detail: dict[str, Any]) -> None:
-    found = {**FOUND, **detail}
-
-    completed = json.loads(with_sources(text(found), report_of(found)))
-
-    assert completed == answer({**found, "sources": {"native": {"drafted": 10, "accepted": 6}}})
-
-
-def test_steps_become_plain_and_no_other_byte_changes() -> None:
+def test_codes_are_cleared_and_no_other_byte_changes() -> None:
     steps = [coded_step(8, "head", "suffix", border=3), 3, coded_step(0, "suffix")]
     found = of_steps(steps, [4, 3, 0])
     before = b'{"x": 1.0,' + text({**found, "more": [1.50]})[1:] + b"\n"
@@ -245,11 +187,11 @@ def test_steps_become_plain_and_no_other_byte_changes() -> None:
 
 
 @pytest.mark.parametrize("found", [{}, None, {"a": {}}], ids=repr)
-def test_an_object_we_do_not_know_stays_as_it_is(found: object) -> None:
+def test_an_unknown_object_is_not_changed(found: object) -> None:
     assert with_sources(text(found), SpeculationReport(NATIVE)) == text(found)
 
 
-def test_a_model_that_writes_our_key_changes_nothing() -> None:
+def test_generated_text_with_our_key_changes_nothing() -> None:
     words = {"content": '"speculative_decoding":{"a":1,"per_step_drafted":[65540]}'}
     found = of_steps([CODED], [1])
     before = json.dumps({**words, **answer(found)}, separators=(",", ":")).encode()

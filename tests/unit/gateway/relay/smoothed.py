@@ -1,4 +1,4 @@
-"""A smooth stream from a worker that a test scripts, in virtual time, and what is left of it."""
+"""A smoothed stream of a scripted worker, in virtual time."""
 
 import asyncio
 import json
@@ -33,10 +33,10 @@ Step = bytes | float | Exception
 
 
 def chunk(text: str, running: int, **choice: Any) -> bytes:
-    """A chat chunk in vLLM's own words, with the running count that we ask for."""
-    told = {"index": 0, "delta": {"content": text}, "finish_reason": None} | choice
+    """A chat chunk as vLLM writes it, with the running count that we ask for."""
+    content = {"index": 0, "delta": {"content": text}, "finish_reason": None} | choice
     usage = {"prompt_tokens": 1, "total_tokens": 1 + running, "completion_tokens": running}
-    return _frame({"id": "c", "choices": [told], "usage": usage})
+    return _frame({"id": "c", "choices": [content], "usage": usage})
 
 
 def _frame(body: dict[str, Any]) -> bytes:
@@ -45,7 +45,7 @@ def _frame(body: dict[str, Any]) -> bytes:
 
 
 def bursts(*sizes: int, gap: float = 0.08, begin: int = 1) -> list[Step]:
-    """A first token, then bursts of so many, a word each."""
+    """A first token, then bursts of the given sizes, one word for each token."""
     steps: list[Step] = [chunk("Once", begin)]
     for size in sizes:
         words = "".join(WORDS[(begin + i) % len(WORDS)] for i in range(size))
@@ -56,14 +56,14 @@ def bursts(*sizes: int, gap: float = 0.08, begin: int = 1) -> list[Step]:
 
 @dataclass(frozen=True)
 class Write:
-    """What left at once."""
+    """One write."""
 
     seconds: float
     data: bytes
 
 
 class TimedSink(RecordingSink):
-    """A client that notes when it got what, and at times has no room."""
+    """A client that records times, and whose socket is full at times."""
 
     def __init__(self, *, full: Sequence[bool] = ()) -> None:
         super().__init__()
@@ -86,11 +86,11 @@ class TimedSink(RecordingSink):
 
 
 class Smoothed:
-    """One smooth stream and what is left of it.
+    """One smoothed stream and its result.
 
     Attributes:
-        added: Each token's delay as it was told to the metrics.
-        marks: Tokens as they were marked on the client's side.
+        added: Delay of each token, as reported to the metrics.
+        marks: Tokens as marked on the client's side.
     """
 
     def __init__(
@@ -104,16 +104,18 @@ class Smoothed:
         self.error: GatewayError | None = None
         self.source = ScriptedSource(())
 
-    def run(self, *steps: Step, cancel_after: float | None = None, crowd: int = 0) -> "Smoothed":
-        run_in_virtual_time(self._scenario(steps, cancel_after, crowd))
+    def run(
+        self, *steps: Step, cancel_after: float | None = None, other_streams: int = 0
+    ) -> "Smoothed":
+        run_in_virtual_time(self._scenario(steps, cancel_after, other_streams))
         return self
 
     async def _scenario(
-        self, steps: Sequence[Step], cancel_after: float | None, crowd: int
+        self, steps: Sequence[Step], cancel_after: float | None, other_streams: int
     ) -> None:
         self.source = ScriptedSource(steps)
         wheel = Wheel(asyncio.get_running_loop())
-        for _ in range(crowd):  # other streams
+        for _ in range(other_streams):
             wheel.call_later(1000.0, lambda: None)
         reader = StreamReader(self.request)
         async with EventStream(self.sink, POLICY, []) as out:
@@ -163,9 +165,9 @@ class Smoothed:
 
 
 def words_of(steps: Sequence[Step]) -> str:
-    """The text that a script's worker sends."""
+    """The text that the worker sends in `steps`."""
     frames = [step for step in steps if isinstance(step, bytes)]
-    told = [
+    events = [
         json.loads(data_of(f)) for f in FrameSplitter(10_000).feed(b"".join(frames)[: -len(DONE)])
     ]
-    return "".join(event["choices"][0]["delta"].get("content") or "" for event in told)
+    return "".join(event["choices"][0]["delta"].get("content") or "" for event in events)

@@ -5,150 +5,84 @@ import pytest
 from gateway.protocol import KEEP_ALIVE
 from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
 from tests.unit.gateway.ends import RecordingSink
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now, run_in_virtual_time
 
 POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=100)
 
 
-def test_nothing_leaves_before_the_first_frame() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        async with EventStream(sink, POLICY, []) as out:
-            await asyncio.sleep(10)
+@in_virtual_time
+async def test_nothing_is_sent_until_the_first_keep_alive() -> None:
+    sink = RecordingSink()
+    async with EventStream(sink, POLICY, []) as out:
+        await asyncio.sleep(14)
+        assert (sink.started, out.started, out.delivered) == (False, False, False)
+        await asyncio.sleep(17)
 
-            assert (sink.started, out.started, out.delivered) == (False, False, False)
-
-    run_in_virtual_time(scenario())
-
-
-def test_the_head_keeps_proxies_from_collecting() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        async with EventStream(sink, POLICY, [(b"x-ratelimit-limit-requests", b"5")]) as out:
-            await out.write(b"data: 1\n\n")
-            await out.end()
-
-        assert sink.status == 200
-        assert sink.headers == [
-            (b"content-type", b"text/event-stream; charset=utf-8"),
-            (b"cache-control", b"no-cache"),
-            (b"x-accel-buffering", b"no"),
-            (b"x-ratelimit-limit-requests", b"5"),
-        ]
-        assert (sink.body, sink.ended) == (b"data: 1\n\n", True)
-
-    run_in_virtual_time(scenario())
+        assert sink.writes == [KEEP_ALIVE, KEEP_ALIVE]
+        assert (out.started, out.delivered) == (True, False)
 
 
-def test_silence_is_filled_with_comments() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        async with EventStream(sink, POLICY, []) as out:
-            await asyncio.sleep(31)
+@in_virtual_time
+async def test_every_frame_but_the_first_may_be_sent_without_waiting() -> None:
+    sink = RecordingSink(stuck_after=3)
+    async with EventStream(sink, POLICY, []) as out:
+        assert not out.write_now(b"0")
+        await out.write(b"1")
+        assert out.write_now(b"2")
+        await asyncio.sleep(14)
+        assert out.write_now(b"3")
+        await asyncio.sleep(14)
+        assert not out.write_now(b"the client takes no more")
 
-            assert sink.writes == [KEEP_ALIVE, KEEP_ALIVE]
-            assert (out.started, out.delivered) == (True, False)
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_stream_that_flows_has_no_comments() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        async with EventStream(sink, POLICY, []) as out:
-            for _ in range(10):
-                await out.write(b"x")
-                await asyncio.sleep(14)
-
-        assert sink.body == b"x" * 10
-
-    run_in_virtual_time(scenario())
+    assert sink.writes == [b"1", b"2", b"3"]
 
 
-def test_frames_that_need_no_waiting_may_leave_at_once_but_not_the_first() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink(stuck_after=3)
-        async with EventStream(sink, POLICY, []) as out:
-            assert not out.write_now(b"0")
-            await out.write(b"1")
-            assert out.write_now(b"2")
-            await asyncio.sleep(14)
-            assert out.write_now(b"3")
-            await asyncio.sleep(14)
-            assert not out.write_now(b"the client takes no more")
-
-        assert sink.writes == [b"1", b"2", b"3"]
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_pause_is_measured_from_the_last_frame() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        async with EventStream(sink, POLICY, []) as out:
-            await asyncio.sleep(10)
-            await out.write(b"x")
-            await asyncio.sleep(14.9)
-            assert sink.body == b"x"
-            await asyncio.sleep(0.2)
-
-            assert sink.body == b"x" + KEEP_ALIVE
-
-    run_in_virtual_time(scenario())
-
-
-def test_nothing_follows_the_end() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        async with EventStream(sink, POLICY, []) as out:
-            await out.write(b"x")
-            await out.end()
-            await asyncio.sleep(100)
-
+@in_virtual_time
+async def test_silence_is_measured_from_the_last_frame() -> None:
+    sink = RecordingSink()
+    async with EventStream(sink, POLICY, []) as out:
+        await asyncio.sleep(10)
+        await out.write(b"x")
+        await asyncio.sleep(14.9)
         assert sink.body == b"x"
+        await asyncio.sleep(0.2)
 
-    run_in_virtual_time(scenario())
-
-
-def test_an_answer_that_is_no_stream_gets_no_comment() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        async with EventStream(sink, POLICY, []) as out:
-            out.withdraw()
-            await asyncio.sleep(100)
-
-        assert not sink.started
-
-    run_in_virtual_time(scenario())
+        assert sink.body == b"x" + KEEP_ALIVE
 
 
-def test_a_client_that_takes_no_frame_is_given_up() -> None:
-    async def scenario() -> None:
-        async def stream() -> None:
-            async with EventStream(RecordingSink(stuck_after=1), POLICY, []) as out:
-                await out.write(b"1")
-                await out.write(b"2")
+@in_virtual_time
+async def test_an_answer_that_is_not_a_stream_gets_no_comment() -> None:
+    sink = RecordingSink()
+    async with EventStream(sink, POLICY, []) as out:
+        out.withdraw()
+        await asyncio.sleep(100)
 
-        with pytest.raises(SlowClientError):
-            await stream()
-
-        assert 40 <= now() <= 55
-
-    run_in_virtual_time(scenario())
+    assert not sink.started
 
 
-def test_a_client_that_takes_no_comment_is_given_up() -> None:
-    async def scenario() -> None:
-        async def stream() -> None:
-            async with EventStream(RecordingSink(stuck_after=0), POLICY, []):
-                await asyncio.sleep(1000)
+@in_virtual_time
+async def test_a_client_that_reads_no_frame_is_dropped() -> None:
+    async def stream() -> None:
+        async with EventStream(RecordingSink(stuck_after=1), POLICY, []) as out:
+            await out.write(b"1")
+            await out.write(b"2")
 
-        with pytest.raises(SlowClientError):
-            await stream()
+    with pytest.raises(SlowClientError):
+        await stream()
 
-        assert now() == 15 + 40
+    assert 40 <= now() <= 55
 
-    run_in_virtual_time(scenario())
+
+@in_virtual_time
+async def test_a_client_that_reads_no_comment_is_dropped() -> None:
+    async def stream() -> None:
+        async with EventStream(RecordingSink(stuck_after=0), POLICY, []):
+            await asyncio.sleep(1000)
+
+    with pytest.raises(SlowClientError):
+        await stream()
+
+    assert now() == 15 + 40
 
 
 def test_a_slow_client_is_not_a_stuck_one() -> None:
@@ -168,29 +102,15 @@ def test_a_slow_client_is_not_a_stuck_one() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_an_error_of_the_block_travels_on() -> None:
-    async def scenario() -> None:
-        async def stream() -> None:
-            async with EventStream(RecordingSink(), POLICY, []):
-                raise ZeroDivisionError
+@in_virtual_time
+async def test_cancellation_is_not_a_slow_client() -> None:
+    async def stream() -> None:
+        async with EventStream(RecordingSink(), POLICY, []):
+            await asyncio.sleep(1000)
 
-        with pytest.raises(ZeroDivisionError):
-            await stream()
+    task = asyncio.create_task(stream())
+    await asyncio.sleep(1)
+    task.cancel()
+    await asyncio.wait({task})
 
-    run_in_virtual_time(scenario())
-
-
-def test_a_cancel_from_outside_is_no_slow_client() -> None:
-    async def scenario() -> None:
-        async def stream() -> None:
-            async with EventStream(RecordingSink(), POLICY, []):
-                await asyncio.sleep(1000)
-
-        task = asyncio.create_task(stream())
-        await asyncio.sleep(1)
-        task.cancel()
-        await asyncio.wait({task})
-
-        assert task.cancelled()
-
-    run_in_virtual_time(scenario())
+    assert task.cancelled()

@@ -13,7 +13,7 @@ from gateway.relay.writer import DirectWriter
 from gateway.types import PacingMode
 from tests.unit.gateway.ends import RecordingSink
 from tests.unit.gateway.requests import CHAT, COMPLETIONS, EMBEDDINGS, request_to
-from tests.unit.gateway.virtual_time import run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time
 
 STREAM = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
 
@@ -36,11 +36,11 @@ def pacers(streams: list[str]) -> Pacers:
         ("smooth", CHAT, {"n": 2}, "off", DirectWriter, False),
         ("smooth", COMPLETIONS, {"prompt": ["a", "b"]}, "off", DirectWriter, False),
         ("smooth", EMBEDDINGS, {}, "off", DirectWriter, False),
-        ("private", CHAT, {"n": 2}, "private", DirectWriter, True),
     ],
-    ids=["off", "smooth", "private", "choices", "prompts", "unknown-stream", "private-choices"],
+    ids=["off", "smooth", "private", "choices", "prompts", "unknown-stream"],
 )
-def test_each_mode_has_its_way_out(
+@in_virtual_time
+async def test_each_mode_has_its_sink_and_writer(
     mode: PacingMode,
     endpoint: Endpoint,
     body: dict[str, Any],
@@ -48,29 +48,24 @@ def test_each_mode_has_its_way_out(
     writer: type[object],
     wraps: bool,
 ) -> None:
-    async def scenario() -> None:
-        streams: list[str] = []
-        sink = RecordingSink()
-        request = request_to(endpoint, stream=True, **body)
-        async with pacers(streams).open(mode, request, sink, lambda _: None) as paced:
-            async with EventStream(paced.sink, STREAM, []) as out:
-                assert type(paced.writer(out)) is writer
-            assert isinstance(paced.sink, PrivateSink) is wraps
-            assert (paced.end_seconds > 0) is wraps
-        assert streams == [used]
-
-    run_in_virtual_time(scenario())
+    streams: list[str] = []
+    sink = RecordingSink()
+    request = request_to(endpoint, stream=True, **body)
+    async with pacers(streams).open(mode, request, sink, lambda _: None) as paced:
+        async with EventStream(paced.sink, STREAM, []) as out:
+            assert type(paced.writer(out)) is writer
+        assert isinstance(paced.sink, PrivateSink) is wraps
+        assert (paced.end_seconds > 0) is wraps
+    assert streams == [used]
 
 
-def test_a_private_packet_is_filled_with_what_does_not_compress() -> None:
-    async def scenario() -> None:
-        sink = RecordingSink()
-        request = request_to(CHAT, stream=True)
-        async with pacers([]).open("private", request, sink, lambda _: None) as paced:
-            await paced.sink.start(200, [])
-            await paced.sink.end(b"data: [DONE]\n\n")
+@in_virtual_time
+async def test_the_padding_of_private_packets_is_random() -> None:
+    sink = RecordingSink()
+    request = request_to(CHAT, stream=True)
+    async with pacers([]).open("private", request, sink, lambda _: None) as paced:
+        await paced.sink.start(200, [])
+        await paced.sink.end(b"data: [DONE]\n\n")
 
-        assert {len(packet) for packet in sink.writes} == {512}
-        assert len(set(sink.writes)) == len(sink.writes) == 40
-
-    run_in_virtual_time(scenario())
+    assert {len(packet) for packet in sink.writes} == {512}
+    assert len(set(sink.writes)) == len(sink.writes) == 40

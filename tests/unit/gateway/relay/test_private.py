@@ -23,10 +23,10 @@ def chunk(text: str) -> bytes:
 
 
 class Client(RecordingSink):
-    """Notes when it got what.
+    """Records its packets.
 
     Attributes:
-        packets: Clock, and size, of each write.
+        packets: Time and size of each write.
     """
 
     def __init__(self, *, stuck_after: int | None = None) -> None:
@@ -42,14 +42,14 @@ class Client(RecordingSink):
         self.packets.append((round(now(), 6), len(data)))
 
     @property
-    def said(self) -> list[bytes]:
-        """The data of each event, without what is obfuscation."""
+    def data(self) -> list[bytes]:
+        """The data of each event, without obfuscation."""
         found = map(data_of, FrameSplitter(10_000).feed(self.body))
         return [data.split(b',"obfuscation"')[0].rstrip(b"}") for data in found if data]
 
 
 class Private:
-    """One private stream and what is left of it."""
+    """One private stream and its result."""
 
     def __init__(self, *, stuck_after: int | None = None) -> None:
         self.client = Client(stuck_after=stuck_after)
@@ -92,48 +92,27 @@ async def _bursty(sink: PrivateSink) -> None:
     await sink.end(chunk("b") + DONE)
 
 
-def test_streams_that_differ_look_alike() -> None:
+def test_different_streams_look_alike_on_a_clock_that_starts_with_the_request() -> None:
     quick, bursty = Private().run(_quick), Private().run(_bursty)
 
     assert quick.client.packets == bursty.client.packets
     assert {size for _, size in quick.client.packets} == {256}
     assert len(quick.client.packets) == POLICY.min_ticks
-
-
-def test_packets_leave_on_a_clock_that_began_with_the_request() -> None:
-    times = [time for time, _ in Private().run(_quick).client.packets]
-
-    assert times[0] == 0.5
+    times = [time for time, _ in quick.client.packets]
     assert times == pytest.approx([0.5 + 0.05 * number for number in range(len(times))])
+    assert quick.client.writes[-1].startswith(DONE)
 
 
 def test_the_client_reads_what_was_written() -> None:
     bursty = Private().run(_bursty)
 
     wanted = [*[chunk("a")] * 18, chunk("b"), DONE]
-    assert bursty.client.said == [data_of(frame).rstrip(b"}") for frame in wanted]
+    assert bursty.client.data == [data_of(frame).rstrip(b"}") for frame in wanted]
     assert bursty.client.ended
     assert bursty.client.headers == [(b"a", b"b")]
 
 
-def test_the_end_comes_with_the_last_packet() -> None:
-    private = Private().run(_quick)
-
-    assert private.client.writes[-1].startswith(DONE)
-
-
-def test_nothing_has_begun_before_the_start() -> None:
-    async def scenario(sink: PrivateSink) -> None:
-        assert not sink.started
-        await sink.start(200, [])
-        assert sink.started
-
-    private = Private().run(scenario)
-
-    assert not private.client.started  # it was left before its first tick
-
-
-def test_tokens_are_marked_when_they_have_left() -> None:
+def test_tokens_are_marked_when_they_are_sent() -> None:
     async def scenario(sink: PrivateSink) -> None:
         await sink.start(200, [])
         sink.write_now(chunk("a" * 500))
@@ -151,7 +130,7 @@ def test_tokens_are_marked_when_they_have_left() -> None:
     assert private.added == pytest.approx([0.6] * 5 + [0.08])
 
 
-def test_who_leaves_stops_the_clock() -> None:
+def test_a_client_that_leaves_stops_the_clock() -> None:
     async def scenario(sink: PrivateSink) -> None:
         await sink.start(200, [])
         sink.write_now(chunk("a"))
@@ -163,7 +142,7 @@ def test_who_leaves_stops_the_clock() -> None:
     assert private.client.packets[-1][0] <= 0.7
 
 
-def test_an_end_that_was_cancelled_can_be_waited_for_again_and_hurried() -> None:
+def test_a_cancelled_end_can_be_awaited_again_and_hurried() -> None:
     async def scenario(sink: PrivateSink) -> None:
         await sink.start(200, [])
         with pytest.raises(TimeoutError):
@@ -174,12 +153,12 @@ def test_an_end_that_was_cancelled_can_be_waited_for_again_and_hurried() -> None
 
     private = Private().run(scenario)
 
-    assert private.client.said == [data_of(chunk("a")).rstrip(b"}"), b"[DONE]"]
+    assert private.client.data == [data_of(chunk("a")).rstrip(b"}"), b"[DONE]"]
     assert private.client.ended
     assert private.client.packets[-1][0] == pytest.approx(0.75)
 
 
-def test_a_worker_that_is_far_ahead_waits() -> None:
+def test_a_worker_far_ahead_waits() -> None:
     async def scenario(sink: PrivateSink) -> None:
         await sink.start(200, [])
         await sink.write(b": x\n\n" * 60_000)
@@ -191,10 +170,10 @@ def test_a_worker_that_is_far_ahead_waits() -> None:
 
     private = Private().run(scenario)
 
-    assert private.client.said == [data_of(chunk("a")).rstrip(b"}"), b"[DONE]"]
+    assert private.client.data == [data_of(chunk("a")).rstrip(b"}"), b"[DONE]"]
 
 
-def test_a_client_that_takes_nothing_is_given_up() -> None:
+def test_a_client_that_reads_nothing_is_dropped() -> None:
     async def scenario(sink: PrivateSink) -> None:
         async with EventStream(sink, STREAM, []) as out:
             await out.write(chunk("a"))
@@ -204,7 +183,7 @@ def test_a_client_that_takes_nothing_is_given_up() -> None:
         Private(stuck_after=1).run(scenario)
 
 
-def test_an_error_of_the_client_is_the_writers() -> None:
+def test_an_error_of_the_client_reaches_the_writer() -> None:
     class Broken(Client):
         async def write(self, data: bytes) -> None:
             raise ZeroDivisionError

@@ -7,7 +7,7 @@ from gateway.relay.whole import relay_whole
 from gateway.types import Usage
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
 from tests.unit.gateway.requests import CHAT, request_to
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now
 
 KIND = (b"content-type", b"application/json")
 BODY = b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}'
@@ -27,7 +27,7 @@ async def relayed(
     )
 
 
-async def test_an_answer_is_sent_whole_with_its_length() -> None:
+async def test_an_answer_is_sent_with_its_length() -> None:
     sink = RecordingSink()
 
     answer = await relayed(sink, BODY[:10], BODY[10:])
@@ -42,7 +42,7 @@ async def test_an_answer_is_sent_whole_with_its_length() -> None:
     [[b'{"a":', WorkerLostError("gone", sent=True)], [b'{"a":'], []],
     ids=["breaks-off", "half", "empty"],
 )
-async def test_of_a_broken_answer_nothing_is_sent(steps: list[bytes | Exception]) -> None:
+async def test_nothing_of_a_broken_answer_is_sent(steps: list[bytes | Exception]) -> None:
     sink = RecordingSink()
 
     with pytest.raises(UpstreamError):
@@ -51,7 +51,7 @@ async def test_of_a_broken_answer_nothing_is_sent(steps: list[bytes | Exception]
     assert not sink.started
 
 
-async def test_a_very_long_answer_passes_unread_in_pieces() -> None:
+async def test_a_very_long_answer_is_passed_through_unread() -> None:
     sink = RecordingSink()
 
     answer = await relayed(sink, b"[1,", b"2,", b"3]", held_bytes=4)
@@ -61,17 +61,17 @@ async def test_a_very_long_answer_passes_unread_in_pieces() -> None:
 
 
 @pytest.mark.parametrize("stuck_after", [0, 1], ids=["at-once", "later"])
-def test_a_client_that_takes_nothing_of_a_very_long_answer_is_given_up(stuck_after: int) -> None:
-    async def scenario() -> None:
-        sink = RecordingSink(stuck_after=stuck_after)
+@in_virtual_time
+async def test_a_client_that_reads_nothing_of_a_long_answer_is_dropped(
+    stuck_after: int,
+) -> None:
+    sink = RecordingSink(stuck_after=stuck_after)
 
-        with pytest.raises(SlowClientError):
-            await relayed(sink, b"12345", b"6", held_bytes=4)
+    with pytest.raises(SlowClientError):
+        await relayed(sink, b"12345", b"6", held_bytes=4)
 
-        assert now() == 60
-        assert not sink.ended
-
-    run_in_virtual_time(scenario())
+    assert now() == 60
+    assert not sink.ended
 
 
 async def test_a_very_long_answer_that_breaks_off_is_not_ended() -> None:

@@ -10,13 +10,13 @@ POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_
 
 
 @pytest.mark.parametrize("stuck_after", [None, 1])
-async def test_text_leaves_at_once_or_not_at_all(stuck_after: int | None) -> None:
+async def test_text_is_sent_at_once_or_refused(stuck_after: int | None) -> None:
     marks: list[int | None] = []
     sink = RecordingSink(stuck_after=stuck_after)
     async with EventStream(sink, POLICY, []) as out:
         writer = DirectWriter(out, marks.append)
 
-        assert not writer.offer(b"first", 1)  # the head has to leave before it
+        assert not writer.offer(b"first", 1)  # the head has to be sent first
         await writer.write(b"first", 1)
         offered = writer.offer(b"second", 2)
 
@@ -24,7 +24,7 @@ async def test_text_leaves_at_once_or_not_at_all(stuck_after: int | None) -> Non
         assert marks == ([1, 2] if offered else [1])
 
 
-async def test_the_end_is_marked_if_there_is_text_in_it() -> None:
+async def test_the_end_is_marked_if_it_contains_text() -> None:
     marks: list[int | None] = []
     for tokens in (0, 3, None):
         sink = RecordingSink()

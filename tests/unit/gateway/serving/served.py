@@ -1,4 +1,4 @@
-"""A call in a running gateway, and what became of it."""
+"""A call in a running gateway, and its result."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from tests.unit.gateway.requests import CHAT
 
 
 class Served:
-    """One call and what became of it."""
+    """One call and its result."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Served:
         if model is not None:
             body["model"] = model
         self.sink = sink or RecordingSink()
-        self.call = Call(endpoint, caller, json.dumps(body).encode(), "wire-1", {"accept": "a"})
+        self.call = Call(endpoint, caller, json.dumps(body).encode(), "worker-1", {"accept": "a"})
         self.record = RequestRecord(RequestId("r"), endpoint.path, "POST", 0.0)
         self.error: GatewayError | None = None
 

@@ -29,7 +29,7 @@ async def test_an_unknown_model_reaches_no_worker_and_no_label(worker: FakeWorke
     assert worker.requests == []
 
 
-async def test_a_model_that_nobody_has_told_of_yet_is_waited_for() -> None:
+async def test_a_request_waits_for_a_model_not_known_yet() -> None:
     settings = {"request": {"wait_for_worker_seconds": 0.05}}
     async with running("http://127.0.0.1:1", ready=False, **settings) as application:
         served = await Served(model="perhaps").by(application.services)

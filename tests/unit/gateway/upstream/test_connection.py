@@ -1,10 +1,13 @@
 import asyncio
+from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
 from gateway.upstream.connection import Connection
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now, run_in_virtual_time
 
 REQUEST = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -14,7 +17,7 @@ UNTIL_CLOSED = HEAD + b"a: b\r\n\r\n"
 
 
 class Transport(asyncio.Transport):
-    """The gateway's end of a connection, and what became of it."""
+    """The gateway's end of a connection; records what happens to it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,72 +42,86 @@ class Transport(asyncio.Transport):
 
 
 class Worker:
-    """The other end: a wire to it, whose answer the test plays."""
+    """A connection, and the worker at its other end, played by the test."""
 
     def __init__(self, *, silence_seconds: float = 10.0) -> None:
         self.transport = Transport()
-        self.wire = Connection(silence_seconds=silence_seconds)
-        self.wire.connection_made(self.transport)
+        self.connection = Connection(silence_seconds=silence_seconds)
+        self.connection.connection_made(self.transport)
 
     async def asked(self, *answer: bytes) -> None:
-        """Let the wire ask, and answer."""
-        exchange = asyncio.create_task(self.wire.exchange(REQUEST))
+        """Send a request and answer it."""
+        exchange = asyncio.create_task(self.connection.exchange(REQUEST))
         await asyncio.sleep(0)
         for piece in answer:
-            self.wire.data_received(piece)
+            self.connection.data_received(piece)
         await exchange
 
     async def body(self) -> bytes:
         found = b""
-        while data := await self.wire.read_some():
+        while data := await self.connection.read_some():
             found += data
         return found
 
 
-async def test_an_answer_is_read_and_the_connection_may_go_on() -> None:
+async def test_an_answer_is_read_and_the_connection_reused() -> None:
     worker = Worker()
     for _ in range(2):
         await worker.asked(LENGTH_2, b"o", b"k")
 
-        assert (worker.wire.status, worker.wire.headers) == (200, [(b"content-length", b"2")])
+        assert (worker.connection.status, worker.connection.headers) == (
+            200,
+            [(b"content-length", b"2")],
+        )
         assert await worker.body() == b"ok"
-        worker.wire.release()
-        assert worker.wire.is_reusable
+        worker.connection.release()
+        assert worker.connection.is_reusable
 
     assert worker.transport.written == [REQUEST, REQUEST]
 
 
-async def test_chunks_are_handed_over_as_they_come() -> None:
+ANSWERS = st.sampled_from(
+    [LENGTH_2 + b"ok", CHUNKED + b"1\r\no\r\n1\r\nk\r\n0\r\n\r\n", UNTIL_CLOSED + b"ok"]
+)
+
+
+@given(ANSWERS, st.lists(st.integers(1, 60), max_size=5))
+def test_any_split_of_an_answer_gives_the_same(answer: bytes, cuts: list[int]) -> None:
+    async def scenario() -> None:
+        worker = Worker()
+        borders = [0, *sorted({min(cut, len(answer) - 1) for cut in cuts}), len(answer)]
+        await worker.asked(*(answer[a:b] for a, b in pairwise(borders)))
+        if answer.startswith(UNTIL_CLOSED):
+            worker.connection.connection_lost(None)
+
+        assert await worker.body() == b"ok"
+        worker.connection.release()
+        assert worker.connection.is_reusable is not answer.startswith(UNTIL_CLOSED)
+
+    run_in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("chunk", [b"zz\r\nhello\r\n", b"5\r\nhelloworld\r\n"], ids=repr)
+async def test_a_bad_chunk_is_the_workers_fault(chunk: bytes) -> None:
     worker = Worker()
-    await worker.asked(CHUNKED)
-    for piece in (b"one", b"two"):
-        worker.wire.data_received(b"3\r\n" + piece + b"\r\n")
-        assert await worker.wire.read_some() == piece
+    await worker.asked(CHUNKED, chunk)
 
-    worker.wire.data_received(b"0\r\n\r\n")
-    assert await worker.wire.read_some() == b""
+    with pytest.raises(UpstreamError):
+        await worker.body()
 
 
-async def test_interim_answers_are_passed_over() -> None:
+async def test_interim_answers_are_skipped() -> None:
     worker = Worker()
     await worker.asked(
         b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", LENGTH_2
     )
-    worker.wire.data_received(b"ok")
+    worker.connection.data_received(b"ok")
 
-    assert (worker.wire.status, worker.wire.headers) == (200, [(b"content-length", b"2")])
+    assert (worker.connection.status, worker.connection.headers) == (
+        200,
+        [(b"content-length", b"2")],
+    )
     assert await worker.body() == b"ok"
-
-
-async def test_an_answer_without_length_ends_with_its_connection() -> None:
-    worker = Worker()
-    await worker.asked(UNTIL_CLOSED, b"all ")
-    worker.wire.data_received(b"of it")
-    worker.wire.connection_lost(None)
-
-    assert await worker.body() == b"all of it"
-    worker.wire.release()
-    assert not worker.wire.is_reusable
 
 
 @pytest.mark.parametrize(
@@ -116,38 +133,38 @@ async def test_an_answer_without_length_ends_with_its_connection() -> None:
     ],
     ids=["reset", "short", "no-last-chunk"],
 )
-async def test_what_came_before_a_break_is_handed_over_before_the_error(
+async def test_bytes_before_a_break_are_read_before_the_error(
     answer: bytes, reason: Exception | None
 ) -> None:
     worker = Worker()
     await worker.asked(answer)
-    worker.wire.connection_lost(reason)
+    worker.connection.connection_lost(reason)
 
-    assert await worker.wire.read_some() == b"ok"
+    assert await worker.connection.read_some() == b"ok"
     with pytest.raises(WorkerLostError) as caught:
-        await worker.wire.read_some()
+        await worker.connection.read_some()
     assert caught.value.sent
 
 
-async def test_a_break_wakes_whoever_waits() -> None:
+async def test_a_break_wakes_the_waiting_task() -> None:
     worker = Worker()
-    exchange = asyncio.create_task(worker.wire.exchange(REQUEST))
+    exchange = asyncio.create_task(worker.connection.exchange(REQUEST))
     await asyncio.sleep(0)
-    worker.wire.connection_lost(None)
+    worker.connection.connection_lost(None)
 
     with pytest.raises(WorkerLostError) as caught:
         await exchange
     assert caught.value.sent
 
 
-async def test_on_a_connection_that_is_gone_already_nothing_is_sent() -> None:
+async def test_nothing_is_sent_on_a_closed_connection() -> None:
     worker = Worker()
-    worker.wire.connection_lost(None)
+    worker.connection.connection_lost(None)
 
     with pytest.raises(WorkerLostError) as caught:
-        await worker.wire.exchange(REQUEST)
+        await worker.connection.exchange(REQUEST)
 
-    worker.wire.release()
+    worker.connection.release()
     assert not caught.value.sent
     assert worker.transport.written == []
 
@@ -163,64 +180,64 @@ async def test_on_a_connection_that_is_gone_already_nothing_is_sent() -> None:
     ],
     ids=["upgrade", "endless-head", "large-head", "bad-length", "other-protocol"],
 )
-async def test_an_answer_that_is_no_answer_is_refused(answer: bytes) -> None:
+async def test_an_invalid_answer_is_refused(answer: bytes) -> None:
     worker = Worker()
 
     with pytest.raises(UpstreamError, match="bad answer"):
         await worker.asked(answer)
 
-    worker.wire.release()
+    worker.connection.release()
     assert worker.transport.aborted
 
 
 @pytest.mark.parametrize(
     "sent", [LENGTH_2 + b"ok" + LENGTH_2 + b"no", LENGTH_2 + b"ok and more"], ids=["two", "junk"]
 )
-async def test_what_follows_an_answer_is_never_taken_for_the_next(sent: bytes) -> None:
+async def test_bytes_after_an_answer_are_never_read_as_the_next(sent: bytes) -> None:
     worker = Worker()
     await worker.asked(sent)
 
     assert await worker.body() == b"ok"
-    assert worker.wire.headers == [(b"content-length", b"2")]
-    worker.wire.release()
-    assert not worker.wire.is_reusable
+    assert worker.connection.headers == [(b"content-length", b"2")]
+    worker.connection.release()
+    assert not worker.connection.is_reusable
 
 
-async def test_nor_is_what_comes_unasked() -> None:
+async def test_unsolicited_bytes_are_never_read_as_an_answer() -> None:
     worker = Worker()
     await worker.asked(LENGTH_2 + b"ok")
-    worker.wire.release()
-    worker.wire.data_received(LENGTH_2 + b"no")
+    worker.connection.release()
+    worker.connection.data_received(LENGTH_2 + b"no")
 
     assert worker.transport.aborted
-    assert not worker.wire.is_reusable
+    assert not worker.connection.is_reusable
 
 
 @pytest.mark.parametrize(
     "answer", [LENGTH_2 + b"o", HEAD + b"connection: close\r\ncontent-length: 2\r\n\r\nok"]
 )
-async def test_a_half_read_answer_or_the_worker_may_end_the_connection(answer: bytes) -> None:
+async def test_an_incomplete_answer_or_the_worker_closes_the_connection(answer: bytes) -> None:
     worker = Worker()
     await worker.asked(answer)
-    worker.wire.release()
+    worker.connection.release()
 
     assert worker.transport.aborted
 
 
-async def test_a_body_that_nobody_takes_is_not_read_on() -> None:
+async def test_an_unread_body_pauses_the_socket() -> None:
     worker = Worker()
     await worker.asked(UNTIL_CLOSED)
-    worker.wire.data_received(b"x" * 100_000)
+    worker.connection.data_received(b"x" * 100_000)
     assert worker.transport.reading
 
-    worker.wire.data_received(b"x" * 100_000)
+    worker.connection.data_received(b"x" * 100_000)
     assert not worker.transport.reading
 
-    assert len(await worker.wire.read_some()) == 200_000
+    assert len(await worker.connection.read_some()) == 200_000
     assert worker.transport.reading
 
 
-async def test_a_tap_takes_what_comes_and_nobody_wakes() -> None:
+async def test_a_tap_consumes_bytes_without_waking_the_reader() -> None:
     worker, taken = Worker(), list[bytes]()
 
     def tap(data: bytes) -> bool:
@@ -229,19 +246,19 @@ async def test_a_tap_takes_what_comes_and_nobody_wakes() -> None:
         return data != b"no"
 
     await worker.asked(CHUNKED)
-    reading = asyncio.create_task(worker.wire.read_some(tap))
+    reading = asyncio.create_task(worker.connection.read_some(tap))
     await asyncio.sleep(0)
     for piece in (b"2\r\nab\r\n", b"2\r\ncd\r\n"):
-        worker.wire.data_received(piece)
+        worker.connection.data_received(piece)
         await asyncio.sleep(0)
         assert not reading.done()
-    worker.wire.data_received(b"2\r\nno\r\n")
+    worker.connection.data_received(b"2\r\nno\r\n")
 
     assert await reading == b"no"
     assert taken == [b"ab", b"cd"]
 
 
-async def test_a_tap_is_offered_nothing_while_nobody_waits() -> None:
+async def test_a_tap_is_not_called_while_nobody_waits() -> None:
     worker, taken = Worker(), list[bytes]()
 
     def tap(data: bytes) -> bool:
@@ -249,23 +266,23 @@ async def test_a_tap_is_offered_nothing_while_nobody_waits() -> None:
         return True
 
     await worker.asked(CHUNKED)
-    reading = asyncio.create_task(worker.wire.read_some(tap))
+    reading = asyncio.create_task(worker.connection.read_some(tap))
     await asyncio.sleep(0)
     reading.cancel()
     await asyncio.wait({reading})
-    worker.wire.data_received(b"2\r\nok\r\n")
+    worker.connection.data_received(b"2\r\nok\r\n")
 
-    assert await worker.wire.read_some(tap) == b"ok"
+    assert await worker.connection.read_some(tap) == b"ok"
     assert taken == []
 
 
 @pytest.mark.parametrize("breaks", [False, True], ids=["end", "break"])
-async def test_an_end_behind_what_a_tap_took_wakes(breaks: bool) -> None:
+async def test_an_end_after_tapped_bytes_wakes_the_reader(breaks: bool) -> None:
     worker = Worker()
     await worker.asked(CHUNKED)
-    reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
+    reading = asyncio.create_task(worker.connection.read_some(lambda data: True))
     await asyncio.sleep(0)
-    worker.wire.data_received(b"2\r\nok\r\n" + (b"zz\r\n" if breaks else b"0\r\n\r\n"))
+    worker.connection.data_received(b"2\r\nok\r\n" + (b"zz\r\n" if breaks else b"0\r\n\r\n"))
 
     if breaks:
         with pytest.raises(UpstreamError):
@@ -274,47 +291,36 @@ async def test_an_end_behind_what_a_tap_took_wakes(breaks: bool) -> None:
         assert await reading == b""
 
 
-def test_what_a_tap_takes_breaks_the_silence() -> None:
-    async def scenario() -> None:
-        worker = Worker(silence_seconds=10.0)
-        await worker.asked(CHUNKED)
-        began = now()
-        reading = asyncio.create_task(worker.wire.read_some(lambda data: True))
-        for _ in range(5):
-            await asyncio.sleep(8)
-            worker.wire.data_received(b"2\r\nok\r\n")
+@in_virtual_time
+async def test_tapped_bytes_end_the_silence() -> None:
+    worker = Worker(silence_seconds=10.0)
+    await worker.asked(CHUNKED)
+    began = now()
+    reading = asyncio.create_task(worker.connection.read_some(lambda data: True))
+    for _ in range(5):
+        await asyncio.sleep(8)
+        worker.connection.data_received(b"2\r\nok\r\n")
 
-        with pytest.raises(WorkerTimeoutError):
-            await reading
+    with pytest.raises(WorkerTimeoutError):
+        await reading
 
-        assert now() - began == 50.0
-
-    run_in_virtual_time(scenario())
+    assert now() - began == 50.0
 
 
-def test_silence_ends_the_wait_for_a_head() -> None:
-    async def scenario() -> None:
-        worker, began = Worker(silence_seconds=10.0), now()
+@in_virtual_time
+async def test_silence_ends_the_wait_for_a_head_or_body_but_a_slow_client_does_not() -> None:
+    headless, began = Worker(silence_seconds=10.0), now()
+    with pytest.raises(WorkerTimeoutError):
+        await headless.asked()
+    assert now() - began == 10.0
 
-        with pytest.raises(WorkerTimeoutError):
-            await worker.asked()
+    worker = Worker(silence_seconds=10.0)
+    await worker.asked(CHUNKED, b"2\r\nok\r\n")
+    await asyncio.sleep(100)  # the client is slow
+    assert await worker.connection.read_some() == b"ok"
 
-        assert now() - began == 10.0
+    began = now()
+    with pytest.raises(WorkerTimeoutError):
+        await worker.connection.read_some()
 
-    run_in_virtual_time(scenario())
-
-
-def test_silence_ends_the_wait_for_a_body_but_not_the_clients_pause() -> None:
-    async def scenario() -> None:
-        worker = Worker(silence_seconds=10.0)
-        await worker.asked(CHUNKED, b"2\r\nok\r\n")
-        await asyncio.sleep(100)  # the client is slow
-        assert await worker.wire.read_some() == b"ok"
-
-        began = now()
-        with pytest.raises(WorkerTimeoutError):
-            await worker.wire.read_some()
-
-        assert now() - began == 10.0
-
-    run_in_virtual_time(scenario())
+    assert now() - began == 10.0

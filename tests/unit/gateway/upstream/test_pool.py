@@ -1,10 +1,8 @@
 import asyncio
-from collections import Counter
 
 import pytest
 
 from gateway.errors import (
-    InvalidRequestError,
     ModelNotFoundError,
     NoHealthyWorkerError,
     UpstreamError,
@@ -14,7 +12,7 @@ from gateway.errors import (
 from gateway.types import WorkerId
 from gateway.upstream import BreakerState, Pool, Worker
 from tests.unit.gateway.upstream.workers import Observations, make_worker, pool_of
-from tests.unit.gateway.virtual_time import now, run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time, now
 
 
 def serving(name: str, *models: str) -> Worker:
@@ -43,291 +41,146 @@ async def fail(pool: Pool, error: BaseException) -> None:
         await use(pool, error)
 
 
-def test_every_worker_is_reported_down_at_first() -> None:
-    async def scenario() -> None:
-        seen = Observations()
-        async with pool_of([make_worker("a"), make_worker("b")], seen) as pool:
-            assert seen.ups == [("a", False), ("b", False)]
-            assert not pool.is_ready
-            assert pool.models == {}
+@in_virtual_time
+async def test_up_and_down_are_reported_once_each() -> None:
+    seen, worker = Observations(), make_worker("a")
+    async with pool_of([worker], seen) as pool:
+        assert not pool.is_ready
+        for _ in range(2):
+            pool.mark_up(worker)
+        assert pool.is_ready
+        for _ in range(2):
+            pool.mark_down(worker)
 
-    run_in_virtual_time(scenario())
-
-
-def test_up_and_down_are_told_once_each() -> None:
-    async def scenario() -> None:
-        seen, worker = Observations(), make_worker("a")
-        async with pool_of([worker], seen) as pool:
-            for _ in range(2):
-                pool.mark_up(worker)
-            assert pool.is_ready
-            for _ in range(2):
-                pool.mark_down(worker)
-
-            assert not pool.is_ready
-            assert seen.ups == [("a", False), ("a", True), ("a", False)]
-
-    run_in_virtual_time(scenario())
+        assert not pool.is_ready
+        assert seen.ups == [("a", False), ("a", True), ("a", False)]
 
 
-def test_requests_are_spread() -> None:
-    async def scenario() -> None:
-        async with pool_of([serving("a"), serving("b"), serving("c")]) as pool:
-            counts = Counter([await use(pool) for _ in range(300)])
+@in_virtual_time
+async def test_workers_that_failed_a_request_are_avoided_if_possible() -> None:
+    first, second = serving("a"), serving("b")
+    async with pool_of([first, second]) as pool:
+        avoided = {await use(pool, avoid={first.id}) for _ in range(20)}
+        pool.mark_down(second)
 
-            assert set(counts) == {"a", "b", "c"}
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_request_goes_where_its_model_is() -> None:
-    async def scenario() -> None:
-        async with pool_of([serving("a", "m1"), serving("b", "m2")]) as pool:
-            assert {await use(pool, model="m2") for _ in range(20)} == {"b"}
-
-    run_in_virtual_time(scenario())
+        assert avoided == {"b"}
+        assert await use(pool, avoid={first.id}) == "a"
 
 
-def test_workers_that_failed_a_request_are_avoided_unless_nobody_else_is_there() -> None:
-    async def scenario() -> None:
-        first, second = serving("a"), serving("b")
-        async with pool_of([first, second]) as pool:
-            avoided = {await use(pool, avoid={first.id}) for _ in range(20)}
-            pool.mark_down(second)
+@in_virtual_time
+async def test_the_wait_for_a_worker_is_limited() -> None:
+    async with pool_of([make_worker("a")]) as pool:
+        with pytest.raises(NoHealthyWorkerError) as caught:
+            await use(pool, wait_seconds=5)
 
-            assert avoided == {"b"}
-            assert await use(pool, avoid={first.id}) == "a"
-
-    run_in_virtual_time(scenario())
+        assert now() == pytest.approx(5)
+        assert caught.value.status == 503
+        assert caught.value.headers == {"retry-after": "5"}
 
 
-def test_load_is_counted_while_a_request_runs() -> None:
-    async def scenario() -> None:
-        worker = serving("a")
-        async with pool_of([worker]) as pool:
-            async with pool.lease(None, wait_seconds=0, avoid=set()):
-                assert worker.in_flight == 1
-            await fail(pool, WorkerTimeoutError("slow"))
+@in_virtual_time
+async def test_failures_open_the_breaker_and_are_counted() -> None:
+    seen, worker = Observations(), serving("a")
+    async with pool_of([worker], seen) as pool:
+        await fail(pool, WorkerLostError("gone", sent=True))
+        await fail(pool, WorkerTimeoutError("slow"))
 
-            assert worker.in_flight == 0
+        assert seen.failures == [("a", "lost"), ("a", "timeout")]
+        assert worker.breaker.state(now()) is BreakerState.OPEN
+        assert worker.up  # a broken connection alone proves nothing
+        assert worker.in_flight == 0
 
-    run_in_virtual_time(scenario())
-
-
-def test_a_request_waits_for_a_worker_to_come_up() -> None:
-    async def scenario() -> None:
-        worker = make_worker("a")
-        async with pool_of([worker]) as pool:
-            asyncio.get_running_loop().call_later(7.03, pool.mark_up, worker)
-
-            assert await use(pool, wait_seconds=60) == "a"
-            assert now() == 7.03
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_request_waits_so_long_and_no_longer() -> None:
-    async def scenario() -> None:
-        async with pool_of([make_worker("a")]) as pool:
-            with pytest.raises(NoHealthyWorkerError) as caught:
-                await use(pool, wait_seconds=5)
-
-            assert now() == pytest.approx(5)
-            assert caught.value.status == 503
-            assert caught.value.headers == {"retry-after": "5"}
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_request_waits_for_a_breaker_too() -> None:
-    async def scenario() -> None:
-        async with pool_of([serving("a")]) as pool:
-            for _ in range(2):
-                await fail(pool, WorkerTimeoutError("slow"))
-            assert not pool.is_ready
-
-            assert await use(pool, wait_seconds=60) == "a"
-            assert now() == pytest.approx(1, abs=0.11)
-
-    run_in_virtual_time(scenario())
-
-
-def test_failures_open_the_breaker_and_are_counted() -> None:
-    async def scenario() -> None:
-        seen, worker = Observations(), serving("a")
-        async with pool_of([worker], seen) as pool:
-            await fail(pool, WorkerLostError("gone", sent=True))
-            await fail(pool, WorkerTimeoutError("slow"))
-
-            assert seen.failures == [("a", "lost"), ("a", "timeout")]
-            assert worker.breaker.state(now()) is BreakerState.OPEN
-            assert worker.up  # a broken connection alone proves nothing
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_worker_that_cannot_be_reached_is_down_at_once() -> None:
-    async def scenario() -> None:
-        worker = serving("a")
-        async with pool_of([worker]) as pool:
-            await fail(pool, WorkerLostError("refused", sent=False))
-
-            assert not worker.up
-
-    run_in_virtual_time(scenario())
+        assert await use(pool, wait_seconds=60) == "a"  # after the breaker's pause
+        assert now() == pytest.approx(1, abs=0.11)
+        await fail(pool, WorkerLostError("refused", sent=False))
+        assert not worker.up
 
 
 @pytest.mark.parametrize(
     "error",
-    [InvalidRequestError("no"), UpstreamError("bad"), asyncio.CancelledError(), ValueError()],
+    [UpstreamError("bad"), asyncio.CancelledError(), ValueError()],
     ids=lambda error: type(error).__name__,
 )
-def test_what_tells_nothing_about_the_worker_is_no_failure(error: BaseException) -> None:
-    async def scenario() -> None:
-        seen, worker = Observations(), serving("a")
-        async with pool_of([worker], seen) as pool:
-            for _ in range(10):
-                await fail(pool, error)
+@in_virtual_time
+async def test_other_errors_are_no_failure_of_the_worker(error: BaseException) -> None:
+    seen, worker = Observations(), serving("a")
+    async with pool_of([worker], seen) as pool:
+        for _ in range(10):
+            await fail(pool, error)
 
-            assert seen.failures == []
-            assert worker.can_take(None, now())
-            assert worker.in_flight == 0
-
-    run_in_virtual_time(scenario())
+        assert seen.failures == []
+        assert worker.can_take(None, now())
+        assert worker.in_flight == 0
 
 
-def test_of_a_worker_on_trial_one_request_decides() -> None:
-    async def scenario() -> None:
-        worker = serving("a")
-        async with pool_of([worker]) as pool:
-            for _ in range(2):
-                await fail(pool, WorkerTimeoutError("slow"))
-            await asyncio.sleep(1)
-            async with pool.lease(None, wait_seconds=0, avoid=set()):
-                with pytest.raises(NoHealthyWorkerError):
-                    await use(pool)
-
-            assert await use(pool) == "a"
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_trial_whose_client_left_leaves_the_trial_to_another() -> None:
-    async def scenario() -> None:
-        worker = serving("a")
-        async with pool_of([worker]) as pool:
-            for _ in range(2):
-                await fail(pool, WorkerTimeoutError("slow"))
-            await asyncio.sleep(1)
-            await fail(pool, asyncio.CancelledError())
-
-            assert worker.breaker.state(now()) is BreakerState.TRIAL
-            assert await use(pool) == "a"
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_recovered_worker_starts_with_a_closed_breaker_and_little_load() -> None:
-    async def scenario() -> None:
-        worker, other = serving("a"), serving("b")
-        async with pool_of([worker, other]) as pool:
+@in_virtual_time
+async def test_a_trial_decides_unless_its_client_leaves() -> None:
+    worker = serving("a")
+    async with pool_of([worker]) as pool:
+        for _ in range(2):
             await fail(pool, WorkerTimeoutError("slow"))
-            pool.mark_down(worker)
-            pool.mark_up(worker)
-            other.in_flight = 5
+        await asyncio.sleep(1)
+        await fail(pool, asyncio.CancelledError())
 
-            assert worker.breaker.state(now()) is BreakerState.CLOSED
-            assert {await use(pool) for _ in range(20)} == {"b"}
-
-    run_in_virtual_time(scenario())
-
-
-def test_models_of_all_workers_are_known_also_of_those_that_are_down() -> None:
-    async def scenario() -> None:
-        worker = serving("a", "m1")
-        async with pool_of([worker, serving("b", "m2")]) as pool:
-            pool.mark_down(worker)
-
-            assert set(pool.models) == {"m1", "m2"}
-            assert pool.require_model("m1") == "m1"
-
-    run_in_virtual_time(scenario())
-
-
-def test_an_unknown_model_is_refused_once_all_lists_are_known() -> None:
-    async def scenario() -> None:
-        unknown = make_worker("b")
-        async with pool_of([serving("a", "m1"), unknown]) as pool:
-            assert pool.require_model("m9") == "m9"
-
-            unknown.models = {"m2": {}}
-
-            with pytest.raises(ModelNotFoundError) as caught:
-                pool.require_model("m9")
-            assert (caught.value.status, caught.value.param) == (404, "model")
-
-    run_in_virtual_time(scenario())
-
-
-@pytest.mark.parametrize(
-    ("models", "chosen"), [(["m"], "m"), (["m", "n"], None)], ids=["only-one", "several"]
-)
-def test_without_a_name_the_only_model_is_meant(models: list[str], chosen: str | None) -> None:
-    async def scenario() -> None:
-        async with pool_of([serving("a", *models)]) as pool:
-            assert pool.require_model(None) == chosen
-
-    run_in_virtual_time(scenario())
-
-
-def test_while_no_worker_is_known_any_model_may_come() -> None:
-    async def scenario() -> None:
-        async with pool_of([]) as pool:
-            assert pool.require_model("m") == "m"
+        assert worker.breaker.state(now()) is BreakerState.TRIAL
+        async with pool.lease(None, wait_seconds=0, avoid=set()):
             with pytest.raises(NoHealthyWorkerError):
-                await use(pool, model="m")
-
-    run_in_virtual_time(scenario())
-
-
-def test_a_request_that_waits_is_given_to_a_worker_that_joins() -> None:
-    async def scenario() -> None:
-        worker = make_worker("new")
-        async with pool_of([]) as pool:
-            waiting = asyncio.create_task(use(pool, model="m", wait_seconds=60))
-            await asyncio.sleep(10)
-            pool.join(worker)
-            worker.models = {"m": {"id": "m"}}
-            pool.mark_up(worker)
-
-            assert await waiting == "new"
-
-    run_in_virtual_time(scenario())
+                await use(pool)
+        assert await use(pool) == "a"
 
 
-def test_who_left_gets_nothing_more_whatever_a_late_probe_says() -> None:
-    async def scenario() -> None:
-        seen, leaving = Observations(), serving("leaving")
-        async with pool_of([leaving, serving("staying")], seen) as pool:
-            pool.leave(leaving)
-            pool.mark_up(leaving)
+@in_virtual_time
+async def test_a_recovered_worker_gets_a_closed_breaker_and_little_load() -> None:
+    worker, other = serving("a"), serving("b")
+    async with pool_of([worker, other]) as pool:
+        await fail(pool, WorkerTimeoutError("slow"))
+        pool.mark_down(worker)
+        pool.mark_up(worker)
+        other.in_flight = 5
 
-            assert {await use(pool) for _ in range(20)} == {"staying"}
-            assert seen.left == ["leaving"]
-            assert not leaving.up
-
-    run_in_virtual_time(scenario())
+        assert worker.breaker.state(now()) is BreakerState.CLOSED
+        assert {await use(pool) for _ in range(20)} == {"b"}
 
 
-def test_how_many_workers_there_are_is_told_from_the_start() -> None:
-    async def scenario() -> None:
-        seen, found = Observations(), serving("found")
-        async with pool_of([], seen) as pool:
-            assert seen.known == [0]
+@in_virtual_time
+async def test_models_are_checked_once_all_lists_are_known() -> None:
+    first, unknown = serving("a", "m1"), make_worker("b")
+    async with pool_of([first, unknown]) as pool:
+        assert pool.require_model("m9") == "m9"
+        assert pool.require_model(None) == "m1"
 
-            pool.join(found)
-            pool.leave(found)
+        unknown.models = {"m2": {}}
+        pool.mark_down(first)
 
-            assert seen.known == [0, 1, 0]
+        assert pool.require_model("m1") == "m1"
+        assert pool.require_model(None) is None
 
-    run_in_virtual_time(scenario())
+        with pytest.raises(ModelNotFoundError) as caught:
+            pool.require_model("m9")
+        assert (caught.value.status, caught.value.param) == (404, "model")
+
+
+@in_virtual_time
+async def test_a_waiting_request_gets_a_worker_that_joins() -> None:
+    worker = make_worker("new")
+    async with pool_of([]) as pool:
+        waiting = asyncio.create_task(use(pool, model="m", wait_seconds=60))
+        await asyncio.sleep(10)
+        pool.join(worker)
+        worker.models = {"m": {"id": "m"}}
+        pool.mark_up(worker)
+
+        assert await waiting == "new"
+
+
+@in_virtual_time
+async def test_a_worker_that_left_gets_no_more_requests() -> None:
+    seen, leaving = Observations(), serving("leaving")
+    async with pool_of([leaving, serving("staying")], seen) as pool:
+        pool.leave(leaving)
+        pool.mark_up(leaving)
+
+        assert {await use(pool) for _ in range(20)} == {"staying"}
+        assert seen.left == ["leaving"]
+        assert seen.known == [0, 1, 2, 1]
+        assert not leaving.up

@@ -24,65 +24,40 @@ async def probed(url: str) -> AsyncIterator[tuple[Prober, Worker, Pool]]:
         yield Prober(pool, POLICY), worker, pool
 
 
-async def test_a_healthy_worker_comes_up_with_its_models() -> None:
+@pytest.mark.parametrize("is_gone", [False, True], ids=["unhealthy", "gone"])
+async def test_a_worker_that_is_dead_or_gone_is_down_at_once(is_gone: bool) -> None:
     async with FakeWorker() as fake, probed(fake.url) as (prober, worker, pool):
         assert await prober.check(worker)
-
         assert pool.is_ready
-        assert list(worker.models) == ["fake-model"]
-
-
-async def test_a_worker_that_says_it_is_dead_is_down_at_once() -> None:
-    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
-        await prober.check(worker)
         fake.healthy = False
+        if is_gone:
+            await fake.stop()
 
         assert not await prober.check(worker)
 
         assert not worker.up
 
 
-async def test_a_worker_that_is_gone_is_down_at_once() -> None:
+async def test_a_slow_worker_is_down_after_consecutive_failures() -> None:
     async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
-        await prober.check(worker)
-        await fake.stop()
-
-        assert not await prober.check(worker)
-
-        assert not worker.up
-
-
-async def test_a_worker_that_is_slow_is_down_after_some_failures_in_a_row() -> None:
-    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
-        await prober.check(worker)
-        fake.state.health_delay_seconds = 1
-
         seen = []
-        for _ in range(3):
+        for delay in (0, 1, 1, 0, 1, 1, 1):  # a success resets the count
+            fake.state.health_delay_seconds = delay
             await prober.check(worker)
             seen.append(worker.up)
 
-        assert seen == [True, True, False]
-
-
-async def test_a_success_forgets_failures() -> None:
-    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
-        for delay in (0, 1, 1, 0, 1, 1):
-            fake.state.health_delay_seconds = delay
-            await prober.check(worker)
-
-        assert worker.up
+        assert seen == [*[True] * 6, False]
 
 
 @pytest.mark.parametrize("body", [b"oops", b"[]", b"{}", b'{"data":{}}', b'{"data":"x"}'], ids=repr)
-async def test_a_worker_that_does_not_tell_its_models_does_not_come_up(body: bytes) -> None:
+async def test_a_worker_without_a_list_of_models_does_not_come_up(body: bytes) -> None:
     async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
         assert not await prober.check(worker)
 
         assert not worker.up
 
 
-async def test_strange_entries_of_a_list_are_passed_over() -> None:
+async def test_invalid_entries_of_a_list_are_ignored() -> None:
     body = b'{"data":[1,null,"x",{},{"id":7},{"id":"m"}]}'
     async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
         assert await prober.check(worker)
@@ -95,7 +70,7 @@ async def test_strange_entries_of_a_list_are_passed_over() -> None:
     [(b"/srv/models/llama", "m"), (b"meta/llama", "meta/llama")],
     ids=["path", "name"],
 )
-async def test_no_path_of_the_worker_is_shown(root: bytes, shown: str) -> None:
+async def test_no_path_of_the_worker_is_revealed(root: bytes, shown: str) -> None:
     body = b'{"data":[{"id":"m","root":"%s"}]}' % root
     async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
         await prober.check(worker)
@@ -121,7 +96,7 @@ async def test_watching_follows_a_worker_down_and_up_and_its_models() -> None:
         assert task.cancelled()
 
 
-async def test_models_that_cannot_be_read_again_stay_known() -> None:
+async def test_models_stay_known_if_they_cannot_be_read_again() -> None:
     body = b'{"data":[{"id":"m"}]}'
     async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
         await prober.check(worker)

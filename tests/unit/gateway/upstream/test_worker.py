@@ -2,7 +2,7 @@ import pytest
 
 from gateway.upstream import Worker
 from tests.unit.gateway.upstream.workers import make_worker, pool_of
-from tests.unit.gateway.virtual_time import run_in_virtual_time
+from tests.unit.gateway.virtual_time import in_virtual_time
 
 
 @pytest.mark.parametrize(
@@ -16,19 +16,17 @@ from tests.unit.gateway.virtual_time import run_in_virtual_time
     ],
     ids=["any-model", "its-model", "other-model", "down", "breaker-open"],
 )
-def test_a_worker_takes_what_it_can_serve(
+@in_virtual_time
+async def test_a_worker_takes_requests_it_can_serve(
     up: bool, model: str | None, failures: int, can: bool
 ) -> None:
-    async def scenario() -> None:
-        worker = make_worker("w")
-        async with pool_of([worker]):
-            worker.up, worker.models = up, {"m": {}}
-            for _ in range(failures):
-                worker.breaker.fail(0)
+    worker = make_worker("w")
+    async with pool_of([worker]):
+        worker.up, worker.models = up, {"m": {}}
+        for _ in range(failures):
+            worker.breaker.fail(0)
 
-            assert worker.can_take(model, 0) == can
-
-    run_in_virtual_time(scenario())
+        assert worker.can_take(model, 0) == can
 
 
 @pytest.mark.parametrize(
@@ -36,12 +34,10 @@ def test_a_worker_takes_what_it_can_serve(
     [(False, 0, 1.0), (True, 0, 0.1), (True, 5, 0.5), (True, 10, 1.0)],
     ids=["first-time", "just-back", "half-way", "recovered"],
 )
-def test_a_recovered_worker_is_spared(ever_up: bool, seconds: float, weight: float) -> None:
-    async def scenario() -> None:
-        worker: Worker = make_worker("w")
-        async with pool_of([worker]):
-            worker.ever_up, worker.up_since = ever_up, 100
+@in_virtual_time
+async def test_a_recovered_worker_is_spared(ever_up: bool, seconds: float, weight: float) -> None:
+    worker: Worker = make_worker("w")
+    async with pool_of([worker]):
+        worker.ever_up, worker.up_since = ever_up, 100
 
-            assert worker.weight(100 + seconds, ramp_seconds=10) == weight
-
-    run_in_virtual_time(scenario())
+        assert worker.weight(100 + seconds, ramp_seconds=10) == weight

@@ -1,4 +1,4 @@
-"""Workers for the tests of this room: real ones, whose connections nobody uses until asked."""
+"""Workers for the tests of this room; they connect only when used."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from tests.unit.gateway.virtual_time import now
 
 
 class Observations:
-    """What a pool told its observer."""
+    """Records the reports of a pool."""
 
     def __init__(self) -> None:
         self.ups: list[tuple[str, bool]] = []
@@ -39,9 +39,9 @@ class Observations:
 
 
 def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:
-    connection = WorkerClient(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
+    client = WorkerClient(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
     breaker = Breaker(threshold=2, open_seconds=1, max_open_seconds=4)
-    return Worker(WorkerId(name), connection, breaker)
+    return Worker(WorkerId(name), client, breaker)
 
 
 @asynccontextmanager
