@@ -58,7 +58,7 @@ def note_prefill(
         known = known_by_request[index] - len(sampled[index])
         if computed >= known - 1:  # most requests: they only decode
             continue
-        since = max(computed, known - memory.rows)
+        since = max(computed, known - memory.reach)
         until = min(computed + scheduled[request], known - 1)
         if since >= until:
             continue
