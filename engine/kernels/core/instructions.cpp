@@ -1,4 +1,4 @@
-// Which kernels this processor has.
+// Finds the kernels that this processor supports.
 #include "attention_kernels.hpp"
 #include "linear_kernels.hpp"
 
@@ -10,7 +10,7 @@ struct Instructions {
   const AttentionKernels* attention;
 };
 
-// The best first.
+// Best first.
 std::vector<Instructions> find_instructions() {
   std::vector<Instructions> found;
 #if defined(__x86_64__)
