@@ -1,1 +1,1 @@
-"""What turns vLLM into our worker: settings, models, and the launch of its OpenAI server."""
+"""The engine: a vLLM worker with hybrid speculative decoding behind vLLM's OpenAI server."""

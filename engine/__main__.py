@@ -1,7 +1,7 @@
-"""`python -m engine --config FILE`: one vLLM worker, until SIGTERM.
+"""`python -m engine --config FILE`: runs one vLLM worker until SIGTERM.
 
-Exit status: 0 when it was told to stop, 1 when the worker or its model failed, 2 when a setting is
-wrong.
+Exit status: 0 after a requested stop, 1 when the worker or its model failed, 2 when a setting is
+invalid.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except EngineError as exc:
         _report(str(exc))
         return 1
-    except KeyboardInterrupt:  # what vLLM makes of a signal that comes while it still starts
+    except KeyboardInterrupt:  # vLLM raises it for a signal that arrives during start-up
         return 0
     return 0
 
@@ -60,16 +60,16 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         nargs="?",
         const=0,
         metavar="PID",
-        help="stop when the process that started this one ends; PID is that process",
+        help="stop when the parent process ends; PID is the parent's (default: detected)",
     )
     arguments = parser.parse_args(argv)
     if arguments.uds is not None and (arguments.host or arguments.port):
-        parser.error("--uds goes with neither --host nor --port")
+        parser.error("--uds cannot be combined with --host or --port")
     return arguments
 
 
 def _address(arguments: argparse.Namespace) -> dict[str, JsonValue]:
-    """Return what the command line says about where to listen."""
+    """Return the settings for the listening address given on the command line."""
     if arguments.uds is not None:
         return {"uds": arguments.uds}
     chosen = {"host": arguments.host, "port": arguments.port}

@@ -1,7 +1,7 @@
-"""The engine's settings, and the only file of the engine that touches the process environment.
+"""The engine's settings. No other file of the engine reads the process environment.
 
-Order: environment (`SPECGATE_ENGINE__...`) over the `engine:` section of the YAML profile over the
-defaults here. Both layers are merged before validation, so a name that no field has is refused
+Precedence: environment (`SPECGATE_ENGINE__...`), then the `engine:` section of the YAML profile,
+then the defaults here. The layers are merged before validation, so an unknown name is rejected
 wherever it comes from.
 """
 
@@ -29,7 +29,7 @@ from engine.policy import check_profile
 ENVIRONMENT_PREFIX = "SPECGATE_ENGINE__"
 _SECTIONS = frozenset({"gateway", "engine"})
 
-# vLLM options that follow from our own settings, or that our accounting stands on.
+# vLLM options that are derived from our own settings or that our accounting depends on.
 RESERVED_VLLM_OPTIONS = frozenset({
     "additional_config", "api_key", "api_server_count", "async_scheduling", "config",
     "disable_log_stats", "disable_uvicorn_access_log", "enable_per_request_metrics",
@@ -38,17 +38,17 @@ RESERVED_VLLM_OPTIONS = frozenset({
     "served_model_name", "speculative_config", "uds", "worker_cls",
 })  # fmt: skip
 
-# Set for every worker, whatever the profile says. Our drafting lives in the V1 model runner, which
-# V2 ignores (VLLM_NOTES); usage reports would leave the machine.
+# Set for every worker, whatever the profile says. vLLM's V2 model runner does not support custom
+# drafters, so drafting needs V1. Usage reports would leave the machine.
 PINNED_ENVIRONMENT: Mapping[str, str] = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_USE_V2_MODEL_RUNNER": "0",
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
-# Set for a worker unless its profile or the process says otherwise. oneDNN, which multiplies on
-# CPUs, keeps what it compiled for each number of tokens that a step had, 270 kB apiece, and 1,024
-# of them if nobody says how many; vLLM keeps those of the latest 128 numbers beside that.
+# Defaults that the profile and the process environment override. oneDNN, vLLM's CPU matrix library,
+# caches the code that it compiles for each number of tokens in a step: 270 kB apiece, up to 1,024
+# of them by default. vLLM also keeps those of the latest 128 sizes.
 USUAL_ENVIRONMENT: Mapping[str, str] = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 _ENVIRONMENT_FAMILIES = (
     "CUDA_", "GOMP_", "HF_", "KMP_", "NCCL_", "OMP_", "ONEDNN_", "TORCH", "VLLM_",
@@ -59,7 +59,7 @@ _SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
 def _check_vllm_options(options: dict[str, JsonValue]) -> dict[str, JsonValue]:
     named = {name.replace("-", "_"): value for name, value in options.items()}
     if reserved := sorted(RESERVED_VLLM_OPTIONS & named.keys()):
-        raise ValueError(f"set by the engine itself, not here: {', '.join(reserved)}")
+        raise ValueError(f"set by the engine and not configurable: {', '.join(reserved)}")
     return named
 
 
@@ -67,18 +67,18 @@ def _check_environment(variables: dict[str, str]) -> dict[str, str]:
     named = {name.upper(): value for name, value in variables.items()}
     for name in named:
         if name in PINNED_ENVIRONMENT:
-            raise ValueError(f"{name} is set by the engine itself")
+            raise ValueError(f"{name} is set by the engine and not configurable")
         if not name.startswith(_ENVIRONMENT_FAMILIES):
             raise ValueError(
-                f"{name} is none of {', '.join(p + '*' for p in _ENVIRONMENT_FAMILIES)}"
+                f"{name} must begin with one of {', '.join(p + '*' for p in _ENVIRONMENT_FAMILIES)}"
             )
         if any(word in name.split("_") for word in _SECRET_WORDS):
-            raise ValueError(f"{name} is a secret: give it to the process, not to a profile")
+            raise ValueError(f"{name} is a secret: set it in the environment, not in a profile")
     return named
 
 
 Curve = tuple[tuple[int, float], ...]
-"""Points of a rising curve, from 1 on."""
+"""Points (x, y) of a rising curve; the first x is 1."""
 
 
 def _check_curve(points: Curve) -> Curve:
@@ -101,58 +101,59 @@ class SuffixSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     capacity_mb: int = Field(
-        default=256, ge=1, le=65536, description="Most memory that the index takes, in MiB."
+        default=256, ge=1, le=65536, description="Memory limit of the index, in MiB."
     )
     warm_start: bool = Field(
         default=True,
-        description="Keep finished answers (as token ids) in a file over a restart.",
+        description="Save finished answers (as token ids) to a file and load it at start.",
     )
     save_every_s: float = Field(
-        default=300.0, gt=0, description="Seconds between two savings of that file."
+        default=300.0, gt=0, description="Seconds between two saves of that file."
     )
 
 
 class NativeSettings(BaseModel):
-    """A drafter of vLLM itself."""
+    """A drafter that vLLM itself provides."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     config: dict[str, JsonValue] = Field(
         min_length=1,
-        description="vLLM's `speculative_config`, such as method, model, num_speculative_tokens.",
+        description="vLLM's `speculative_config`: method, model, num_speculative_tokens and so on.",
     )
 
     @model_validator(mode="after")
     def _check_length(self) -> Self:
         length = self.config.get("num_speculative_tokens")
         if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-            raise ValueError("config needs num_speculative_tokens, 1 or more")
+            raise ValueError("config needs num_speculative_tokens of at least 1")
         return self
 
     @property
     def most(self) -> int:
-        """Most tokens that it proposes in one step."""
+        """Maximum number of tokens that it proposes in one step."""
         most = self.config["num_speculative_tokens"]
         assert isinstance(most, int)
         return most
 
 
 class HeadSettings(BaseModel):
-    """A draft head of ours (engine/heads)."""
+    """A specgate draft head (engine/heads)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: Annotated[Path | None, AfterValidator(_expand_user)] = Field(
         default=None,
-        description="Folder of the head; by default the one that ships for the model.",
+        description="Folder of the head; by default the one shipped for the model.",
     )
     max_draft_tokens: int = Field(
-        default=3, ge=1, le=16, description="Most tokens that it proposes in one step."
+        default=3, ge=1, le=16, description="Maximum tokens that the head proposes in one step."
     )
     pass_cost: Curve = Field(
         default=((1, 0.1), (16, 0.2)),
-        description="What the gate believes of a pass's time, by its rows, before it has measured "
-        "some: in the unit of `step_cost`, or without that in steps of one token.",
+        description="Initial estimate of the time of one pass of the head, by number of sequences, "
+        "used until passes are measured. Same unit as `step_cost`; without `step_cost`, relative "
+        "to a step of one token.",
     )
 
     @field_validator("pass_cost")
@@ -162,7 +163,7 @@ class HeadSettings(BaseModel):
 
 
 class Speculation(BaseModel):
-    """How the worker drafts tokens; the output is the same in every case."""
+    """How the worker drafts tokens. Speculation does not change the output."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -170,41 +171,42 @@ class Speculation(BaseModel):
         tuple[Literal["suffix", "head", "native"], ...], BeforeValidator(_read_sources)
     ] = Field(
         default=("suffix",),
-        description="Where drafts come from: suffix (the index), head (a draft head), native (a "
-        "drafter of vLLM).",
+        description="Where drafts come from: suffix (the suffix index), head (a draft head), "
+        "native (one of vLLM's own drafters).",
     )
     max_draft_tokens: int = Field(
-        default=32, ge=1, le=128, description="Most tokens drafted for a request in one step."
+        default=32, ge=1, le=128, description="Maximum draft tokens per request and step."
     )
     max_batch_size: int | None = Field(
         default=None,
         ge=1,
-        description="Most requests in a step that still drafts; no limit if unset.",
+        description="Largest batch (requests in a step) that still drafts; unlimited if unset.",
     )
     min_acceptance_ratio: float = Field(
         default=0.4,
         ge=0,
         le=1,
-        description="Accepted of drafted tokens, of each source: its least sure tokens are left "
-        "out as far as that takes; tokens that cost next to nothing do not count.",
+        description="Target ratio of accepted to drafted tokens, for each source. A source's "
+        "least certain tokens are dropped until it is met; tokens that cost almost nothing to "
+        "verify do not count.",
     )
     fixed_price: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="Survival at which drafts are cut, and for which the head always runs, "
-        "whatever the gate says: for tests and measurements.",
+        description="Fixed survival threshold for drafts that replaces the gate's price; the head "
+        "then always runs. For tests and measurements.",
     )
     step_cost: Curve | None = Field(
         default=None,
-        description="What the gate believes of a step's time, by its tokens, before it has "
-        "measured some: points of a rising curve, from 1 token on, in any unit. By default it "
-        "looks at the model when it is loaded, once for each machine.",
+        description="Initial estimate of a step's time, by number of tokens, used until steps are "
+        "measured: points of a rising curve that starts at 1 token, in any unit. By default it is "
+        "measured when the model is loaded, once per machine.",
     )
-    suffix: SuffixSettings = Field(default_factory=SuffixSettings, description="The index.")
+    suffix: SuffixSettings = Field(default_factory=SuffixSettings, description="The suffix index.")
     head: HeadSettings = Field(default_factory=HeadSettings, description="The draft head.")
     native: NativeSettings | None = Field(
-        default=None, description="The drafter of vLLM, for the source native."
+        default=None, description="vLLM's own drafter, for the source native."
     )
 
     @model_validator(mode="before")
@@ -216,9 +218,9 @@ class Speculation(BaseModel):
     @model_validator(mode="after")
     def _check_sources(self) -> Self:
         if len(set(self.sources)) != len(self.sources):
-            raise ValueError("sources names one twice")
+            raise ValueError("sources lists a source twice")
         if ("native" in self.sources) != (self.native is not None):
-            raise ValueError("native belongs to the source of that name: give both or none")
+            raise ValueError("the source native and the section native require each other")
         return self
 
     @field_validator("step_cost")
@@ -235,16 +237,16 @@ class EngineSettings(BaseModel):
     model: str = Field(
         default="smollm2-135m",
         min_length=1,
-        description="A name in the catalogue, a model folder, or a Hugging Face id.",
+        description="A catalogue name, a model folder, or a Hugging Face id.",
     )
     served_model_name: str | None = Field(
-        default=None, min_length=1, description="The name that clients use; by default `model`."
+        default=None, min_length=1, description="Model name that clients use; by default `model`."
     )
     cache_dir: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
         default=Path("~/.cache/specgate"),
         validate_default=True,
-        description="Holds models/, converted models; suffix/, what suffix indexes keep; and "
-        "profiles/, what steps take.",
+        description="Cache folder: models/ for converted models, suffix/ for saved suffix "
+        "indexes, profiles/ for measured step times.",
     )
     host: str = Field(
         default="127.0.0.1", min_length=1, description="Address to listen on, unless `uds` is set."
@@ -253,14 +255,16 @@ class EngineSettings(BaseModel):
     uds: Path | None = Field(default=None, description="Unix socket to listen on instead of TCP.")
     vllm: Annotated[dict[str, JsonValue], AfterValidator(_check_vllm_options)] = Field(
         default_factory=dict,
-        description="Options of vLLM's server, named as its flags with underscores. Without "
-        "`dtype` a processor that is slow at products of bfloat16 computes in float32 (adr/0028).",
+        description="Options of vLLM's server, named like its flags with underscores. If `dtype` "
+        "is not set, processors without fast bfloat16 arithmetic use float32 (adr/0028).",
     )
     environment: Annotated[dict[str, str], AfterValidator(_check_environment)] = Field(
         default_factory=dict,
-        description="Variables for vLLM; one already set in the process wins over these.",
+        description="Environment variables for vLLM; the process's own environment wins.",
     )
-    speculation: Speculation = Field(default_factory=Speculation, description="How to draft.")
+    speculation: Speculation = Field(
+        default_factory=Speculation, description="Speculative decoding."
+    )
 
 
 def load_settings(
@@ -272,12 +276,12 @@ def load_settings(
     """Read the engine's settings.
 
     Args:
-        path: The YAML profile; None takes the defaults.
+        path: The YAML profile; None means the defaults.
         environ: Variables to read instead of the process environment.
-        overrides: What the command line says; over everything else.
+        overrides: Settings from the command line; they win over everything else.
 
     Raises:
-        ConfigError: The file cannot be read, or a name or a value in any layer is wrong.
+        ConfigError: The file cannot be read, or some layer has an unknown name or invalid value.
     """
     variables = os.environ if environ is None else environ
     merged = _default_cache(variables)
@@ -295,11 +299,11 @@ def process_environment() -> Mapping[str, str]:
 
 
 def export_environment(variables: Mapping[str, str], *, forced: Mapping[str, str]) -> None:
-    """Give variables to this process and the children it starts from now on.
+    """Set environment variables for this process and for children that it starts later.
 
     Args:
-        variables: Set only where the process has no value yet.
-        forced: Set whatever the process has.
+        variables: Set only if the process has no value yet.
+        forced: Set in any case.
     """
     for name, value in variables.items():
         os.environ.setdefault(name, value)
@@ -319,7 +323,7 @@ def _read_section(path: Path | None) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as exc:
         raise ConfigError([f"{path}: cannot be read: {exc}"]) from exc
     except yaml.YAMLError as exc:
-        raise ConfigError([f"{path}: is not YAML: {' '.join(str(exc).split())}"]) from exc
+        raise ConfigError([f"{path}: invalid YAML: {' '.join(str(exc).split())}"]) from exc
     if not isinstance(document, dict):
         raise ConfigError([f"{path}: expected the sections gateway: and engine:"])
     if unknown := sorted(str(name) for name in document.keys() - _SECTIONS):
@@ -331,17 +335,17 @@ def _read_section(path: Path | None) -> dict[str, Any]:
 
 
 def _read_variables(variables: Mapping[str, str]) -> dict[str, Any]:
-    """Turn `SPECGATE_ENGINE__A__B=v` into `{a: {b: v}}`; `v` is read as YAML, as in the file."""
+    """Turn `SPECGATE_ENGINE__A__B=v` into `{a: {b: v}}`; `v` is parsed as YAML."""
     section: dict[str, Any] = {}
     stem = ENVIRONMENT_PREFIX.rstrip("_")
     for name in sorted(name for name in variables if name.startswith(stem)):
         keys = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
         if not name.startswith(ENVIRONMENT_PREFIX) or not all(keys):
-            raise ConfigError([f"{name}: unknown variable; ours begin with {ENVIRONMENT_PREFIX}"])
+            raise ConfigError([f"{name}: unknown variable; names begin with {ENVIRONMENT_PREFIX}"])
         try:
             value: Any = yaml.safe_load(variables[name])
         except yaml.YAMLError as exc:
-            raise ConfigError([f"{name}: the value is not YAML"]) from exc
+            raise ConfigError([f"{name}: the value is not valid YAML"]) from exc
         for key in reversed(keys):
             value = {key: value}
         section = _overlay(section, value)

@@ -1,21 +1,21 @@
-"""Every error that the engine raises on purpose.
+"""Every error that the engine raises deliberately.
 
-A message is written for the person who starts the worker: it says what is wrong and what would be
-right, and never needs a traceback beside it.
+A message addresses whoever starts the worker: it says what is wrong and what is expected, and makes
+sense without a traceback.
 """
 
 from collections.abc import Sequence
 
 
 class EngineError(Exception):
-    """Root of the errors that the engine raises on purpose."""
+    """Base class of the errors that the engine raises deliberately."""
 
 
 class ConfigError(EngineError):
-    """The settings cannot be used as they are; the worker exits with code 2.
+    """The settings are invalid; the worker exits with status 2.
 
     Attributes:
-        problems: One line for each thing to correct, never empty.
+        problems: One line per problem, never empty.
     """
 
     def __init__(self, problems: Sequence[str]) -> None:
@@ -24,19 +24,19 @@ class ConfigError(EngineError):
 
 
 class UntestedVersionError(EngineError):
-    """The installed vLLM is missing, or is not a version that this engine was tested with."""
+    """vLLM is not installed, or its version was not tested with this engine."""
 
 
 class ModelError(EngineError):
-    """A model could not be fetched, is not the file it should be, or cannot be converted."""
+    """A model could not be fetched or converted, or its file is not the expected one."""
 
 
 class SuffixError(EngineError):
-    """Root of the suffix index's errors; after one of them no request has changed."""
+    """Base class of the suffix index's errors; a call that raises one changes no request."""
 
 
 class SuffixInputError(SuffixError, ValueError):
-    """An argument that no call accepts: its type, its shape, or its value."""
+    """An argument has an invalid type, shape or value."""
 
 
 class UnknownRequestError(SuffixError, LookupError):
@@ -44,39 +44,39 @@ class UnknownRequestError(SuffixError, LookupError):
 
 
 class DuplicateRequestError(SuffixError, ValueError):
-    """A request of that name is running."""
+    """A request with this name is already running."""
 
 
 class SuffixCapacityError(SuffixError):
-    """Running requests use all of the memory; this one can have no drafts, other calls go on.
+    """Running requests use all of the memory: this request gets no drafts; other calls work.
 
-    The search for room may have evicted finished answers of tenants over their share.
+    Finished answers of tenants over their share may have been evicted in the attempt.
     """
 
 
 class SnapshotError(SuffixError):
-    """The file is no snapshot of a suffix index, of another version, or damaged."""
+    """The file is not a suffix index snapshot, has another version, or is damaged."""
 
 
 class TrainingError(EngineError):
-    """A training run cannot go on; what it has written so far stays for the next try."""
+    """A training run cannot continue; what it has written stays valid for the next attempt."""
 
 
 class RecipeError(TrainingError, ConfigError):
-    """A recipe cannot be used as it is."""
+    """A training recipe is invalid."""
 
 
 class HeadError(EngineError):
-    """Root of the draft heads' errors; the message names the file, what it has, what is right."""
+    """Base class of the draft heads' errors; messages say what was found and expected."""
 
 
 class HeadFileError(HeadError):
-    """The folder is missing, holds no head of a layout that we know, or a damaged one."""
+    """The folder is missing, damaged, or holds no head in a known layout."""
 
 
 class HeadTargetError(HeadError):
-    """The head was made for another target."""
+    """The head was trained for another target model."""
 
 
 class HeadInputError(HeadError, ValueError):
-    """An argument that no call accepts: its type, its shape, or its value."""
+    """An argument has an invalid type, shape or value."""

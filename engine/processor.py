@@ -1,4 +1,4 @@
-"""What the processor of this machine can do (Linux)."""
+"""Features of this machine's processor (Linux)."""
 
 from pathlib import Path
 
@@ -9,25 +9,25 @@ _TILES = "amx_bf16"
 
 
 def multiplies_bfloat16(cpuinfo: Path = _CPUINFO) -> bool:
-    """Tell whether it has instructions that multiply matrices of bfloat16.
+    """Tell whether the processor has instructions for bfloat16 matrix products.
 
-    Without them products of bfloat16 take four times as long as those of float32 from some 16 rows
-    on (docs/adr/0027). True where the kernel does not say.
+    Without them, bfloat16 products take four times as long as float32 ones from about 16 rows on
+    (docs/adr/0027). True if the kernel does not report features.
 
     Args:
-        cpuinfo: As proc(5) describes it.
+        cpuinfo: A file in the format of proc(5).
     """
     features = _features(cpuinfo)
     return not features or not _BFLOAT16.isdisjoint(features)
 
 
 def has_bfloat16_tiles(cpuinfo: Path = _CPUINFO) -> bool:
-    """Tell whether it multiplies bfloat16 by tiles (AMX), which our kernels do not use.
+    """Tell whether the processor has bfloat16 tiles (AMX), which our kernels do not use.
 
-    True where the kernel does not say.
+    True if the kernel does not report features.
 
     Args:
-        cpuinfo: As proc(5) describes it.
+        cpuinfo: A file in the format of proc(5).
     """
     features = _features(cpuinfo)
     return not features or _TILES in features

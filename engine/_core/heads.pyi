@@ -1,7 +1,7 @@
-"""The compiled core: a gated head on a CPU, for few rows. The work is done in core/ (C++20).
+"""The compiled core: a gated head on a CPU, for few rows, implemented in core/ (C++20).
 
-Tensors are read and written where they are; what an object is made of it keeps alive. A shape or a
-dtype that does not fit is a ValueError, a token without a row in its table an IndexError.
+Tensors are read and written in place, and objects keep alive what they are made of. A wrong shape
+or dtype raises ValueError, a token id outside of its table IndexError.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from torch import Tensor
 
 class Matrix:
-    """A linear layer with int8 weights: products of integers, added up exactly.
+    """A linear layer with int8 weights; integer products are summed exactly.
 
     Args:
         values: int8, (out, in), contiguous.
-        scales: float32, (out,): what a step of a row's integers stands for.
+        scales: float32, (out,): the scale of each row.
     """
 
     def __init__(self, values: Tensor, scales: Tensor) -> None: ...
@@ -21,17 +21,17 @@ class Matrix:
         """Write the products, float32 (rows, out), of inputs, float32 (rows, in)."""
 
 class Norm:
-    """An RMS norm with weight and bias, of one width."""
+    """An RMS norm with weight and bias of the same width."""
 
     def __init__(self, weight: Sequence[float], bias: Sequence[float]) -> None: ...
 
 class Table:
-    """Rows of a vocabulary, bfloat16, (rows, width), contiguous."""
+    """A table with a row per token, bfloat16, (rows, width), contiguous."""
 
     def __init__(self, rows: Tensor) -> None: ...
 
 class Attention:
-    """Looks for earlier rows, as `engine.heads.attention.attend`; one sharpness and sink a head."""
+    """Attention as in `engine.heads.attention.attend`; one sharpness and one sink per head."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Attention:
     ) -> None: ...
 
 class Recorder:
-    """Makes keys and values of rows, as `engine.heads.attention.record`."""
+    """Computes keys and values as `engine.heads.attention.record`."""
 
     def __init__(self, norm: Norm, linear: Matrix, heads: int) -> None: ...
 
@@ -53,9 +53,9 @@ class Cell:
     def __init__(self, norm: Norm, enter: Matrix, leave: Matrix, state_norm: Norm) -> None: ...
 
 class Position:
-    """What a position is made of, as `engine.heads.stage.Stage`.
+    """The parts of a position, as in `engine.heads.stage.Stage`.
 
-    `table` is its embedding, `extension` what scores tokens beside the vocabulary.
+    `table` is its embedding; `extension` scores tokens outside the vocabulary.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class Position:
     ) -> None: ...
 
 class GatedHead:
-    """A head at work.
+    """A head that drafts.
 
     Args:
-        positions: The first ones; later ones are like the last.
-        input_norm: Of the target's states, where the head scales them.
-        recorder: Of a head with a window.
-        ids: The target's id of each token of the vocabulary, int64, rising; None for the same.
+        positions: The first positions; later ones use the last.
+        input_norm: Norm of the target's states, if the head scales them.
+        recorder: For a head with a window.
+        ids: Target id of each token of the vocabulary, int64, rising; None if the same.
     """
 
     def __init__(
@@ -98,14 +98,14 @@ class GatedHead:
 
         Args:
             hidden: The target's states, bfloat16 or float32, (any, hidden_size), contiguous.
-            rows: Places in it.
-            tokens: What was drawn from each of these.
+            rows: Indices into `hidden`.
+            tokens: The token sampled from each of these.
             length: Tokens to draft.
-            view: What the rows may look at, an `engine.heads.view.View` in float32; None for
+            view: What the rows may attend to, an `engine.heads.view.View` in float32; None for
                 nothing.
 
         Returns:
-            For each row, target's ids and the head's probability of each.
+            For each row, target ids and the head's probability of each.
         """
 
     def write(
@@ -115,4 +115,4 @@ class GatedHead:
         moves: Sequence[tuple[int, int]],
         tables: tuple[Tensor, Tensor, Tensor],
     ) -> None:
-        """Make keys and values of rows and write them: `DraftHead.write`, in float32."""
+        """Compute keys and values and write them: `DraftHead.write`, in float32."""

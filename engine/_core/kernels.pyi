@@ -1,37 +1,37 @@
-"""The compiled core: what a target computes on CPUs. The work is done in core/ (C++20).
+"""The compiled core: the target's CPU kernels, implemented in core/ (C++20).
 
-Nothing but the kernel's name is checked: numbers are given by the address of their memory.
+Arrays are passed by address. Only the name of the kernel is checked.
 """
 
 class PackedFloat32:
-    """A copy of a weight, (out, in), row by row, in the layout of a kernel.
+    """A copy of a weight, (out, in) row-major, in the layout of a kernel.
 
     Args:
         kernel: One of `kernels()`.
         values: Address of the weight.
 
     Raises:
-        ValueError: The processor has no such kernel.
+        ValueError: This processor has no such kernel.
     """
 
     def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
     @staticmethod
     def kernels() -> list[str]:
-        """Name those that this processor has, the best first."""
+        """Return the names of this processor's kernels, best first."""
 
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None:
         """Write the products (count, out) of rows (count, in), plus a bias (out,).
 
         Args:
-            rows: Their address.
-            stride: Numbers from a row to the next.
-            count: Of rows.
-            bias: Its address, 0 for none.
-            outputs: Where to write.
+            rows: Address of the rows.
+            stride: Distance between rows, in numbers.
+            count: Number of rows.
+            bias: Address of the bias, 0 for none.
+            outputs: Address to write to.
         """
 
 class PackedBFloat16:
-    """The same where all is bfloat16, which is widened; products are added up in float32."""
+    """The same for bfloat16, which is widened; accumulates in float32."""
 
     def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
     @staticmethod
@@ -39,7 +39,7 @@ class PackedBFloat16:
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None: ...
 
 class PackedPairs:
-    """The same for processors that multiply bfloat16 themselves, two products at once."""
+    """The same for processors with bfloat16 instructions, two products at once."""
 
     def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
     @staticmethod
@@ -47,24 +47,24 @@ class PackedPairs:
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None: ...
 
 class Requests:
-    """The requests of a step: three tensors of int32, by their addresses."""
+    """The requests of a step: addresses of three int32 tensors."""
 
     def __init__(
         self, starts: int, lengths: int, count: int, blocks: int, blocks_stride: int
     ) -> None: ...
 
 class AttentionFloat32:
-    """A layer's causal attention over its paged cache.
+    """Causal attention of a layer over its paged KV cache.
 
     Args:
         kernel: One of `kernels()`.
-        keys: Address of the first block's.
-        values: Likewise.
-        block_stride: Numbers from a block to the next.
-        head_stride: Numbers from a head of a block to the next.
+        keys: Address of the first block's keys.
+        values: Address of the first block's values.
+        block_stride: Distance between blocks, in numbers.
+        head_stride: Distance between heads of a block, in numbers.
 
     Raises:
-        ValueError: The processor has no such kernel.
+        ValueError: This processor has no such kernel.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class AttentionFloat32:
     ) -> None: ...
     @staticmethod
     def kernels() -> list[str]:
-        """Name those that this processor has, the best first."""
+        """Return the names of this processor's kernels, best first."""
 
     def attend(
         self,
@@ -92,10 +92,10 @@ class AttentionFloat32:
         outputs: int,
         outputs_stride: int,
     ) -> None:
-        """Write what queries (tokens, heads, dim) get; strides are from a token to the next."""
+        """Write the attention of queries (tokens, heads, dim); strides are between tokens."""
 
 class AttentionBFloat16:
-    """The same where all is bfloat16; sums are in float32."""
+    """The same for bfloat16; accumulates in float32."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Draft heads in torch: load, run, train, save. No vllm.
+"""Draft heads in torch: load, run, train, save. Does not import vllm.
 
-A head drafts from the target's last hidden states; it may skip steps and rows at will.
+A head drafts from the target's last hidden states alone, so it may skip any step or sequence.
 """
 
 from engine.heads.attention import Context

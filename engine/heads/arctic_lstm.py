@@ -1,7 +1,7 @@
-"""The layout of Arctic's LSTM speculators, both of its methods (notes, "Checkpoint layouts").
+"""Checkpoint layout of Arctic Inference's `ArcticLSTMSpeculator`, for both of its methods.
 
-`sum_lstm` is an LSTM; `sum_rnn` an MLP whose embeddings, projections and norms may have several
-layers, stored as sequences.
+`sum_lstm` is an LSTM. `sum_rnn` is an MLP whose embeddings, projections and norms may have several
+layers, which are stored as `nn.Sequential`.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from engine.heads.cells import Layer, Norm, make_norm, run_layer
 from engine.heads.layout import configure, groups, validate
 from engine.heads.stored import StoredWeights
 
-# Embeddings of several layers are computed this many tokens at a time, to bound the memory.
+# Multi-layer embeddings are folded this many tokens at a time, to bound memory.
 _TOKENS_AT_ONCE = 8192
 
 
 def _split(value: object) -> object:
-    """Turn "4096" or "4096.2048" into sizes; one size may be a plain number."""
+    """Turn "4096" or "4096.2048" into a tuple of sizes; a single size may be a number."""
     if isinstance(value, str) and all(part.isdecimal() for part in value.split(".")):
         return tuple(int(part) for part in value.split("."))
     return (value,) if isinstance(value, int) else value
@@ -36,7 +36,7 @@ _Sizes = Annotated[tuple[_Size, ...], BeforeValidator(_split), Field(min_length=
 
 
 class _Config(BaseModel):
-    """The keys of config.json that say something about the weights."""
+    """The keys of config.json that describe the weights."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -56,11 +56,11 @@ class ArcticLstm:
     """A folder in this layout.
 
     Args:
-        path: Its config.json.
-        content: The bytes of that.
+        path: Path of its config.json.
+        content: Content of that file.
 
     Raises:
-        HeadFileError: The configuration has problems.
+        HeadFileError: The configuration is invalid.
     """
 
     prefix = "speculator."
@@ -111,7 +111,7 @@ class ArcticLstm:
         )
         tensors = {
             "embeddings.0.weight": embedding,
-            # At the first position the forget gate acts on a memory that is zero.
+            # No forget gate at the first position: its memory is zero.
             "projections.0.linear.weight": torch.cat(first[1:]),
         }
         if config.positions > 1:
@@ -132,7 +132,7 @@ class ArcticLstm:
         return tensors
 
     def _read_embedding(self, stored: StoredWeights, positions: range) -> Tensor:
-        """A token's embedding depends on nothing else: further layers are applied to the table."""
+        """Fold an embedding and its layers into a table; they depend on the token alone."""
         sizes = self._published.emb_dim
         table = stored.take_tied(
             _names("emb", positions, "0.weight"), (self._published.vocab_size, sizes[0])
@@ -184,18 +184,17 @@ _GATES = ("forget", "input", "output", "cell")
 
 
 def _check_sizes(published: _Config, path: Path) -> None:
-    """Refuse what the reference cannot run either."""
+    """Reject sizes that the reference implementation cannot run either."""
     inner, proj, emb = published.inner_dim, published.proj_dim, published.emb_dim
     found = f"found inner_dim {_join(inner)}, proj_dim {_join(proj)}, emb_dim {_join(emb)}"
     if published.method == "sum_lstm":
         if {inner, proj, emb} != {inner[:1]}:
-            raise HeadFileError(f"{path}: {found}, expected one size, the same, for sum_lstm")
+            raise HeadFileError(f"{path}: {found}, expected one common size for sum_lstm")
         if not published.tie_weights:
             raise HeadFileError(f"{path}: found tie_weights false, expected true for sum_lstm")
     elif {*proj, *emb} != {inner[0]}:
         raise HeadFileError(
-            f"{path}: {found}, expected all of proj_dim and emb_dim, and the first of inner_dim, "
-            "to be the same"
+            f"{path}: {found}, expected proj_dim and emb_dim to equal the first of inner_dim"
         )
 
 

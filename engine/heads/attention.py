@@ -1,9 +1,10 @@
-"""Attention of a head to earlier rows of its text: what a row leaves behind, what finds it.
+"""Attention of a head to earlier positions of its text (docs/adr/0017).
 
-A row is a state of the target and the token behind it; their sum (`Stage`) makes its key and
-its value. An entry pairs the value of a row with the key of the row before: whoever asks "what came
-after a place like this" finds the token that came, and the state it led to. Keys and values
-follow from the target alone, not from drafts: rows and steps may be skipped still. See adr/0017.
+A text position consists of a hidden state of the target and the token sampled from it. Key and
+value are computed from their sum (see `Stage`). An entry pairs the value of a position with the key
+of the position before. A query that asks "what followed a position like this one?" thus finds the
+token that followed and the state after it. Entries depend on the target only, not on drafts, so
+steps and sequences may still be skipped.
 """
 
 import math
@@ -16,15 +17,17 @@ from engine.heads.cells import EPSILON, Linear, Norm, apply_norm
 
 
 class Context(NamedTuple):
-    """The entries that the rows of some runs may look at; the first one is nothing: zeros.
+    """The entries that rows may attend to. The first entry of each run is empty: zeros.
+
+    A run is a group of rows that share entries; when drafting, each sequence is a run of one row.
 
     Attributes:
         keys: Shape (runs, heads, entries, head size).
-        values: Of the same shape.
-        mask: Added to scores: 0, or -inf where a row may not look; (runs, rows of a run, entries).
-            None where every row may look at all.
-        tokens: The target's id of the token of each value's row, int64, (runs, entries); -1 where
-            there is none. None for a head that does not draft them.
+        values: Same shape.
+        mask: Added to the scores: 0, or -inf for entries that a row must not see; shape (runs, rows
+            per run, entries). None if every row sees all entries.
+        tokens: Target ids of the values' tokens, int64, shape (runs, entries); -1 for none. None
+            for a head that does not draft them.
     """
 
     keys: Tensor
@@ -33,7 +36,7 @@ class Context(NamedTuple):
     tokens: Tensor | None = None
 
     def seen_tokens(self) -> Tensor | None:
-        """Return the tokens that each row may look at, (runs * rows of a run, entries), or -1."""
+        """Return the tokens visible to each row, shape (runs * rows per run, entries), or -1."""
         if self.tokens is None or self.mask is None:
             return self.tokens
         seen = self.tokens[:, None].masked_fill(self.mask != 0, -1)
@@ -41,12 +44,12 @@ class Context(NamedTuple):
 
 
 class Recorder(NamedTuple):
-    """Makes key and value of a row's sum.
+    """Computes the key and value of a text position.
 
     Attributes:
-        norm: Of the sum.
-        linear: To keys over values, (2 * attention size, inner).
-        heads: How many vectors either consists of.
+        norm: Norm of the sum.
+        linear: Projection to keys and then values, (2 * attention size, inner).
+        heads: Number of attention heads.
     """
 
     norm: Norm
@@ -55,14 +58,14 @@ class Recorder(NamedTuple):
 
 
 class Attention(NamedTuple):
-    """Looks for entries, with its weights.
+    """The weights of attention at one draft position.
 
     Attributes:
-        norm: Of the sum.
-        query: To all heads' queries, (attention size, inner).
-        leave: From what they found to the sum, (inner, attention size).
-        sharpness: What the cosine between query and key is multiplied with, (heads, 1).
-        sink: Score of finding nothing, (heads, 1).
+        norm: Norm of the sum.
+        query: Projection to the queries of all heads, (attention size, inner).
+        leave: Output projection, (inner, attention size).
+        sharpness: Factor of the cosine between query and key, (heads, 1).
+        sink: Score of the empty entry, (heads, 1).
     """
 
     norm: Norm
@@ -73,11 +76,11 @@ class Attention(NamedTuple):
 
 
 def record(recorder: Recorder, total: Tensor) -> tuple[Tensor, Tensor]:
-    """Return keys, of length 1, and values of rows: (rows, heads, head size) each.
+    """Return keys, of length 1, and values of text positions, (rows, heads, head size) each.
 
     Args:
         recorder: The head's.
-        total: The rows' sums at the first position, (rows, inner).
+        total: The sums of state and token at the first draft position, (rows, inner).
     """
     both = recorder.linear(apply_norm(total, recorder.norm))
     keys, values = both.unflatten(-1, (2, recorder.heads, -1)).unbind(1)
@@ -85,19 +88,19 @@ def record(recorder: Recorder, total: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
-    """Return the sums with what their rows found added to them.
+    """Return the sums plus the result of attention.
 
     Args:
-        attention: Of the position.
-        total: Sums, (runs * rows of a run, inner).
-        context: What there is to find.
+        attention: Of the draft position.
+        total: Sums, (runs * rows per run, inner).
+        context: The entries to attend to.
     """
     keys, values, mask, _ = context
     runs, heads, entries, width = keys.shape
     rows = total.shape[0] // max(runs, 1)
     queries = attention.query(apply_norm(total, attention.norm)).to(keys.dtype)
     queries = _normalise(queries.view(-1, heads, width), attention.sharpness)
-    # All heads of all runs as one batch: with a dimension more, torch takes half as long again.
+    # All heads of all runs as one batch: with a fourth dimension torch takes 1.5 times as long.
     queries = queries.view(runs, rows, heads, width).transpose(1, 2).reshape(-1, rows, width)
     scores = torch.bmm(queries, keys.flatten(0, 1).transpose(1, 2))
     scores = scores.view(runs, heads, rows, entries)
@@ -111,6 +114,6 @@ def attend(attention: Attention, total: Tensor, context: Context) -> Tensor:
 
 
 def _normalise(vectors: Tensor, length: Tensor | float) -> Tensor:
-    """Return vectors of these lengths."""
+    """Scale vectors to the given lengths."""
     found = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True, dtype=torch.float32)
     return vectors * (length / found.clamp_min(math.sqrt(EPSILON))).to(vectors.dtype)

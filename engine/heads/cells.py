@@ -1,8 +1,8 @@
 """The recurrences: how a head's state follows from the sum of projected state and embedding.
 
-Pure functions of tensors, used by training and drafting alike. Source of the MLP and the LSTM:
-notes, "Draft heads without a KV cache"; of the gated one: adr/0015. Norms are RMS norms with
-weight and bias.
+Pure functions of tensors, used by training and drafting alike. Sources: MLP arXiv:2404.19124, LSTM
+Arctic Inference's `ArcticLSTMSpeculator`, gated docs/adr/0015. Norms are RMS norms with weight and
+bias.
 """
 
 import math
@@ -25,7 +25,7 @@ class Norm(NamedTuple):
     Attributes:
         weight: Shape (width,).
         bias: Shape (width,).
-        floor: The root of width times 1e-6, a scalar tensor.
+        floor: sqrt(width * 1e-6), a scalar tensor.
     """
 
     weight: Tensor
@@ -34,23 +34,23 @@ class Norm(NamedTuple):
 
 
 def make_norm(weight: Tensor, bias: Tensor) -> Norm:
-    """Return the RMS norm of this weight and bias, (width,) each."""
+    """Return the RMS norm with this weight and bias, (width,) each."""
     return Norm(weight, bias, weight.new_full((), math.sqrt(weight.shape[0] * EPSILON)))
 
 
 class Layer(NamedTuple):
-    """A further layer: linear(GELU(norm(x)))."""
+    """An additional layer: linear(GELU(norm(x)))."""
 
     norm: Norm
     linear: Linear
 
 
 def make_input_norm(width: int, like: Tensor) -> Norm:
-    """Return the norm of the target's state: RMSnorm(h) / sqrt(2), without parameters.
+    """Return the norm of the target's state, RMSnorm(h) / sqrt(2), which has no parameters.
 
     Args:
-        width: Of the state.
-        like: Whose dtype and device it gets.
+        width: Width of the state.
+        like: A tensor with the dtype and device to use.
     """
     weight = like.new_full((width,), _HALF_ROOT)
     return make_norm(weight, torch.zeros_like(weight))
@@ -60,9 +60,9 @@ def join(projected: Tensor, embedded: Tensor, scale: float) -> Tensor:
     """Return projected + scale * embedded.
 
     Args:
-        projected: Of all gates, shape (..., gates * width). Without the forget gate at the first
-            position, where there is no memory to forget.
-        embedded: One for each of four gates, shape (..., 4 * width), or one for all, (..., width).
+        projected: Projected state for all gates, (..., gates * width). At the first position there
+            is no forget gate, since there is no memory to forget.
+        embedded: Embedding for each of four gates, (..., 4 * width), or one for all, (..., width).
         scale: `HeadConfig.embedding_scale`.
     """
     width, wanted = embedded.shape[-1], projected.shape[-1]
@@ -80,7 +80,7 @@ def run_layer(layer: Layer, state: Tensor) -> Tensor:
 
 
 class MlpCell(NamedTuple):
-    """The recurrence of an MLP: GELU(norm(sum)), with further layers between where it has some."""
+    """The recurrence of an MLP: GELU(norm(sum)), optionally after additional layers."""
 
     layers: tuple[Layer, ...]
     norm: Norm
@@ -90,7 +90,7 @@ class MlpCell(NamedTuple):
 
         Args:
             total: `join` of projected state and embedding, (..., sum_size).
-            memory: What an LSTM has; None.
+            memory: Unused; None.
         """
         for layer in self.layers:
             total = run_layer(layer, total)
@@ -98,7 +98,7 @@ class MlpCell(NamedTuple):
 
 
 class LstmCell(NamedTuple):
-    """The recurrence of an LSTM with norms before its two activations."""
+    """The recurrence of an LSTM with a norm before each of its two activations."""
 
     cell_norm: Norm
     state_norm: Norm
@@ -108,8 +108,8 @@ class LstmCell(NamedTuple):
 
         Args:
             total: `join` of projected state and embedding: forget, input, output, candidate,
-                (..., 4 * inner); at the first position without forget, (..., 3 * inner).
-            memory: Of the position before; None at the first, where it is zero.
+                (..., 4 * inner); without forget at the first position, (..., 3 * inner).
+            memory: Memory of the previous position; None at the first, where it is zero.
         """
         width = self.cell_norm.weight.shape[0]
         *forget, enter, leave = torch.sigmoid(total[..., :-width]).split(width, -1)
@@ -119,15 +119,15 @@ class LstmCell(NamedTuple):
 
 
 class GatedCell(NamedTuple):
-    """The recurrence of a gated head: a residual layer, s = norm'(a + D(silu(G n) * (U n))).
+    """The recurrence of a gated head, a residual layer: s = norm'(a + D(silu(G n) * (U n))).
 
     a is the sum and n its norm. Source of the layer: arXiv:2002.05202 (SwiGLU).
 
     Attributes:
-        norm: Of the sum.
-        enter: G over U in one, (2 * gated_width, inner).
+        norm: Norm of the sum.
+        enter: G stacked on U, (2 * gated_width, inner).
         leave: D, (inner, gated_width).
-        state_norm: Of the state.
+        state_norm: Norm of the state.
     """
 
     norm: Norm
@@ -140,7 +140,7 @@ class GatedCell(NamedTuple):
 
         Args:
             total: `join` of projected state and embedding, (..., inner).
-            memory: What an LSTM has; None.
+            memory: Unused; None.
         """
         gate, value = self.enter(apply_norm(total, self.norm)).chunk(2, -1)
         total = total + self.leave(functional.silu(gate) * value)
@@ -151,11 +151,11 @@ Cell = MlpCell | LstmCell | GatedCell
 
 
 def apply_norm(state: Tensor, norm: Norm) -> Tensor:
-    """Return the normed state, of the same shape."""
+    """Return the normalised state, same shape."""
     if _has_one_operation(state):
-        weight = norm.weight.to(state.dtype)  # which autocast may have lowered
+        weight = norm.weight.to(state.dtype)  # autocast may have lowered the state's dtype
         return functional.rms_norm(state, weight.shape, weight, EPSILON) + norm.bias
-    # The same with a third of the operations: torch has no single one for CPUs (adr/0015).
+    # The same in a third of the operations: torch has no fused RMS norm for CPUs (adr/0015).
     width = norm.weight.shape[0]
     length = torch.linalg.vector_norm(state, dim=-1, keepdim=True)
     length = torch.hypot(length, norm.floor)
@@ -165,7 +165,7 @@ def apply_norm(state: Tensor, norm: Norm) -> Tensor:
 def _gelu(state: Tensor) -> Tensor:
     if _has_one_operation(state):
         return functional.gelu(state)
-    # torch's own wakes all threads for a single row, and waits for them (adr/0015).
+    # torch's GELU wakes all threads even for a single row, and waits for them (adr/0015).
     half = state * 0.5
     return torch.addcmul(half, half, torch.erf(state * _HALF_ROOT))
 

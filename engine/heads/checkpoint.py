@@ -1,4 +1,4 @@
-"""Loads a head from a folder, whatever its layout, and saves one in our own."""
+"""Loads a head from a folder in any known layout, and saves heads in our own."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from engine.heads.weights import HeadWeights
 _WEIGHTS_FILE = "model.safetensors"
 _PUBLISHED = "mlp_speculator"
 
-# The first that recognises a config.json reads it.
+# The first layout that recognises a config.json reads it.
 _LAYOUTS: tuple[
     tuple[Callable[[Mapping[str, Any]], bool], Callable[[Path, bytes], Layout]], ...
 ] = (
@@ -41,7 +41,7 @@ _LAYOUTS: tuple[
 
 
 def is_head(folder: Path) -> bool:
-    """Whether a head was saved in a folder, whole: its configuration comes last."""
+    """Tell whether a folder holds a completely saved head; config.json is written last."""
     return (folder / CONFIG_FILE).is_file()
 
 
@@ -54,19 +54,19 @@ def load_head(
     dtype: torch.dtype | None = None,
     device: torch.device | None = None,
 ) -> DraftHead:
-    """Return the head of a folder, ready to draft.
+    """Load a head, ready to draft.
 
     Args:
-        folder: config.json and *.safetensors, in our format or in one of the published layouts.
-        target: The model that it is to draft for.
-        embedding: The target's input embeddings, (vocab_size or more, hidden_size), on `device`,
+        folder: Holds config.json and *.safetensors, in our format or a published layout.
+        target: The model to draft for.
+        embedding: The target's input embeddings, (at least vocab_size, hidden_size), on `device`,
             for a head that shares them; kept, not copied.
-        output: The rows of the target's output layer, likewise.
-        dtype: Of the head's weights; by default the target's.
-        device: Where the head runs; by default where the target does.
+        output: The weight of the target's output layer, likewise.
+        dtype: Dtype of the head's weights; by default the target's.
+        device: Where the head runs; by default the target's device.
 
     Raises:
-        HeadFileError: The folder is missing or damaged, or holds no head of a known layout.
+        HeadFileError: The folder is missing or damaged, or holds no head in a known layout.
         HeadTargetError: The head was made for another target, or a table that it shares is missing.
     """
     path = folder / CONFIG_FILE
@@ -84,11 +84,11 @@ def load_head(
         raise HeadFileError(f"{folder}: {VOCABULARY}: {exc}") from exc
     with torch.device("meta"):
         weights = HeadWeights(config)
-    place = {"dtype": dtype or target.dtype, "device": device or target.device}
+    options = {"dtype": dtype or target.dtype, "device": device or target.device}
     weights.load_state_dict(
-        {name: tensor.to(**place) for name, tensor in tensors.items()}, assign=True
+        {name: tensor.to(**options) for name, tensor in tensors.items()}, assign=True
     )
-    head = DraftHead(config, weights, vocabulary.to(place["device"]), shared)
+    head = DraftHead(config, weights, vocabulary.to(options["device"]), shared)
     head.requires_grad_(False)
     head.eval()
     head.prepare()
@@ -96,14 +96,14 @@ def load_head(
 
 
 def save_head(head: DraftHead, folder: Path, *, card: Mapping[str, JsonValue]) -> None:
-    """Write a head in our format: the same head and card give the same bytes.
+    """Write a head in our format; deterministic for the same head and card.
 
-    Weights are stored in bfloat16. Each file is whole or not there; the configuration comes last.
+    Weights are stored in bfloat16. Each file is replaced atomically; config.json comes last.
 
     Args:
-        head: The one to save.
-        folder: Made where it is missing; files of the same names are replaced.
-        card: How the head was made and what it reaches.
+        head: The head to save.
+        folder: Created if missing; files of the same names are replaced.
+        card: How the head was made and its measured quality.
 
     Raises:
         HeadInputError: A weight is NaN or infinite; nothing is written.

@@ -1,7 +1,7 @@
-"""Drafting of a gated head on a CPU in C++ (core/): for a few rows torch has too many operations.
+"""Drafts with a gated head on a CPU in C++ (core/), which is faster than torch for few rows.
 
-A draft of the shipped head is some 70 of them, and each costs microseconds before it computes
-anything, together more than reading the weights (docs/adr/0019).
+A draft of the shipped head takes some 70 torch operations. Their fixed costs of microseconds add up
+to more than the time to read the weights (docs/adr/0019).
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,15 @@ from engine.heads.view import Tables, View
 from engine.heads.vocabulary import Vocabulary
 
 MOST_ROWS = 32
-"""At 16 rows both take as long in a worker (docs/adr/0019); torch has its threads beyond."""
+"""Above this torch is used: at 16 rows both take as long (docs/adr/0019), and torch has threads."""
 
 
 class CompiledDrafting(Drafting):
-    """Drafts for few rows of a step with the core; the rest with torch.
+    """Drafts few rows with the C++ core, and more with torch.
 
     Args:
-        head: The core's.
-        loop: The same in torch.
+        head: The core's head.
+        loop: The same head in torch.
     """
 
     def __init__(self, head: _core.GatedHead, loop: Drafting) -> None:
@@ -61,7 +61,7 @@ class CompiledDrafting(Drafting):
         moves: Sequence[tuple[int, int]],
         tables: Tables,
     ) -> None:
-        """See `Drafting`; also many rows, of a prompt: torch wakes its threads for them."""
+        """See `Drafting`; also for a prompt's many rows, for which torch would wake its threads."""
         if all(map(_is_plain, states)):
             self._head.write(states, entries, moves, tables)
         else:
@@ -75,16 +75,16 @@ def compile_head(
     recorder: Recorder | None,
     input_norm: Norm | None,
 ) -> _core.GatedHead | None:
-    """Return the core's head of folded stages; None where it knows no such thing.
+    """Build the core's head from folded stages; None if the core does not support it.
 
-    That is every kind but the gated one, weights that are not in int8 (float32, or widths that
-    torch has no kernel for), and tables too large to be folded.
+    The core supports gated heads only, with int8 weights (not float32, nor widths for which torch
+    has no kernel) and with tables small enough to be folded.
 
     Args:
-        stages: Of the first positions, on a CPU; later ones are like the last.
-        vocabulary: Of the head.
-        recorder: Of a head with a window.
-        input_norm: Of the target's state, where the head scales it.
+        stages: Stages of the first positions, on a CPU; later positions use the last.
+        vocabulary: The head's vocabulary.
+        recorder: For a head with a window.
+        input_norm: Norm of the target's state, if the head scales it.
     """
     try:
         return _core.GatedHead(
@@ -98,7 +98,7 @@ def compile_head(
 
 
 class _UnknownError(Exception):
-    """The core has nothing that does the same."""
+    """The core has no equivalent."""
 
 
 def _position(stage: Stage) -> _core.Position:

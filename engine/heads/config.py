@@ -1,4 +1,4 @@
-"""What a draft head is made of: the `config.json` of our own format, strict."""
+"""The configuration of a draft head: the `config.json` of our own format, parsed strictly."""
 
 import math
 from typing import Annotated, Literal, Self
@@ -11,71 +11,73 @@ _Size = Annotated[int, Field(ge=1)]
 
 
 class HeadConfig(BaseModel):
-    """The shape of a head, and which target it drafts for.
+    """The shape of a head, and the target that it drafts for.
 
-    The embedding of a head is a table of its own with a row for each token of the target, or a
-    projection of the target's own rows (`share_embedding`).
+    The embedding of a head is either a table of its own, with a row for each token of the target,
+    or a projection of the target's input embeddings (`share_embedding`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    format: Literal["specgate-draft-head"] = Field(default=FORMAT, description="Marks our format.")
-    version: Literal[1] = Field(default=1, description="Of the format.")
+    format: Literal["specgate-draft-head"] = Field(default=FORMAT, description="Names our format.")
+    version: Literal[1] = Field(default=1, description="Version of the format.")
     kind: Literal["mlp", "lstm", "gated"] = Field(
-        description="How a state follows from the one before."
+        description="Recurrence that computes a state from the previous one."
     )
     hidden_size: _Size = Field(description="Width of the target's last hidden state.")
-    vocab_size: _Size = Field(description="Tokens of the target.")
+    vocab_size: _Size = Field(description="Vocabulary size of the target.")
     inner_size: _Size = Field(description="Width of the head's state.")
-    positions: _Size = Field(description="Tokens that it was trained to draft.")
+    positions: _Size = Field(description="Number of draft tokens that the head was trained for.")
     draft_vocab_size: _Size | None = Field(
-        default=None, description="Tokens that it can draft; null for all of the target's."
+        default=None, description="Number of tokens that it can draft; null for all."
     )
     tie_positions: bool = Field(
         default=True,
-        description="One set of weights for all positions; the first projection apart.",
+        description="Share one set of weights between positions, except the first projection.",
     )
     tie_gates: bool = Field(
-        default=True, description="One embedding for all gates of an LSTM; the others have one."
+        default=True, description="Share one embedding between the gates of an LSTM."
     )
     scale_input: bool = Field(
-        default=True, description="Norm the target's state and divide it by the root of 2."
+        default=True, description="Normalise the target's state and divide it by sqrt(2)."
     )
     share_embedding: bool = Field(
-        default=False, description="Project the target's input embeddings instead of own ones."
+        default=False, description="Project the target's input embeddings; no own table."
     )
     share_output: bool = Field(
-        default=False, description="Take the target's output rows instead of own ones."
+        default=False, description="Use the target's output layer; no own one."
     )
     project_output: bool = Field(
         default=False,
-        description="A linear layer before the target's rows also when the widths are the same.",
+        description="Apply a linear layer before the target's output layer even at equal widths.",
     )
     gated_size: _Size | None = Field(
-        default=None, description="Width inside a gated cell; null for twice inner_size."
+        default=None, description="Inner width of a gated cell; null for twice inner_size."
     )
     window: int = Field(
         default=0,
         ge=0,
-        description="Earlier rows of the text that a gated head looks at; 0 for none.",
+        description="Number of earlier text positions that a gated head attends to; 0 for none.",
     )
     window_tokens: bool = Field(
         default=False,
-        description="Draft the tokens of those rows, too, if `draft_vocab_size` lacks them.",
+        description="Also draft the tokens at those positions that `draft_vocab_size` lacks.",
     )
-    attention_heads: _Size = Field(default=3, description="Queries of a position, with a window.")
-    attention_head_size: _Size = Field(default=64, description="Width of a query.")
+    attention_heads: _Size = Field(default=3, description="Attention heads, with a window.")
+    attention_head_size: _Size = Field(default=64, description="Width of an attention head.")
     deep_projection: int = Field(
-        default=0, ge=0, description="Further layers behind each projection of the state (MLP)."
+        default=0, ge=0, description="Additional layers after each projection of the state (MLP)."
     )
     deep_sizes: tuple[_Size, ...] = Field(
-        default=(), description="Widths between the sum and the state, if more than one (MLP)."
+        default=(), description="Widths of additional layers between sum and state (MLP)."
     )
     tokenizer_sha256: str | None = Field(
-        default=None, pattern="^[0-9a-f]{64}$", description="Of the target's tokenizer.json."
+        default=None,
+        pattern="^[0-9a-f]{64}$",
+        description="SHA-256 of the target's tokenizer.json.",
     )
     card: dict[str, JsonValue] = Field(
-        default_factory=dict, description="How it was made and what it reaches; not read by us."
+        default_factory=dict, description="How the head was made and its quality; not used."
     )
 
     @model_validator(mode="after")
@@ -85,9 +87,9 @@ class HeadConfig(BaseModel):
                 f"draft_vocab_size {self.draft_vocab_size} exceeds vocab_size {self.vocab_size}"
             )
         if self.kind != "mlp" and (self.deep_projection or self.deep_sizes):
-            raise ValueError(f"kind {self.kind} has neither deep_projection nor deep_sizes")
+            raise ValueError(f"kind {self.kind} supports neither deep_projection nor deep_sizes")
         if self.kind != "lstm" and not self.tie_gates:
-            raise ValueError(f"kind {self.kind} has one gate: tie_gates must be true")
+            raise ValueError(f"kind {self.kind} has a single gate: tie_gates must be true")
         if self.kind != "gated" and self.gated_size is not None:
             raise ValueError(f"kind {self.kind} has no gated_size")
         if self.kind != "gated" and self.window:
@@ -95,14 +97,14 @@ class HeadConfig(BaseModel):
         if self.window_tokens and not (
             self.window and self.share_output and self.draft_vocab_size is not None
         ):
-            raise ValueError("window_tokens needs window, share_output and draft_vocab_size")
+            raise ValueError("window_tokens requires window, share_output and draft_vocab_size")
         if self.project_output and not self.share_output:
-            raise ValueError("project_output needs share_output: own rows need no layer before")
+            raise ValueError("project_output requires share_output")
         return self
 
     @property
     def gates(self) -> int:
-        """Vectors of `sum_size` that a state is made of."""
+        """Number of vectors of `sum_size` in the sum."""
         return 4 if self.kind == "lstm" else 1
 
     @property
@@ -112,22 +114,22 @@ class HeadConfig(BaseModel):
 
     @property
     def gated_width(self) -> int:
-        """Width inside a gated cell."""
+        """Inner width of a gated cell."""
         return 2 * self.inner_size if self.gated_size is None else self.gated_size
 
     @property
     def attention_size(self) -> int:
-        """Width of all queries of a position."""
+        """Width of a position's queries, all heads together."""
         return self.attention_heads * self.attention_head_size
 
     @property
     def has_output(self) -> bool:
-        """Whether it has an output layer: to tokens, or to the target's hidden size."""
+        """Whether the head has an output layer, to tokens or to the target's hidden size."""
         return not self.share_output or self.project_output or self.inner_size != self.hidden_size
 
     @property
     def embedding_size(self) -> int:
-        """Width of an embedding: of all gates, or of the one that they share."""
+        """Width of an embedding: all gates, or the one that they share."""
         return self.sum_size * (1 if self.tie_gates else self.gates)
 
     @property
@@ -137,9 +139,9 @@ class HeadConfig(BaseModel):
 
     @property
     def embedding_scale(self) -> float:
-        """What an embedding is multiplied with before it joins the projected state.
+        """Factor of an embedding before it is added to the projected state.
 
-        Source: notes, "Draft heads without a KV cache" (arXiv:2404.19124): emb_w / state_w.
+        Source: arXiv:2404.19124 and its reference code: emb_weight / state_weight.
         """
         state_weight: float = 0.5 ** (0.5 / self.positions)
         return math.sqrt((1 - state_weight**2) * self.sum_size / 2) / state_weight

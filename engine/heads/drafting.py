@@ -1,4 +1,4 @@
-"""The drafting loop: the head goes on from its own tokens, and nothing waits for the device."""
+"""The drafting loop: a head continues from its own tokens without waiting for the device."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import at
 
 Guess = tuple[list[int], list[float]]
-"""Tokens that a head drafts for a row, and its probability of each."""
+"""The tokens that a head drafts for a sequence, and its probability of each."""
 
 
 class Entry(NamedTuple):
-    """A row of which an entry is made.
+    """Where an entry comes from and where it goes.
 
     Attributes:
-        step: In which it was noted.
-        state: Its place among the states of that step.
-        token: The token behind that state.
-        key, value: Where these go: places in tables of all requests' places.
+        step: Index of the step, in the order in which steps were noted.
+        state: Index of its state among the states of that step.
+        token: The token that was sampled from that state.
+        key, value: Where they are written: indices into the flattened tables of all requests.
     """
 
     step: int
@@ -38,22 +38,22 @@ class Entry(NamedTuple):
 
 
 class Drafting(ABC):
-    """A head at work, with folded weights: in torch, or in something quicker for few rows."""
+    """A head with folded weights, ready to draft: in torch, or in C++ for few rows."""
 
     @abstractmethod
     def draft(
         self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None
     ) -> tuple[Tensor, Tensor]:
-        """Return target ids and confidence, (m, n) each, as `DraftHead.propose` says."""
+        """Return target ids and probabilities, (m, n) each; see `DraftHead.propose`."""
 
     @abstractmethod
     def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of rows: what `DraftHead.entries` does, with folded weights."""
+        """Return keys and values, as `DraftHead.entries` does, with folded weights."""
 
     def guess(
         self, states: Tensor, rows: Sequence[int], tokens: Sequence[int], n: int, view: View | None
     ) -> list[Guess]:
-        """Draft for some rows of a step, as `DraftHead.guess` says."""
+        """Draft for some sequences of a step; see `DraftHead.guess`."""
         newest = torch.tensor(tokens, device=states.device)
         context = None if view is None else view.context()
         drafted, confidence = self.draft(states[list(rows)], newest, n, context)
@@ -66,12 +66,12 @@ class Drafting(ABC):
         moves: Sequence[tuple[int, int]],
         tables: Tables,
     ) -> None:
-        """Make entries and write them, as `DraftHead.write` says."""
+        """Compute entries and write them; see `DraftHead.write`."""
         hidden = [
             states[step][[entry.state for entry in group]]
             for step, group in groupby(entries, key=itemgetter(0))
         ]
-        tokens, key_places, value_places = torch.tensor(
+        tokens, key_slots, value_slots = torch.tensor(
             [entry[2:] for entry in entries], device=tables.keys.device
         ).unbind(1)
         made_keys, made_values = self.record(
@@ -81,22 +81,22 @@ class Drafting(ABC):
         if moves:
             to, since = torch.tensor(moves, device=tables.keys.device).unbind(1)
             all_keys.index_copy_(0, to, all_keys.index_select(0, since))
-        # For a few rows `index_put_` takes ten times as long.
-        all_keys.index_copy_(0, key_places, made_keys.to(all_keys.dtype))
-        all_values.index_copy_(0, value_places, made_values.to(all_values.dtype))
-        all_tokens.index_copy_(0, value_places, tokens)
+        # For few rows `index_put_` takes ten times as long.
+        all_keys.index_copy_(0, key_slots, made_keys.to(all_keys.dtype))
+        all_values.index_copy_(0, value_slots, made_values.to(all_values.dtype))
+        all_tokens.index_copy_(0, value_slots, tokens)
 
 
 class DraftingLoop(Drafting):
     """Drafts greedily.
 
     Args:
-        stages: Of the first positions; later ones are like the last. The first takes target ids,
-            the others draft ids, or with an extension target ids.
-        vocabulary: Of the head.
-        dtype: Of the folded weights.
-        input_norm: Of the target's state, where the head scales it.
-        recorder: Of a head with a window.
+        stages: Stages of the first positions; later positions use the last. The first stage takes
+            target ids, the others draft ids, or target ids if there is an extension.
+        vocabulary: The head's vocabulary.
+        dtype: Dtype of the folded weights.
+        input_norm: Norm of the target's state, if the head scales it.
+        recorder: For a head with a window.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class DraftingLoop(Drafting):
         return record(self._recorder, add_up(self._stages[0], self._enter(hidden), tokens))
 
     def _more(self, context: Context | None) -> Tensor | None:
-        """Return what each row may draft beside the vocabulary, (m, any), -1 for none."""
+        """Return what each row may draft beyond the vocabulary, (m, any); -1 for none."""
         if context is None or self._stages[0].extension is None:
             return None
         seen = context.seen_tokens()
@@ -152,6 +152,6 @@ class DraftingLoop(Drafting):
 
     def _enter(self, hidden: Tensor) -> Tensor:
         state = hidden.to(self._dtype)
-        # A copy either way, as `Matrix` wants it.
+        # `Matrix` needs memory of its own, so copy in either case.
         norm = self._input_norm
         return state.clone() if norm is None else apply_norm(state, norm)

@@ -1,7 +1,7 @@
-"""Tokens that a head drafts beside its vocabulary: those of the rows that it looks at.
+"""Lets a head draft tokens outside its vocabulary: those in the window that it attends to.
 
-A text says its rarer words again, and it is these that a short vocabulary leaves out. The target's
-output rows are at hand for all tokens, so scoring some more takes no weights. See adr/0026.
+A text repeats its rarer words, and those are what a short vocabulary leaves out. The target's
+output layer covers all tokens, so scoring a few more needs no extra weights. See adr/0026.
 """
 
 from typing import NamedTuple
@@ -16,8 +16,8 @@ class Extension(NamedTuple):
     """Scores tokens outside of the head's vocabulary.
 
     Attributes:
-        project: From a state to what the rows are multiplied with; None for the state itself.
-        rows: The target's output rows, projected where memory allows that, one for each token.
+        project: Projects a state before it is multiplied with `rows`; None for no projection.
+        rows: The target's output layer, one row per token, projected if memory allows.
     """
 
     project: Linear | None
@@ -27,7 +27,7 @@ class Extension(NamedTuple):
         """Return the logits of some tokens for each row, (m, any); -inf for none.
 
         Args:
-            state: Of the position, (m, inner).
+            state: State of the position, (m, inner).
             tokens: Target ids, int64, (m, any); -1 for none.
         """
         projected = state if self.project is None else self.project(state)

@@ -1,6 +1,6 @@
-"""Folds a head's weights for drafting: what depends on a token alone becomes a table.
+"""Folds a head's weights for drafting: computations that depend on a token alone become tables.
 
-What is folded, and what that brings, is in adr/0015.
+docs/adr/0015 lists what is folded and what it gains.
 """
 
 from torch import Tensor, nn
@@ -21,15 +21,15 @@ from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import HeadWeights, at
 
 FOLDED_BYTES = 64 * 2**20
-"""Most memory of a table that saves a multiplication: 49,152 tokens by 576 in bfloat16 fit."""
+"""Memory limit of a table that saves a multiplication; fits 49,152 tokens by 576 in bfloat16."""
 
 
 def fold(
     config: HeadConfig, weights: HeadWeights, vocabulary: Vocabulary, shared: SharedTables
 ) -> Drafting:
-    """Return the drafting of a head; it does not see weights that change later.
+    """Return the drafting of a head; later changes of the weights have no effect on it.
 
-    On CUDA it is graphs, for a gated head on a CPU compiled.
+    On CUDA it uses graphs, for a gated head on a CPU the C++ core.
     """
     folding = _Folding(config, weights, vocabulary, shared)
     positions = min(2, config.positions) if config.tie_positions else config.positions
@@ -62,7 +62,7 @@ class _Folding:
         self._weights = weights
         self._vocabulary = vocabulary
         self._shared = shared
-        # What positions share is folded once: the second one finds it in the cache (adr/0015).
+        # Positions that share weights share what is folded: fewer bytes to read (adr/0015).
         self._matrices: dict[nn.Module, Matrix] = {}
         self._scores: dict[nn.Module | None, Linear] = {}
         self._extensions: dict[nn.Module | None, Extension] = {}
@@ -92,7 +92,7 @@ class _Folding:
         return bool(rows * width * self._weights.dtype.itemsize <= FOLDED_BYTES)
 
     def _embed(self, position: int) -> Lookup:
-        """The first position looks target ids up, the others draft ids if there are no more."""
+        """The first position looks up target ids, the others draft ids if there is no extension."""
         if not self._config.window_tokens:
             return self._make_lookup(position, None if position == 0 else self._vocabulary.ids)
         own = at(self._weights.embeddings, position)
@@ -104,7 +104,7 @@ class _Folding:
         table = at(self._weights.embeddings, position).weight.detach()
         projection = None
         if self._shared.embedding is not None and self._config.share_embedding:
-            # Without the forget gate at the first position, where the sum has none.
+            # The sum has no forget gate at the first position.
             gates = at(self._weights.projections, position).linear.weight.shape[0]
             projection = table[-gates:]
             table = self._shared.embedding
@@ -158,10 +158,10 @@ class _Folding:
 
 
 def _multiply(rows: Tensor, weight: Tensor) -> Tensor:
-    """Return x W^T, in the dtype of the rows.
+    """Return x W^T in the dtype of the rows.
 
-    On CPUs computed in float32, in which bfloat16 is added up anyway: processors without
-    instructions for that one take 24 s for what takes half a second so.
+    On CPUs computed in float32, in which bfloat16 products are accumulated anyway: without bfloat16
+    instructions a product takes 24 s in bfloat16 and 0.5 s in float32.
     """
     if rows.device.type != "cpu":
         return functional.linear(rows, weight)
@@ -169,7 +169,7 @@ def _multiply(rows: Tensor, weight: Tensor) -> Tensor:
 
 
 class _Chain:
-    """Two matrices in a row, where their product is larger than both."""
+    """Two matrices applied in turn, if their product would be larger than both."""
 
     __slots__ = ("_first", "_second")
 

@@ -1,4 +1,4 @@
-"""Drafting as CUDA graphs: one launch for a whole call, whatever the number of its operations."""
+"""Drafting with CUDA graphs: one launch per call, whatever its number of operations."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ from engine.heads.attention import Context
 from engine.heads.drafting import Drafting
 
 MOST_ROWS = 256
-"""Most rows of a graph; calls with more take the plain way, whose launches cost little there."""
+"""Largest batch of a graph; larger calls run without one, where launches cost relatively little."""
 
-# Of a call that is captured: allocations and libraries must have settled.
+# Runs before a capture, so that allocations and libraries have settled.
 _WARM_UPS = 2
 
 
 class _Captured(NamedTuple):
-    """A graph with the memory that it reads and writes."""
+    """A graph and the memory that it reads and writes."""
 
     graph: torch.cuda.CUDAGraph
     hidden: Tensor
@@ -27,17 +27,17 @@ class _Captured(NamedTuple):
 
 
 class GraphedDrafting(Drafting):
-    """The drafting loop of a CUDA device, captured for each (rows, n, context) that is needed.
+    """The drafting loop on CUDA, captured for each (rows, n, context shape) that occurs.
 
-    Rows are rounded up to powers of two; what the rows beyond hold does not touch the others.
-    Everything is ordered by the caller's stream: the copies into the graph's memory, the graph, and
-    the copies out of it, so that the next call may begin at once.
+    Rows are rounded up to powers of two; padding rows do not affect the others. The copies into
+    the graph's memory, the graph, and the copies out of it run on the caller's stream, in order, so
+    the next call may begin at once.
 
     Args:
-        loop: Must only do work on the device.
-        hidden_size: Of the target.
-        dtype: Of the hidden states that the graphs keep.
-        device: Of everything.
+        loop: Must do work on the device only.
+        hidden_size: Hidden size of the target.
+        dtype: Dtype of the hidden states that the graphs keep.
+        device: Device of all tensors.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class GraphedDrafting(Drafting):
         self._dtype = dtype
         self._device = device
         self._captured: dict[tuple[int, int, int, bool], _Captured] = {}
-        # Results are copied out before the next graph may run, so that all can use one memory.
+        # Results are copied out before the next graph runs, so all graphs can share memory.
         self._memory = torch.cuda.graph_pool_handle()
 
     def draft(
@@ -97,7 +97,7 @@ class GraphedDrafting(Drafting):
                 self._loop.draft(hidden, tokens, n, context)
         current.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        # Other threads of the process may allocate meanwhile.
+        # Other threads of the process may allocate during the capture.
         with torch.cuda.graph(graph, pool=self._memory, capture_error_mode="thread_local"):
             drafted, confidence = self._loop.draft(hidden, tokens, n, context)
         return _Captured(graph, hidden, tokens, context, drafted, confidence)

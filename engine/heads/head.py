@@ -1,6 +1,6 @@
-"""A draft head without a KV cache: one module for every published layout and for our own.
+"""A draft head without a KV cache: one module for all published layouts and our own.
 
-The target's last hidden state enters once; from there the head goes on alone, a token at a time.
+The target's last hidden state enters once; from there the head continues alone, token by token.
 """
 
 from collections.abc import Sequence
@@ -25,15 +25,15 @@ from engine.heads.weights import HeadWeights, at
 
 
 class DraftHead(nn.Module):
-    """Drafts tokens from the target's last hidden state, and is trained to.
+    """Drafts tokens from the target's last hidden state; trainable.
 
-    Not safe from several threads.
+    Not thread-safe.
 
     Attributes:
         config: Its shape.
-        weights: What it has learnt.
-        vocabulary: What it can draft.
-        shared: The target's tables that it reads; not parameters, never saved.
+        weights: Its parameters.
+        vocabulary: The tokens that it can draft.
+        shared: Tables of the target that it reads; not parameters, never saved.
     """
 
     def __init__(
@@ -57,18 +57,18 @@ class DraftHead(nn.Module):
         output: Tensor | None = None,
         seed: int = 0,
     ) -> Self:
-        """Return a head to be trained: random weights in float32, on the tables' device or the CPU.
+        """Return an untrained head: random float32 weights, on the tables' device or the CPU.
 
         Args:
             config: Its shape.
             draft_ids: Target ids that it can draft, rising; None for all.
-            embedding: The target's input embeddings, where the head shares them.
-            output: The rows of the target's output layer, where the head shares them.
-            seed: Of the weights.
+            embedding: The target's input embeddings, if the head shares them.
+            output: The weight of the target's output layer, if the head shares it.
+            seed: Seed of the weights.
 
         Raises:
-            HeadInputError: The draft ids do not fit the configuration.
-            HeadTargetError: A shared table is missing or has another shape.
+            HeadInputError: The draft ids do not match the configuration.
+            HeadTargetError: A shared table is missing or has the wrong shape.
         """
         shared = SharedTables(embedding, output)
         check_tables(config, shared, name="head")
@@ -85,16 +85,16 @@ class DraftHead(nn.Module):
 
         Args:
             hidden: The target's last hidden state after its final norm, (..., hidden_size).
-            tokens: int64, (..., n): first the token that the target drew from `hidden`, then
-                those that followed it.
-            context: What a head with a window may look at, made of `entries`; states and tokens
-                are then (runs * rows of a run, ...).
+            tokens: int64, (..., n): first the token that the target sampled from `hidden`, then
+                the tokens that followed it.
+            context: What a head with a window attends to, made from `entries`; states and tokens
+                then have the shape (runs * rows per run, ...).
 
         Returns:
             n states, (..., inner_size).
 
         Raises:
-            HeadInputError: More positions are asked for than the head has.
+            HeadInputError: n exceeds the positions of the head.
         """
         self._check_length(tokens.shape[-1])
         state = self._enter(hidden)
@@ -105,15 +105,15 @@ class DraftHead(nn.Module):
         return states
 
     def entries(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Return keys and values of rows, for a head with a window; differentiable.
+        """Return keys and values of text positions, for a head with a window; differentiable.
 
         Args:
             hidden: The target's last hidden states, (rows, hidden_size).
-            tokens: The token that was drawn from each, int64, (rows,).
+            tokens: The token that was sampled from each, int64, (rows,).
 
         Returns:
-            Both of shape (rows, attention_heads, attention_head_size). Whoever makes a `Context` of
-            them pairs each value with the key of the row before (`engine.heads.attention`).
+            Both of shape (rows, attention_heads, attention_head_size). To make a `Context` of them,
+            pair each value with the key of the position before (`engine.heads.attention`).
 
         Raises:
             HeadInputError: The head has no window.
@@ -127,8 +127,8 @@ class DraftHead(nn.Module):
 
         Args:
             state: What `unroll` returns, (..., inner_size).
-            position: Of that, from 0.
-            more: Target ids beside the vocabulary, int64, (m,); for a head with `window_tokens`.
+            position: Index of that state, from 0.
+            more: Target ids beyond the vocabulary, int64, (m,); for a head with `window_tokens`.
 
         Returns:
             Shape (..., draft_vocab_size + m).
@@ -152,10 +152,10 @@ class DraftHead(nn.Module):
     ) -> list[Tensor]:
         """Return the logits of each position, given the true tokens; differentiable.
 
-        Args and errors are those of `unroll`; `more` is that of `logits`.
+        Arguments and errors are those of `unroll`; `more` is that of `logits`.
 
         Returns:
-            n logits, (..., draft_vocab_size + m): the i-th says what follows tokens[..., i].
+            n logits, (..., draft_vocab_size + m): the i-th predicts what follows tokens[..., i].
         """
         return [
             self.logits(state, position, more)
@@ -166,26 +166,26 @@ class DraftHead(nn.Module):
     def propose(
         self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Draft n tokens for each row, greedily; nothing waits for the device.
+        """Draft n tokens for each row, greedily, without waiting for the device.
 
         The weights are folded at the first call, and again after `train`, `eval`, `to` or
-        `load_state_dict`; whoever changes them otherwise calls one of these.
+        `load_state_dict`. After any other change of the weights, call one of these.
 
         Args:
-            hidden: The target's last hidden state after its final norm at the position that
+            hidden: The target's last hidden state after its final norm, at the position that
                 produced `tokens`, (m, hidden_size), on the head's device.
             tokens: int64, (m,), on the head's device.
-            n: Tokens to draft, at least 1. A head with tied positions goes on beyond those that
+            n: Tokens to draft, at least 1. A head with tied positions can exceed the number that
                 it was trained for.
-            context: What a head with a window may look at (`View.context`): m runs of one
-                row; None for nothing.
+            context: What a head with a window attends to (`View.context`): m runs of one row; None
+                for nothing.
 
         Returns:
-            The target's ids of the draft, int64, (m, n), and the head's own probability of each,
-            given those before it, float32, (m, n); the caller's to keep.
+            Target ids of the drafts, int64, (m, n), and the head's probability of each token given
+            those before it, float32, (m, n). The caller owns both.
 
         Raises:
-            HeadInputError: Shapes or n are wrong.
+            HeadInputError: A shape or n is invalid.
         """
         self._check_length(n)
         rows = tokens.shape[0] if tokens.ndim == 1 else -1
@@ -200,18 +200,18 @@ class DraftHead(nn.Module):
     def guess(
         self, states: Tensor, rows: Sequence[int], tokens: Sequence[int], n: int, view: View | None
     ) -> list[Guess]:
-        """Draft n tokens for some rows of a step: `propose` with what a model worker has at hand.
+        """Draft n tokens for some rows of a step: `propose` for the data that a worker has.
 
         Args:
             states: The target's last hidden states after its final norm, (any, hidden_size), on
                 the head's device.
-            rows: Places in `states`.
-            tokens: The token that the target drew from each of these.
+            rows: Indices into `states`.
+            tokens: The token that the target sampled from each of these.
             n: As for `propose`.
-            view: What a head with a window may look at, of these rows; None for nothing.
+            view: What a head with a window attends to, for these rows; None for nothing.
 
         Returns:
-            For each row, target's ids of the draft and the head's own probability of each.
+            For each row the target ids of its draft and the head's probability of each token.
 
         Raises:
             HeadInputError: As for `propose`.
@@ -231,30 +231,30 @@ class DraftHead(nn.Module):
         moves: Sequence[tuple[int, int]],
         tables: Tables,
     ) -> None:
-        """Make keys and values of rows and write them where they belong, and their tokens.
+        """Compute entries from states and tokens, and write them to the tables.
 
         Args:
-            states: Of each step, (any, hidden_size).
+            states: States of each step, (any, hidden_size).
             entries: At least one, by rising step.
-            moves: Keys that are copied before: where to, and from where.
-            tables: Where; places of all requests are counted through.
+            moves: Keys that are copied first, as (destination, source).
+            tables: Where to write; indices count through the slots of all requests.
         """
         self._check_window()
         self._fold().write(states, entries, moves, tables)
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Fold the weights now, so that the first `propose` need not."""
+        """Fold the weights now instead of at the first `propose`."""
         self._fold()
 
     def train(self, mode: bool = True) -> Self:
-        """Switch between training and evaluation; what was folded from the weights is dropped."""
+        """Switch between training and evaluation; drops the folded weights."""
         self._drafting = None
         super().train(mode)
         return self
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """As torch's; what was folded from the weights is dropped."""
+        """Load parameters as torch does; drops the folded weights."""
         self._drafting = None
         return super().load_state_dict(*args, **kwargs)
 
@@ -275,7 +275,7 @@ class DraftHead(nn.Module):
 
     def _check_window(self) -> None:
         if not self.config.window:
-            raise HeadInputError("found entries asked of a head without a window")
+            raise HeadInputError("this head has no window and so no entries")
 
     def _check_length(self, n: int) -> None:
         most = self.config.positions

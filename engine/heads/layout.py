@@ -1,4 +1,4 @@
-"""What all layouts of a stored head have in common: how a file becomes a configuration."""
+"""What all layouts of a stored head share: from a file to a configuration."""
 
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -11,17 +11,17 @@ from engine.heads.config import HeadConfig
 from engine.heads.stored import StoredWeights
 
 VOCABULARY = "vocabulary.ids"
-"""Name of the draft vocabulary's target ids among a head's tensors."""
+"""Name of the tensor with the target ids of the draft vocabulary."""
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
 class Layout(Protocol):
-    """A way to store a head, for one folder.
+    """A storage layout, bound to one folder.
 
     Attributes:
-        config: The head in our words.
-        prefix: What names of weights may begin with.
+        config: The head in our terms.
+        prefix: Optional prefix of tensor names.
     """
 
     config: HeadConfig
@@ -31,15 +31,15 @@ class Layout(Protocol):
         """Return the weights under the names of `HeadWeights`, and `VOCABULARY` if truncated.
 
         Raises:
-            HeadFileError: A weight is missing or wrong.
+            HeadFileError: A weight is missing or invalid.
         """
 
 
 def validate(model: type[Model], path: Path, content: bytes) -> Model:
-    """Read a config.json as this model.
+    """Parse a config.json as this model.
 
     Raises:
-        HeadFileError: It has problems; all are named.
+        HeadFileError: It is invalid; the message lists all problems.
     """
     try:
         return model.model_validate_json(content)
@@ -53,25 +53,25 @@ def validate(model: type[Model], path: Path, content: bytes) -> Model:
 
 
 def configure(path: Path, **fields: object) -> HeadConfig:
-    """Return the configuration that a published head amounts to.
+    """Return our configuration for a published head.
 
     Raises:
-        HeadFileError: There is no such head.
+        HeadFileError: The values contradict each other.
     """
     try:
         return HeadConfig.model_validate(fields)
     except ValidationError as exc:
         problems = "; ".join(str(error["msg"]) for error in exc.errors(include_url=False))
-        raise HeadFileError(f"{path}: found a head that cannot be: {problems}") from exc
+        raise HeadFileError(f"{path}: invalid head: {problems}") from exc
 
 
 def groups(config: HeadConfig, *, first_apart: bool = False) -> list[range]:
-    """Return the positions that share a set of weights, a range a set.
+    """Return the positions that share a set of weights, one range per set.
 
     Args:
-        config: Of the head.
-        first_apart: Whether tied positions leave the first one out, which is projected from
-            another width.
+        config: The head's configuration.
+        first_apart: Whether tied positions exclude the first one, whose projection has another
+            input width.
     """
     positions = range(config.positions)
     if not config.tie_positions:

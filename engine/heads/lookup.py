@@ -1,4 +1,4 @@
-"""Embeddings of ids when a head drafts: a row of a table, folded where memory allows that."""
+"""Embedding lookup for drafting: rows of a table, folded if memory allows."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -8,7 +8,7 @@ from engine.heads.matrix import Matrix
 
 
 class Lookup:
-    """Embeddings of ids: rows of a table, projected where it was too large to do that before."""
+    """Embeddings of ids: rows of a table, projected if the table was too large to fold."""
 
     __slots__ = ("_ids", "_projection", "_table")
 
@@ -19,7 +19,7 @@ class Lookup:
 
     @property
     def folded(self) -> Tensor | None:
-        """The table, (ids, width), where a row is the whole embedding."""
+        """The table, (ids, width), if its rows are complete embeddings; else None."""
         return self._table if self._ids is None and self._projection is None else None
 
     def __call__(self, tokens: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Lookup:
 
 
 class Projection:
-    """A matrix for rows of the target's table, whose dtype may be another."""
+    """A matrix applied to rows of the target's table, whose dtype may differ."""
 
     __slots__ = ("_dtype", "_matrix")
 

@@ -1,4 +1,4 @@
-"""A weight matrix in the form that is quickest to multiply with a few rows."""
+"""A weight matrix in the form that multiplies fastest with few rows."""
 
 import torch
 from torch import Tensor
@@ -7,18 +7,18 @@ from torch.nn import functional
 FEW_ROWS = 8
 """Most rows for which int8 weights are quicker than bfloat16 ones on CPUs (adr/0015)."""
 
-# torch's kernel reads 16 values at a time; it does not check, and reads past the end otherwise.
+# torch's kernel reads 16 values at a time, without a check, and would read past the end.
 _STRIDE = 16
 
 
 class Matrix:
-    """Multiplies rows with a weight, x W^T.
+    """Multiplies rows with a weight: x W^T.
 
-    On CPUs in bfloat16 a copy of the weight in int8 (symmetric, a scale for each row) serves few
-    rows: reading the weight is what takes the time.
+    On CPUs in bfloat16, few rows use a copy of the weight in int8 (symmetric, one scale per output
+    row): reading the weight dominates the time.
 
     Args:
-        weight: Shape (out, in); kept, not copied. Later changes may not be followed.
+        weight: Shape (out, in); kept, not copied. Later changes may have no effect.
     """
 
     __slots__ = ("_int8", "_scales", "_weight")
@@ -35,7 +35,7 @@ class Matrix:
         """Return the products, shape (m, out).
 
         Args:
-            rows: Shape (m, in), contiguous, in the weight's dtype, and not a part of a larger
+            rows: Shape (m, in), contiguous, in the weight's dtype, and not a slice of a larger
                 tensor: torch's int8 kernel needs aligned memory and does not check.
         """
         if self._int8 is not None and rows.shape[0] <= FEW_ROWS:
@@ -44,7 +44,7 @@ class Matrix:
 
     @property
     def quantised(self) -> tuple[Tensor, Tensor] | None:
-        """The weight in int8, (out, in), and what a step of each row stands for, (out,)."""
+        """The weight in int8, (out, in), and the scale of each output row, (out,)."""
         if self._int8 is None or self._scales is None:
             return None
         return self._int8, self._scales
@@ -52,7 +52,7 @@ class Matrix:
 
 def _quantise(weight: Tensor) -> tuple[Tensor, Tensor]:
     largest = weight.float().abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny)
-    # Rounded first, so that the int8 values make up for it.
+    # Rounded before they are used, so that the int8 values compensate for the rounding.
     scales = (largest / 127).to(weight.dtype)
     values = (weight.float() / scales.float()[:, None]).round().clamp(-127, 127)
     return values.to(torch.int8), scales

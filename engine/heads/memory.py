@@ -1,4 +1,4 @@
-"""What a head with a window remembers of running requests: the entries of their last rows."""
+"""The entries of running requests' last text positions, for a head with a window."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count, groupby, repeat
@@ -13,65 +13,65 @@ from engine.heads.head import DraftHead
 from engine.heads.view import Tables, View
 
 _MOST_STEPS = 64
-"""Steps that are kept as they came before they are handed to their requests."""
+"""Steps that are kept unsorted before they are distributed to their requests."""
 
 _MOST_BYTES = 32 << 20
-"""Of states that are kept as they came before those that nobody will see are let go."""
+"""Limit of kept states; above it, states that have left all windows are released."""
 
 
 _Noted = tuple[Sequence[str], Sequence[Sequence[int]], Tensor, Sequence[int] | None]
-"""A step as it came: the arguments of `HeadMemory.note`."""
+"""A step that was noted: the arguments of `HeadMemory.note`."""
 
 
 _Piece = tuple[Tensor, int, Sequence[int]]
-"""Rows of a request without entries: a step's states, where the first row is, and their tokens."""
+"""Positions of a request without entries yet: a step's states, index of the first, their tokens."""
 
 
 class HeadMemory:
-    """A ring of entries for each request.
+    """A ring buffer of entries for each request.
 
-    Rows are only noted when a step brings them; keys and values are computed when somebody asks for
-    their request. So steps that do not draft cost next to nothing, nor does a request that ends
-    before anybody asks.
+    `note` only stores what a step brought. Keys and values are computed when `view` asks for the
+    request. So steps that do not draft cost almost nothing, nor do requests that end before then.
 
-    A request has `window` + 2 places in a table of keys and one of values: the first holds nothing,
-    as `Context` wants it; entry e of it is at place 1 + e % window, so that what is filled is one
-    piece, to be read where it is; at the last one its newest key waits for the next row's value.
+    Each request has a slot of `window` + 2 elements in a table of keys and in one of values. The
+    first element is empty, as `Context` requires. Entry e is element 1 + e % window, so the filled
+    part is contiguous and can be read in place. In the last element the newest key waits for the
+    value of the next position.
 
     Args:
-        head: With a window; folded.
-        requests: Most of them at once.
+        head: A head with a window.
+        requests: Maximum number of requests at once.
         device: Where the head runs.
 
     Attributes:
-        rows: How many rows of a request are ever seen, at most: its window, and the one before.
+        reach: How many of a request's last positions can matter: the window and one before it.
     """
 
     def __init__(self, head: DraftHead, *, requests: int, device: torch.device) -> None:
         config = head.config
         self._head = head
         self._window = window = config.window
-        self.rows = window + 1
+        self.reach = window + 1
         shape = (requests, window + 2, config.attention_heads, config.attention_head_size)
-        # On CPUs torch multiplies small bfloat16 matrices four times slower (adr/0017).
+        # On CPUs torch multiplies small bfloat16 matrices four times as slowly (adr/0017).
         dtype = torch.float32 if device.type == "cpu" else head.weights.dtype
         self._tables = Tables(
             torch.zeros(shape, dtype=dtype, device=device),
             torch.zeros(shape, dtype=dtype, device=device),
             torch.full(shape[:2], -1, device=device),
         )
-        self._places: dict[str, int] = {}
+        self._slots: dict[str, int] = {}
         self._free = list(range(requests))
         self._taken = [0] * requests
         self._ignored: set[str] = set()
         self._noted: list[_Noted] = []
-        self._waiting: list[list[_Piece]] = [[] for _ in range(requests)]
-        self._kept_bytes = 0  # of states that came since some were let go
+        self._pending: list[list[_Piece]] = [[] for _ in range(requests)]
+        self._kept_bytes = 0  # states noted since the last release
 
     @property
     def requests(self) -> Collection[str]:
-        """Those that something is remembered of."""
-        return self._places.keys()
+        """The requests that have entries."""
+        return self._slots.keys()
 
     def note(
         self,
@@ -80,161 +80,161 @@ class HeadMemory:
         hidden: Tensor,
         first: Sequence[int] | None = None,
     ) -> None:
-        """Take in a step; touches no tensor and no row. Nobody changes what is given afterwards.
+        """Store a step without touching any tensor. The caller must not change the arguments later.
 
         Args:
-            requests: Its rows; those that are unknown begin with their tokens.
-            sampled: The new tokens of each; may be none. Of a prompt, those behind its states.
+            requests: The requests of the step; unknown ones begin with these tokens.
+            sampled: New tokens of each, possibly none; for a prompt, the tokens that follow its
+                states.
             hidden: States, (any, hidden_size).
-            first: Where in `hidden` the states are that a row's tokens were drawn from: of the
-                first one, the others follow; None where each row has one, in their order.
+            first: Index in `hidden` of the state from which each request's first token was
+                sampled; the others follow. None if each request has one state, in order.
         """
         if len(self._noted) == _MOST_STEPS or self._kept_bytes > _MOST_BYTES:
-            self._hand_out()
+            self._distribute()
         self._noted.append((requests, sampled, hidden, first))
         self._kept_bytes += hidden.nbytes
 
     def ignore(self, request: str) -> None:
-        """Make nothing of a request's rows, until it is forgotten: nobody will ask for them."""
+        """Compute nothing for a request until it is forgotten, since it never drafts."""
         self._ignored.add(request)
 
     def view(self, requests: Sequence[str]) -> View:
-        """Return what the last rows of these requests may look at; unknown ones see nothing.
+        """Return what the last positions of these requests can attend to; nothing for unknown ones.
 
-        It is good until the next call of any method.
+        The result is valid until the next call of any method.
 
         Raises:
-            HeadInputError: There are more requests than there is room for.
+            HeadInputError: There are more requests than slots.
         """
-        self._hand_out()
-        # Whoever has no place is shown another's, and sees nothing of it.
-        places = [self._places.get(name, 0) for name in requests]
-        self._write(places)
+        self._distribute()
+        # An unknown request gets another's slot, but sees none of its entries.
+        slots = [self._slots.get(name, 0) for name in requests]
+        self._write(slots)
         filled = [
-            min(max(self._taken[place] - 1, 0), self._window) if name in self._places else 0
-            for name, place in zip(requests, places, strict=True)
+            min(max(self._taken[slot] - 1, 0), self._window) if name in self._slots else 0
+            for name, slot in zip(requests, slots, strict=True)
         ]
-        return View(self._tables, places, filled)
+        return View(self._tables, slots, filled)
 
     def forget(self, requests: Collection[str]) -> None:
-        """Free what requests hold that finished or lost their place; unknown ones are ignored."""
+        """Free the slots of requests that finished or were preempted; ignores unknown ones."""
         if not requests:
             return
-        self._hand_out()
+        self._distribute()
         for name in requests:
-            if name in self._places:
-                place = self._places.pop(name)
-                self._waiting[place] = []
-                self._free.append(place)
+            if name in self._slots:
+                slot = self._slots.pop(name)
+                self._pending[slot] = []
+                self._free.append(slot)
         self._ignored.difference_update(requests)
 
     def clear(self) -> None:
-        """Forget everything but whom to ignore."""
+        """Forget everything except which requests to ignore."""
         self._noted.clear()
-        self._waiting = [[] for _ in self._waiting]
+        self._pending = [[] for _ in self._pending]
         self._kept_bytes = 0
-        self._free += self._places.values()
-        self._places.clear()
+        self._free += self._slots.values()
+        self._slots.clear()
 
-    def _hand_out(self) -> None:
-        """Give what steps brought to the requests that it belongs to.
+    def _distribute(self) -> None:
+        """Assign noted steps to their requests.
 
         Raises:
-            HeadInputError: There are more requests than there is room for.
+            HeadInputError: There are more requests than slots.
         """
         noted, self._noted = self._noted, []
-        # Request by request: most steps have the rows of the one before.
+        # Group by equal batches: most steps have the requests of the step before.
         for requests, group in groupby(noted, key=itemgetter(0)):
             steps = list(group)
-            for row, name in enumerate(requests):
+            for index, name in enumerate(requests):
                 if name in self._ignored:
                     continue
                 pieces = [
-                    (hidden, row if first is None else first[row], sampled[row])
+                    (hidden, index if first is None else first[index], sampled[index])
                     for _, sampled, hidden, first in steps
-                    if sampled[row]
+                    if sampled[index]
                 ]
                 if pieces:
-                    self._waiting[self._place(name)] += pieces
+                    self._pending[self._slot(name)] += pieces
         if self._kept_bytes > _MOST_BYTES:
-            self._let_go()
+            self._release()
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
+        """Copy the pending states that are within reach, so that whole steps can be freed."""
         """Copy the rows that wait and will be seen, so that nothing holds the steps they are of."""
         self._kept_bytes = 0
-        for place, pieces in enumerate(self._waiting):
+        for slot, pieces in enumerate(self._pending):
             if not pieces:
                 continue
             tokens = [token for _, _, some in pieces for token in some]
-            unseen = max(0, len(tokens) - self.rows)
-            # They count as taken: the rows behind them fill the ring.
-            self._taken[place] += unseen
+            unseen = max(0, len(tokens) - self.reach)
+            # Count them as taken: the positions after them fill the ring.
+            self._taken[slot] += unseen
             left, parts = unseen, []
             for hidden, begin, some in pieces:
                 skipped = min(left, len(some))
                 left -= skipped
                 parts.append(hidden[begin + skipped : begin + len(some)])
-            self._waiting[place] = [(torch.cat(parts), 0, tokens[unseen:])]
+            self._pending[slot] = [(torch.cat(parts), 0, tokens[unseen:])]
 
-    def _write(self, places: Iterable[int]) -> None:
-        """Make entries of the rows that wait at some places; of more than anybody sees the last."""
+    def _write(self, slots: Iterable[int]) -> None:
+        """Compute the pending entries of some slots, as far as they are within reach."""
         states: dict[int, Tensor] = {}
         moves: list[tuple[int, int]] = []
         entries: list[Entry] = []
-        for place in places:
-            pieces, self._waiting[place] = self._waiting[place], []
+        for slot in slots:
+            pieces, self._pending[slot] = self._pending[slot], []
             if not pieces:
                 continue
             for hidden, _, _ in pieces:
                 states.setdefault(id(hidden), hidden)
-            if self._taken[place]:
-                moves.append(self._move(place))
-            entries += self._number(place, pieces, {step: at for at, step in enumerate(states)})
+            if self._taken[slot]:
+                moves.append(self._move(slot))
+            entries += self._number(slot, pieces, {step: at for at, step in enumerate(states)})
         if entries:
             entries.sort(key=itemgetter(0))
             self._head.write(list(states.values()), entries, moves, self._tables)
 
-    def _move(self, place: int) -> tuple[int, int]:
-        """Return where the key goes that has waited for the next row, and where it is."""
-        base = place * (self._window + 2)
-        return base + 1 + (self._taken[place] - 1) % self._window, base + self._window + 1
+    def _move(self, slot: int) -> tuple[int, int]:
+        """Return the destination and the source of the key that waits for its value."""
+        base = slot * (self._window + 2)
+        return base + 1 + (self._taken[slot] - 1) % self._window, base + self._window + 1
 
-    def _number(
-        self, place: int, pieces: Sequence[_Piece], steps: Mapping[int, int]
-    ) -> list[Entry]:
-        """Return the new rows of a request that anybody sees, and where they go.
+    def _number(self, slot: int, pieces: Sequence[_Piece], steps: Mapping[int, int]) -> list[Entry]:
+        """Return the new entries of a request within reach, and where they go.
 
-        The value of the first of them goes where no one looks if there is no key before it, or if
-        as many entries follow as are ever seen.
+        The value of the first one goes to the unused last element if there is no key before it, or
+        if the entries after it already fill the window.
 
         Args:
-            place: Of the request; from now on it has taken these rows.
+            slot: Slot of the request; these positions count as taken from now on.
             pieces: Oldest first.
-            steps: The number of each step, by its states' identity.
+            steps: Index of each step by the identity of its states.
         """
-        window, base = self._window, place * (self._window + 2)
+        window, base = self._window, slot * (self._window + 2)
         aside = base + window + 1
-        taken = self._taken[place]
+        taken = self._taken[slot]
         sources: list[tuple[int, int, int]] = []
         for hidden, begin, tokens in pieces:
             sources += zip(repeat(steps[id(hidden)]), count(begin), tokens, strict=False)
-        end = self._taken[place] = taken + len(sources)
-        first = max(taken, end - self.rows)
+        end = self._taken[slot] = taken + len(sources)
+        first = max(taken, end - self.reach)
         ring = [base + 1 + number % window for number in range(first - 1, end)]
-        rows = [
+        entries = [
             Entry(*source, key, value)
             for source, key, value in zip(sources[first - taken :], ring[1:], ring, strict=False)
         ]
-        if not taken or len(rows) == self.rows:
-            rows[0] = rows[0]._replace(value=aside)
-        rows[-1] = rows[-1]._replace(key=aside)
-        return rows
+        if not taken or len(entries) == self.reach:
+            entries[0] = entries[0]._replace(value=aside)
+        entries[-1] = entries[-1]._replace(key=aside)
+        return entries
 
-    def _place(self, request: str) -> int:
-        place = self._places.get(request)
-        if place is None:
+    def _slot(self, request: str) -> int:
+        slot = self._slots.get(request)
+        if slot is None:
             if not self._free:
-                raise HeadInputError(f"found request {len(self._places) + 1}, no room for it")
-            self._places[request] = place = self._free.pop()
-            self._taken[place] = 0
-        return place
+                raise HeadInputError(f"no free slot for request {len(self._slots) + 1}")
+            self._slots[request] = slot = self._free.pop()
+            self._taken[slot] = 0
+        return slot

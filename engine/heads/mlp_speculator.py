@@ -1,4 +1,4 @@
-"""The layout of IBM's accelerators and Arctic's MLP speculators (notes, "Checkpoint layouts")."""
+"""Checkpoint layout of IBM's `MLPSpeculator`, which Arctic's MLP speculators also use."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,7 +11,7 @@ from engine.heads.stored import StoredWeights
 
 
 class _Config(BaseModel):
-    """The keys of config.json that say something about the weights."""
+    """The keys of config.json that describe the weights."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -27,11 +27,11 @@ class MlpSpeculator:
     """A folder in this layout.
 
     Args:
-        path: Its config.json.
-        content: The bytes of that.
+        path: Path of its config.json.
+        content: Content of that file.
 
     Raises:
-        HeadFileError: The configuration has problems.
+        HeadFileError: The configuration is invalid.
     """
 
     prefix = "speculator."

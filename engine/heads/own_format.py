@@ -1,4 +1,4 @@
-"""Our own layout: config.json is a `HeadConfig`, the tensors have the names of `HeadWeights`."""
+"""Our own layout: config.json is a `HeadConfig`, tensors have the names of `HeadWeights`."""
 
 from pathlib import Path
 
@@ -15,11 +15,11 @@ class OwnFormat:
     """A folder that `save_head` wrote.
 
     Args:
-        path: Its config.json.
-        content: The bytes of that.
+        path: Path of its config.json.
+        content: Content of that file.
 
     Raises:
-        HeadFileError: The configuration has problems.
+        HeadFileError: The configuration is invalid.
     """
 
     prefix = ""

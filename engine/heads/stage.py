@@ -1,4 +1,4 @@
-"""One position of a head: how it comes from a state and a token to the next state."""
+"""One draft position of a head: computes the next state from a state and a token."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,17 +15,17 @@ Embed = Callable[[Tensor], Tensor]
 
 
 class Stage(NamedTuple):
-    """What a position is made of, for training or folded for drafting.
+    """The parts of a position, for training or folded for drafting.
 
     Attributes:
-        project: From the state before to the sum.
-        layers: Further layers behind it.
-        embed: From token ids, (...,), to embeddings, (..., embedding_size).
-        scale: What embeddings are multiplied with.
-        attention: To earlier rows, from the sum; None where the head has none.
+        project: Projects the previous state to the sum.
+        layers: Additional layers after the projection.
+        embed: Maps token ids, (...,), to embeddings, (..., embedding_size).
+        scale: Factor of embeddings.
+        attention: Attention from the sum to earlier text positions; None without a window.
         cell: The recurrence.
-        score: From the state to logits.
-        extension: To more logits, of a head that drafts what it looks at; None elsewhere.
+        score: Maps the state to logits.
+        extension: Adds the logits of tokens in the window; None without `window_tokens`.
     """
 
     project: Linear
@@ -42,8 +42,8 @@ def add_up(stage: Stage, state: Tensor, tokens: Tensor) -> Tensor:
     """Return the sum of projected state and embedded token, (..., sum size).
 
     Args:
-        stage: Of the position.
-        state: Of the position before; at the first, the target's, scaled if the head wants that.
+        stage: Stage of the position.
+        state: State of the previous position; at the first, the target's, scaled if configured.
         tokens: The last token of each row, as `stage.embed` takes it.
     """
     projected = stage.project(state)
@@ -55,14 +55,14 @@ def add_up(stage: Stage, state: Tensor, tokens: Tensor) -> Tensor:
 def advance(
     stage: Stage, state: Tensor, memory: Tensor | None, tokens: Tensor, context: Context | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the next state, (..., inner), and what an LSTM remembers.
+    """Return the next state, (..., inner), and the memory of an LSTM.
 
     Args:
-        stage: Of the position.
+        stage: Stage of the position.
         state: As for `add_up`.
-        memory: Of the position before; None at the first.
+        memory: Memory of the previous position; None at the first.
         tokens: As for `add_up`.
-        context: What a head with attention may look at; None for nothing.
+        context: What a head with a window attends to; None for nothing.
     """
     total = add_up(stage, state, tokens)
     if stage.attention is not None and context is not None:
@@ -80,7 +80,7 @@ def build_stage(
     score: Linear,
     extension: Extension | None = None,
 ) -> Stage:
-    """Return the stage of a position; `linear` says what to take for its linear layers."""
+    """Build the stage of a position; `linear` chooses the implementation of its linear layers."""
     projection = at(weights.projections, position)
     return Stage(
         project=linear(projection.linear),

@@ -1,4 +1,4 @@
-"""Reads what a folder holds: its config.json, and its tensors, each checked as it is taken."""
+"""Reads the config.json and the tensors of a folder; each tensor is checked when it is read."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,13 +17,13 @@ _NAMES_SHOWN = 8
 
 
 def read_config(folder: Path) -> bytes:
-    """Return the bytes of a folder's config.json.
+    """Return the content of a folder's config.json.
 
     Raises:
-        HeadFileError: There is no such folder, or it has no config.json that can be read.
+        HeadFileError: The folder or its config.json is missing or unreadable.
     """
     if not folder.is_dir():
-        raise HeadFileError(f"{folder}: no such folder; expected a draft head's")
+        raise HeadFileError(f"{folder}: no such folder, expected a draft head")
     try:
         return (folder / CONFIG_FILE).read_bytes()
     except OSError as exc:
@@ -31,36 +31,36 @@ def read_config(folder: Path) -> bytes:
 
 
 def parse_config(path: Path, content: bytes) -> dict[str, Any]:
-    """Return a config.json's object.
+    """Return the object in a config.json.
 
     Raises:
-        HeadFileError: It is no JSON object.
+        HeadFileError: It is not a JSON object.
     """
     try:
         document = json.loads(content)
     except ValueError as exc:
-        raise HeadFileError(f"{path}: damaged: found no JSON: {exc}") from exc
+        raise HeadFileError(f"{path}: damaged: invalid JSON: {exc}") from exc
     if not isinstance(document, dict):
         raise HeadFileError(f"{path}: found {type(document).__name__}, expected a JSON object")
     return document
 
 
 class StoredWeights:
-    """The tensors of a folder's *.safetensors files, taken one by one; a context manager.
+    """The tensors in a folder's *.safetensors files, taken one by one; a context manager.
 
     Args:
-        folder: Where they lie.
-        prefix: What names may begin with, and are known without.
+        folder: The folder.
+        prefix: Optional prefix of names, which is stripped.
 
     Raises:
-        HeadFileError: There are none, one cannot be read, or two have a name in common.
+        HeadFileError: There are no files, one is unreadable, or two contain the same name.
     """
 
     def __init__(self, folder: Path, *, prefix: str = "") -> None:
         self.folder = folder
         self._prefix = prefix
         self._files = ExitStack()
-        self._places: dict[str, tuple[Path, str, Any]] = {}
+        self._found: dict[str, tuple[Path, str, Any]] = {}
         self._left: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -71,21 +71,20 @@ class StoredWeights:
             for path in paths:
                 self._open(path, opening)
             self._files = opening.pop_all()
-        self._left = set(self._places)
+        self._left = set(self._found)
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._files.close()
 
     def __contains__(self, name: str) -> bool:
-        return name in self._places
+        return name in self._found
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
-        """Return a tensor of floats, on the CPU, in the dtype that it is stored in.
+        """Return a floating-point tensor, on the CPU, in its stored dtype.
 
         Raises:
-            HeadFileError: It is missing, has another shape, no floats, or a value that is not
-                finite.
+            HeadFileError: It is missing, has another shape or no floats, or is not finite.
         """
         tensor = self._take(name, shape)
         if not tensor.is_floating_point():
@@ -95,7 +94,7 @@ class StoredWeights:
         return tensor
 
     def take_integers(self, name: str, shape: Sequence[int]) -> Tensor:
-        """Return a tensor of integers, on the CPU, as int64.
+        """Return an integer tensor, on the CPU, as int64.
 
         Raises:
             HeadFileError: It is missing, has another shape, or no integers.
@@ -106,10 +105,10 @@ class StoredWeights:
         return tensor.to(torch.int64)
 
     def take_tied(self, names: Iterable[str], shape: Sequence[int]) -> Tensor:
-        """Return the tensor that has all these names; all but the first may be left out.
+        """Return the tensor stored under all of these names; all but the first are optional.
 
         Raises:
-            HeadFileError: As `take`, or two that should be one differ.
+            HeadFileError: As `take`, or tensors that must be equal differ.
         """
         first, *others = names
         tensor = self.take(first, shape)
@@ -127,7 +126,7 @@ class StoredWeights:
         if self._left:
             name = min(self._left)
             raise self._error(
-                name, f"found weights that no such head has: {_enumerate(self._left)}"
+                name, f"found weights that do not belong to such a head: {_enumerate(self._left)}"
             )
 
     def _open(self, path: Path, opening: ExitStack) -> None:
@@ -138,17 +137,17 @@ class StoredWeights:
             raise HeadFileError(f"{path}: damaged, expected safetensors: {exc}") from exc
         for stored_name in names:
             name = stored_name.removeprefix(self._prefix)
-            if name in self._places:
+            if name in self._found:
                 raise HeadFileError(f"{path}: found {name} twice, expected it once")
-            self._places[name] = (path, stored_name, file)
+            self._found[name] = (path, stored_name, file)
 
     def _take(self, name: str, shape: Sequence[int]) -> Tensor:
-        if name not in self._places:
+        if name not in self._found:
             raise HeadFileError(
                 f"{self.folder}: found no weight {name}, expected one of shape {tuple(shape)}; "
                 f"found {_enumerate(self._left)}"
             )
-        _, stored_name, file = self._places[name]
+        _, stored_name, file = self._found[name]
         found = tuple(file.get_slice(stored_name).get_shape())
         if found != tuple(shape):
             raise self._error(name, f"found shape {found}, expected {tuple(shape)}")
@@ -156,7 +155,7 @@ class StoredWeights:
         return file.get_tensor(stored_name)
 
     def _error(self, name: str, problem: str) -> HeadFileError:
-        return HeadFileError(f"{self._places[name][0]}: {name}: {problem}")
+        return HeadFileError(f"{self._found[name][0]}: {name}: {problem}")
 
 
 def _enumerate(names: Iterable[str]) -> str:

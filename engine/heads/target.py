@@ -1,4 +1,4 @@
-"""The target model as a head sees it, and whether the two belong together."""
+"""The target model as a head sees it, and checks that the two match."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ class TargetFacts:
 
     Attributes:
         hidden_size: Width of its last hidden state.
-        vocab_size: Its tokens, without what an engine pads its tables with.
-        tokenizer_sha256: Checksum of its tokenizer.json, lower-case hexadecimal; None if unknown.
-        dtype: Of its weights.
+        vocab_size: Vocabulary size, without padding of the tables.
+        tokenizer_sha256: SHA-256 of its tokenizer.json, lower-case hexadecimal; None if unknown.
+        dtype: Dtype of its weights.
         device: Where it runs.
     """
 
@@ -30,11 +30,11 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class SharedTables:
-    """Tables of the target that a head reads; they stay the target's.
+    """Tables that a head reads but the target owns.
 
     Attributes:
-        embedding: Input embeddings, shape (vocab_size or more, hidden_size).
-        output: Rows of the output layer, shape (vocab_size or more, hidden_size).
+        embedding: Input embeddings, (at least vocab_size, hidden_size).
+        output: Weight of the output layer, (at least vocab_size, hidden_size).
     """
 
     embedding: Tensor | None = None
@@ -45,9 +45,9 @@ def check_target(config: HeadConfig, target: TargetFacts, *, name: str) -> None:
     """Check that a head drafts for this target.
 
     Args:
-        config: Of the head.
+        config: The head's configuration.
         target: The model.
-        name: Of the head, for the message.
+        name: Name of the head, for messages.
 
     Raises:
         HeadTargetError: Hidden size, vocabulary or tokenizer differ.
@@ -60,15 +60,15 @@ def check_target(config: HeadConfig, target: TargetFacts, *, name: str) -> None:
     for fact, found, expected in facts:
         if found != expected and None not in (found, expected):
             raise HeadTargetError(
-                f"{name}: made for another target: found {fact} {found}, the target has {expected}"
+                f"{name}: made for another target: its {fact} is {found}, the target's {expected}"
             )
 
 
 def check_tables(config: HeadConfig, shared: SharedTables, *, name: str) -> None:
-    """Check that the target's tables are there and fit, where the head shares them.
+    """Check that the tables that the head shares with the target exist and fit.
 
     Raises:
-        HeadTargetError: A table is missing, or its shape is another.
+        HeadTargetError: A table is missing or has another shape.
     """
     tables = (
         ("embedding", config.share_embedding, shared.embedding),
@@ -77,7 +77,7 @@ def check_tables(config: HeadConfig, shared: SharedTables, *, name: str) -> None
     for table_name, is_shared, table in tables:
         if not is_shared:
             continue
-        expected = f"a table of {config.vocab_size} or more rows by {config.hidden_size}"
+        expected = f"a table of at least {config.vocab_size} rows by {config.hidden_size}"
         if table is None:
             raise HeadTargetError(
                 f"{name}: shares the target's {table_name}: found none, expected {expected}"

@@ -1,4 +1,4 @@
-"""What the rows of a draft may look at, where a head's memory keeps it."""
+"""The entries that the rows of a draft may attend to, in the tables of a head's memory."""
 
 from typing import NamedTuple
 
@@ -9,14 +9,14 @@ from engine.heads.attention import Context
 
 
 class Tables(NamedTuple):
-    """Entries of all requests.
+    """Entries of all requests; a request has a slot in each table.
 
     Attributes:
-        keys: Shape (requests, places, heads, head size): at a request's first place nothing, zeros,
-            then its entries.
-        values: Of the same shape.
-        tokens: The target's id of the token of each value's row, int64, (requests, places); -1 at
-            a request's first place.
+        keys: Shape (requests, slot elements, heads, head size). The first element of a slot is
+            empty (zeros); its entries follow.
+        values: Same shape.
+        tokens: Target ids of the values' tokens, int64, (requests, slot elements); -1 for the
+            first.
     """
 
     keys: Tensor
@@ -28,28 +28,28 @@ class View(NamedTuple):
     """Entries of some requests, in the tables of all.
 
     Attributes:
-        tables: Of all.
-        places: The request of each row, in the tables.
-        filled: Entries that each row may look at.
+        tables: The tables.
+        slots: Slot of each row's request.
+        filled: Number of entries that each row may attend to.
     """
 
     tables: Tables
-    places: list[int]
+    slots: list[int]
     filled: list[int]
 
     def context(self) -> Context | None:
-        """Return it as the modules take it: runs of one row; None where no row sees anything."""
+        """Return the context for torch: runs of one row; None if no row sees any entry."""
         keys, values, tokens = self.tables
         if keys.device.type != "cpu":
-            # Graphs want the same shape in every step: the window's, without the place aside.
+            # Graphs need the same shape in every step: the whole window.
             return self._gather(entries=keys.shape[1] - 2)
         most = max(self.filled, default=0)
         if not most:
             return None
-        if len(self.places) > 1:
+        if len(self.slots) > 1:
             return self._gather(entries=most)
-        (place,) = self.places
-        mine, shown = slice(place, place + 1), slice(1 + most)
+        (slot,) = self.slots
+        mine, shown = slice(slot, slot + 1), slice(1 + most)
         return Context(
             keys[mine, shown].transpose(1, 2),
             values[mine, shown].transpose(1, 2),
@@ -59,7 +59,7 @@ class View(NamedTuple):
 
     def _gather(self, *, entries: int) -> Context:
         device = self.tables.keys.device
-        at = torch.tensor(self.places, device=device)
+        at = torch.tensor(self.slots, device=device)
         keys, values, tokens = (part[:, : 1 + entries].index_select(0, at) for part in self.tables)
         keys, values = keys.transpose(1, 2), values.transpose(1, 2)
         if self.filled.count(entries) == len(self.filled) and device.type == "cpu":

@@ -10,15 +10,15 @@ from engine.errors import HeadInputError
 from engine.heads.config import HeadConfig
 
 IGNORED = -100
-"""Stands for a token that the head cannot draft: what torch's cross-entropy passes over."""
+"""Marks a token that the head cannot draft; torch's cross-entropy ignores it."""
 
 
 class Vocabulary(nn.Module):
     """Maps between ids of the head and ids of the target.
 
     Attributes:
-        ids: Target id of each draft id, int64, shape (draft_vocab_size,), rising; None where the
-            head drafts all tokens and the ids are the same.
+        ids: Target id of each draft id, int64, (draft_vocab_size,), rising; None if the head drafts
+            all tokens, so that the ids are the same.
     """
 
     ids: Tensor | None
@@ -27,13 +27,13 @@ class Vocabulary(nn.Module):
         """Check the ids against the configuration.
 
         Raises:
-            HeadInputError: Their number is another, they do not rise, or the target lacks one.
+            HeadInputError: Their number is wrong, they do not rise, or one is out of range.
         """
         super().__init__()
         self._vocab_size = config.vocab_size
         rising = draft_of = None
         if (ids is None) != (config.draft_vocab_size is None):
-            raise HeadInputError("draft ids and draft_vocab_size: give both or none")
+            raise HeadInputError("draft ids and draft_vocab_size require each other")
         if ids is not None:
             rising = torch.as_tensor(ids).to(torch.int64)
             _check_ids(rising, config)
@@ -43,11 +43,12 @@ class Vocabulary(nn.Module):
         self.register_buffer("_draft_of", draft_of, persistent=False)
 
     def target_ids(self, drafted: Tensor, more: Tensor | None = None) -> Tensor:
-        """Return the target's ids of draft ids, int64, of the same shape.
+        """Return the target ids of draft ids, int64, same shape.
 
         Args:
-            drafted: Draft ids; (rows,) if there are more.
-            more: Target ids of those from `draft_vocab_size` on, int64, (rows, any).
+            drafted: Draft ids; shape (rows,) if `more` is given.
+            more: Target ids that draft ids from `draft_vocab_size` on stand for, int64, (rows,
+                any).
         """
         if self.ids is None:
             return drafted
@@ -58,17 +59,17 @@ class Vocabulary(nn.Module):
         return torch.where(drafted < size, self.ids[drafted.clamp_max(size - 1)], beyond)
 
     def draft_ids(self, tokens: Tensor) -> Tensor:
-        """Return the head's ids of target ids, int64; `IGNORED` where it has none."""
+        """Return the draft ids of target ids, int64; `IGNORED` if the head has none."""
         return tokens if self.ids is None else self._draft_of[tokens]
 
     def left_out(self, tokens: Tensor) -> Tensor:
-        """Return what of each row's tokens the head has no id of, each token once.
+        """Return those of each row's tokens that the head has no draft id for, without repeats.
 
         Args:
             tokens: Target ids, int64, (rows, any); -1 for none.
 
         Returns:
-            Of the same shape, in the order of the ids; -1 everywhere else.
+            Same shape, in the order of the ids; -1 elsewhere.
         """
         if self.ids is None:
             return torch.full_like(tokens, -1)
@@ -78,7 +79,7 @@ class Vocabulary(nn.Module):
         return rising.masked_fill(is_known | is_again, -1)
 
     def rows_of(self, table: Tensor) -> Tensor:
-        """Return the rows of the tokens that can be drafted, of a table with a row a token."""
+        """Return the rows of the draftable tokens from a table with a row for each token."""
         if self.ids is None:
             return table[: self._vocab_size]  # vLLM pads its tables
         return table[self.ids]
@@ -90,7 +91,7 @@ def _check_ids(ids: Tensor, config: HeadConfig) -> None:
             f"draft ids: found shape {tuple(ids.shape)}, expected ({config.draft_vocab_size},)"
         )
     if not bool((ids[1:] > ids[:-1]).all()):
-        raise HeadInputError("draft ids: must rise")
+        raise HeadInputError("draft ids: must be rising")
     if int(ids[0]) < 0 or int(ids[-1]) >= config.vocab_size:
         raise HeadInputError(
             f"draft ids: found {int(ids[0])} to {int(ids[-1])}, "

@@ -1,7 +1,7 @@
-"""What a head has learnt, as torch parameters; the names of our format are the names here.
+"""The parameters of a head; tensor names in our format are the attribute names here.
 
-Each list has one entry a position, or fewer where positions share: whoever asks beyond the last one
-gets the last one.
+Lists have one element per position, or fewer if positions share weights: the last element serves
+all further positions.
 """
 
 import math
@@ -25,25 +25,25 @@ from engine.heads.cells import (
 )
 from engine.heads.config import HeadConfig
 
-# What the layer of a gated cell adds starts this small: 100 steps of training accepted more
+# Initial scale of what the layer of a gated cell adds: accepted more after 100 steps of training
 # (adr/0015).
 _LEAVE_RATIO = 0.2
 
-# Of attention at the start: half and twice of it train no better (adr/0017).
+# Initial sharpness of attention: half and twice as much train no better (adr/0017).
 _SHARPNESS = 16.0
 
 T = TypeVar("T")
 ReadLinear = Callable[[nn.Module], Linear]
-"""What to take for a linear layer: itself, or something quicker."""
+"""Chooses the implementation of a linear layer: the module itself, or a faster one."""
 
 
 def at(entries: Sequence[T], position: int) -> T:
-    """Return the entry of a position; the last one serves all positions beyond it."""
+    """Return the element for a position; the last one serves all further positions."""
     return entries[min(position, len(entries) - 1)]
 
 
 class NormWeights(nn.Module):
-    """Weight and bias of an RMS norm, each of shape (width,)."""
+    """Weight and bias of an RMS norm, (width,) each."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -51,12 +51,12 @@ class NormWeights(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width))
 
     def read(self) -> Norm:
-        """Return both as the recurrences take them."""
+        """Return them in the form that the recurrences take."""
         return make_norm(self.weight, self.bias)
 
 
 class LayerWeights(nn.Module):
-    """A further layer: the norm of its input, then a linear layer."""
+    """An additional layer: the norm of its input, then a linear layer."""
 
     def __init__(self, width: int, out: int) -> None:
         super().__init__()
@@ -64,17 +64,17 @@ class LayerWeights(nn.Module):
         self.linear = nn.Linear(width, out, bias=False)
 
     def read(self, linear: ReadLinear) -> Layer:
-        """Return it as the recurrences take it."""
+        """Return it in the form that the recurrences take."""
         return Layer(self.norm.read(), linear(self.linear))
 
 
 class ProjectionWeights(nn.Module):
-    """From a state to the sum: a linear layer, and further ones of an MLP."""
+    """From a state to the sum: a linear layer, and the additional layers of an MLP."""
 
     def __init__(self, config: HeadConfig, *, position: int) -> None:
         super().__init__()
         width = config.sum_size
-        # An LSTM has nothing to forget at its first position, and so no forget gate.
+        # An LSTM has no memory at its first position, so no forget gate.
         gates = config.gates - 1 if config.kind == "lstm" and position == 0 else config.gates
         enters = config.hidden_size if position == 0 else config.inner_size
         self.linear = nn.Linear(enters, gates * width, bias=False)
@@ -129,7 +129,7 @@ class GatedCellWeights(nn.Module):
 
 
 class AttentionWeights(nn.Module):
-    """From a sum to what it finds in earlier rows."""
+    """From a sum to the result of attending to earlier text positions."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class AttentionWeights(nn.Module):
         self.sink = nn.Parameter(torch.zeros(config.attention_heads))
 
     def read(self, linear: ReadLinear) -> Attention:
-        """Return it as a stage takes it."""
+        """Return it in the form that a stage takes."""
         return Attention(
             self.norm.read(),
             linear(self.query),
@@ -151,7 +151,7 @@ class AttentionWeights(nn.Module):
 
 
 class RecorderWeights(nn.Module):
-    """From a row's sum to its key and its value; keys' rows first."""
+    """From the sum of a text position to its key and value; rows of the keys come first."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class RecorderWeights(nn.Module):
         self._heads = config.attention_heads
 
     def read(self, linear: ReadLinear) -> Recorder:
-        """Return it as `record` takes it."""
+        """Return it in the form that `record` takes."""
         return Recorder(self.norm.read(), linear(self.linear), self._heads)
 
 
@@ -172,16 +172,16 @@ class HeadWeights(nn.Module):
 
     Attributes:
         projections: `ProjectionWeights`; with tied positions one for the first position and one
-            for all others. Gates in the order forget, input, output, candidate.
+            for all others. Gates are in the order forget, input, output, candidate.
         embeddings: Linear layers without bias, used as tables of shape (vocab_size,
-            embedding_size); where the target's table is shared, they project its rows, shape
+            embedding_size). If the target's embeddings are shared, they project those, shape
             (embedding_size, hidden_size).
         cells: `MlpCellWeights`, `LstmCellWeights` or `GatedCellWeights`.
-        attentions: `AttentionWeights`; none without a window.
-        recorders: One `RecorderWeights`, or none without a window.
-        outputs: Linear layers without bias to the tokens that can be drafted; where the target's
-            rows are shared, to hidden_size, or none when the widths are the same and
-            `project_output` is false.
+        attentions: `AttentionWeights`; empty without a window.
+        recorders: One `RecorderWeights`; empty without a window.
+        outputs: Linear layers without bias, to the draft vocabulary. If the target's output layer
+            is shared, to hidden_size, or empty if the widths are equal and `project_output` is
+            false.
     """
 
     def __init__(self, config: HeadConfig) -> None:
@@ -212,17 +212,17 @@ class HeadWeights(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of all parameters."""
+        """The dtype of all parameters."""
         return self.projections[0].linear.weight.dtype
 
     def initialise(self, config: HeadConfig, *, seed: int, embedding: Tensor | None) -> None:
-        """Draw all weights anew; norms start as plain RMS norms.
+        """Draw all weights; norms start as plain RMS norms.
 
         Args:
-            config: The one that these weights were built from.
-            seed: Of the draws; the same seed gives the same weights on every device.
-            embedding: The target's input embeddings, where they are shared: the projection is
-                scaled so that what it makes of them is as large as own embeddings are.
+            config: The configuration that these weights were built from.
+            seed: Seed; the same seed gives the same weights on every device.
+            embedding: The target's input embeddings, if shared: the projection is scaled so that
+                its results are as large as own embeddings would be.
 
         Source: ArcticTraining's recipe: normal, deviation 1 / sqrt(the smaller dimension).
         """
@@ -230,7 +230,7 @@ class HeadWeights(nn.Module):
         for name, parameter in self.named_parameters():
             if parameter.ndim == 1:
                 continue
-            # A gate's rows are drawn as if they were a layer of their own.
+            # Rows of a gate are drawn as if they were a separate layer.
             deviation = 1 / math.sqrt(min(*parameter.shape, config.sum_size))
             if config.share_embedding and embedding is not None and name.startswith("embeddings."):
                 deviation = 1 / math.sqrt(config.sum_size) / _mean_length(embedding)

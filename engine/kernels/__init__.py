@@ -1,4 +1,4 @@
-"""What a target computes on a CPU: a few tokens more in a step cost next to nothing."""
+"""CPU kernels of the target model, made so that extra tokens in a step cost almost nothing."""
 
 from engine.kernels.attention import PagedAttention, StepRequests, attention_kernels
 from engine.kernels.linear import PackedLinear, is_supported, linear_kernels, multiplies_pairs

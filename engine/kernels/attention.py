@@ -1,8 +1,8 @@
-"""Attention over vLLM's paged cache, by the kernel of this processor."""
+"""Attention over vLLM's paged KV cache with the kernel for this processor."""
 
 from collections.abc import Mapping
 
-import torch  # first: the core takes the OpenMP runtime that comes with it
+import torch  # first: the core uses the OpenMP runtime that torch loads
 from torch import Tensor
 
 from engine._core.kernels import AttentionBFloat16, AttentionFloat32, Requests
@@ -19,18 +19,21 @@ _MOST_DIM = 512
 
 
 def attention_kernels(dtype: torch.dtype) -> list[str]:
-    """Name what attends in a dtype on this processor, the best first; empty for none."""
+    """Return the names of this processor's kernels for a dtype, best first; empty for none."""
     return _KINDS[dtype].kernels() if dtype in _KINDS else []
 
 
 class StepRequests:
-    """The requests of a step, for all layers.
+    """The requests of a step, shared by all layers.
 
     Args:
-        starts: int32, shape (requests + 1,): request i has the queries from starts[i] to
-            starts[i + 1], which are the last of its tokens.
-        lengths: int32, shape (requests,): how many tokens of each the cache has.
-        blocks: int32, shape (requests, most): the blocks of each, in order.
+        starts: int32, shape (requests + 1,): request i has the queries [starts[i], starts[i + 1]),
+            which are the last of its tokens.
+        lengths: int32, shape (requests,): tokens of each request in the cache.
+        blocks: int32, shape (requests, most): the block table.
+
+    Raises:
+        ValueError: A tensor has the wrong shape, dtype or stride.
     """
 
     __slots__ = ("_kept", "core")
@@ -44,32 +47,32 @@ class StepRequests:
         ):
             if tensor.dtype is not torch.int32 or tensor.shape != shape or tensor.stride(-1) != 1:
                 raise ValueError(f"{name}: got {tensor.dtype} {tuple(tensor.shape)}")
-        self._kept = (starts, lengths, blocks)  # as long as the core has their addresses
+        self._kept = (starts, lengths, blocks)  # keeps the memory that the core points to
         self.core = Requests(
             starts.data_ptr(), lengths.data_ptr(), count, blocks.data_ptr(), blocks.stride(0)
         )
 
     def are(self, starts: Tensor, lengths: Tensor, blocks: Tensor) -> bool:
-        """Whether it was made of these very tensors."""
+        """Tell whether it was made from these very tensors."""
         return self._kept[0] is starts and self._kept[1] is lengths and self._kept[2] is blocks
 
 
 class PagedAttention:
-    """A layer's causal attention; adds up in float32.
+    """Causal attention of a layer, accumulated in float32.
 
-    What a query gets is computed in the same order whatever else is in the step, so it is the
-    same, bit for bit, beside whichever others.
+    Results are batch-invariant: a query's result is computed in the same order and is bit-identical
+    whatever else is in the step.
 
     Args:
-        keys: float32 or bfloat16, shape (blocks, heads, tokens, dim), a head's block holding
-            (dim, tokens) instead: vLLM's layout for vectors.
+        keys: float32 or bfloat16, shape (blocks, heads, tokens, dim). Within a head's block the
+            data is (dim, tokens): vLLM's layout for vector instructions.
         values: Shape (blocks, heads, tokens, dim).
-        heads: Of the queries; a multiple of the cache's.
-        scale: What scores are multiplied by.
-        kernel: One of `attention_kernels(keys.dtype)`; the first without.
+        heads: Number of query heads; a multiple of the cache's heads.
+        scale: Factor of the scores.
+        kernel: One of `attention_kernels(keys.dtype)`; by default the first.
 
     Raises:
-        ValueError: Of another shape or dtype, or this processor has no such kernel.
+        ValueError: A shape or dtype is not supported, or this processor has no such kernel.
     """
 
     __slots__ = ("_core", "_dim", "_dtype", "_heads", "_kept")
@@ -86,7 +89,7 @@ class PagedAttention:
         names = attention_kernels(keys.dtype)
         chosen = next(iter(names), None) if kernel is None else kernel
         if chosen not in names:
-            raise ValueError(f"kernel: {chosen} for {keys.dtype}; there is {names}")
+            raise ValueError(f"kernel: no {chosen} for {keys.dtype}; available are {names}")
         _, kv_heads, tokens, dim = keys.shape
         fits = keys.shape == values.shape and keys.stride() == values.stride()
         is_dense = keys.stride()[2:] == (dim, 1) and keys.dtype is values.dtype
@@ -112,15 +115,15 @@ class PagedAttention:
         )
 
     def __call__(self, queries: Tensor, requests: StepRequests, outputs: Tensor) -> None:
-        """Write what the queries get.
+        """Compute the attention of a step's queries.
 
         Args:
-            queries: Of the cache's dtype, shape (tokens, heads, dim).
-            requests: Whose they are. Their keys and values are in the cache.
-            outputs: Likewise.
+            queries: Shape (tokens, heads, dim), dtype of the cache.
+            requests: The requests of the step, whose keys and values are in the cache.
+            outputs: Receives the results; same shape and dtype.
 
         Raises:
-            ValueError: Of another shape or dtype.
+            ValueError: A shape, dtype or stride is wrong.
         """
         for tensor in (queries, outputs):
             _, heads, dim = tensor.shape

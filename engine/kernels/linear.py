@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-import torch  # first: the core takes the OpenMP runtime that comes with it
+import torch  # first: the core uses the OpenMP runtime that torch loads
 from torch import Tensor
 
 from engine._core.kernels import PackedBFloat16, PackedFloat32, PackedPairs
@@ -10,7 +10,7 @@ from engine._core.kernels import PackedBFloat16, PackedFloat32, PackedPairs
 __all__ = ["PackedLinear", "is_supported", "linear_kernels", "multiplies_pairs"]
 
 _Packed = PackedFloat32 | PackedBFloat16 | PackedPairs
-# By dtype, the best first.
+# By dtype, best first.
 _KINDS: Mapping[torch.dtype, tuple[type[_Packed], ...]] = {
     torch.float32: (PackedFloat32,),
     torch.bfloat16: (PackedPairs, PackedBFloat16),
@@ -18,32 +18,32 @@ _KINDS: Mapping[torch.dtype, tuple[type[_Packed], ...]] = {
 
 
 def linear_kernels(dtype: torch.dtype) -> list[str]:
-    """Name what computes layers of a dtype on this processor, the best first; empty for none."""
+    """Return the names of this processor's kernels for a dtype, best first; empty for none."""
     return [name for kind in _KINDS.get(dtype, ()) for name in kind.kernels()]
 
 
 def is_supported() -> bool:
-    """Whether this processor has kernels: AVX2 with FMA, or AVX-512."""
+    """Tell whether this processor has kernels: AVX2 with FMA, or AVX-512."""
     return bool(linear_kernels(torch.float32))
 
 
 def multiplies_pairs() -> bool:
-    """Whether its kernels multiply bfloat16 themselves, two products at once: AVX512-BF16."""
+    """Tell whether the kernels use bfloat16 instructions, two products at once: AVX512-BF16."""
     return bool(PackedPairs.kernels())
 
 
 class PackedLinear:
-    """Computes x W^T + b on a CPU, with all of torch's threads; adds up in float32.
+    """Computes x W^T + b on a CPU with all of torch's threads, accumulated in float32.
 
-    Each output is added up in the same order however many rows there are, so a row's products
-    are the same, bit for bit, beside whichever others it is computed.
+    Results are batch-invariant: an output is summed in the same order for any number of rows, so a
+    row's result is bit-identical whatever rows are beside it.
 
     Args:
         weight: float32 or bfloat16, shape (out, in); copied.
-        kernel: One of `linear_kernels(weight.dtype)`; the first without.
+        kernel: One of `linear_kernels(weight.dtype)`; by default the first.
 
     Raises:
-        ValueError: Of another shape or dtype, or this processor has no such kernel.
+        ValueError: A shape or dtype is not supported, or this processor has no such kernel.
     """
 
     __slots__ = ("_dtype", "_in", "_out", "_weight")
@@ -54,21 +54,21 @@ class PackedLinear:
         kinds = {name: kind for kind in _KINDS[weight.dtype] for name in kind.kernels()}
         chosen = next(iter(kinds), None) if kernel is None else kernel
         if chosen is None or chosen not in kinds:
-            raise ValueError(f"kernel: {chosen} for {weight.dtype}; there is {list(kinds)}")
+            raise ValueError(f"kernel: no {chosen} for {weight.dtype}; available are {list(kinds)}")
         self._out, self._in = weight.shape
         self._dtype = weight.dtype
         values = weight.detach().contiguous()
         self._weight = kinds[chosen](chosen, values.data_ptr(), self._out, self._in)
 
     def __call__(self, inputs: Tensor, bias: Tensor | None = None) -> Tensor:
-        """Return the layer's outputs, shape (..., out), of the weight's dtype.
+        """Return the layer's outputs, shape (..., out), dtype of the weight.
 
         Args:
-            inputs: Shape (..., in), of the weight's dtype.
-            bias: Shape (out,), likewise.
+            inputs: Shape (..., in), dtype of the weight.
+            bias: Shape (out,), same dtype.
 
         Raises:
-            ValueError: Of another shape or dtype.
+            ValueError: A shape or dtype is wrong.
         """
         rows = inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1])
         if rows.shape[1] != self._in or rows.dtype is not self._dtype:

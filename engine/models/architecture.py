@@ -1,7 +1,7 @@
-"""How a GGUF file of each architecture maps to a Hugging Face model: tables, no code that runs.
+"""How GGUF files of each architecture map to Hugging Face models: tables only.
 
 Source: the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md) for names on the left, the
-Hugging Face configuration classes of each architecture for those on the right.
+Hugging Face configuration classes of each architecture for names on the right.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ TOP_TENSORS: Mapping[str, str] = MappingProxyType({
     "output.weight": "lm_head.weight",
 })  # fmt: skip
 
-# GGUF modules inside layer `blk.N`, each with a weight and some with a bias.
+# GGUF modules of layer `blk.N`; each has a weight and some have a bias.
 LAYER_MODULES: Mapping[str, str] = MappingProxyType({
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -33,15 +33,15 @@ LAYER_MODULES: Mapping[str, str] = MappingProxyType({
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What sets one architecture apart.
+    """The properties of an architecture.
 
     Attributes:
         model_type: `model_type` in config.json.
         model_class: Entry of `architectures` in config.json.
-        rotary_heads: GGUF module -> the key that counts its heads, for modules whose rows GGUF
-            stores in its own rotary order; empty where the order is the same.
-        config: Further entries of config.json, the same for every size.
-        end_tokens: Texts of tokens that end an answer besides the file's own end token.
+        rotary_heads: GGUF module -> key of its number of heads, for modules whose rows GGUF stores
+            in its own rotary order; empty if the order is the same.
+        config: Additional entries of config.json, the same for every size.
+        end_tokens: Texts of tokens that end an answer, besides the file's own end token.
     """
 
     model_type: str

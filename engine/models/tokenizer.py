@@ -1,7 +1,7 @@
-"""Builds the tokenizer of a GGUF file from its own vocabulary and merges, and proves it sound.
+"""Builds the tokenizer of a GGUF file from its vocabulary and merges, and verifies it.
 
-The GGUF reader of transformers 5.17-5.19 loses the step that splits digits one by one, so numbers
-come out in tokens that the model never saw; we build the steps ourselves.
+The GGUF reader of transformers 5.17-5.19 drops the step that splits digits, so numbers would be
+encoded as tokens that the model never saw. So we define the steps ourselves.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,7 @@ def _prepare_qwen2(tokenizer: Tokenizer) -> None:
     ])  # fmt: skip
 
 
-# `tokenizer.ggml.pre` -> what happens to text before byte-pair encoding.
+# `tokenizer.ggml.pre` -> the text processing before byte-pair encoding.
 _PREPARATIONS: Mapping[str, Callable[[Tokenizer], None]] = MappingProxyType({
     "smollm": _prepare_smollm,
     "qwen2": _prepare_qwen2,
@@ -55,7 +55,7 @@ def build_tokenizer(source: GgufFile) -> Tokenizer:
     """Return the tokenizer that the model was trained with.
 
     Raises:
-        ModelError: The file's kind of tokenizer is unknown to us.
+        ModelError: This type of tokenizer is not supported.
     """
     kind, preparation = source.text("tokenizer.ggml.model"), source.text("tokenizer.ggml.pre")
     if kind != "gpt2" or preparation not in _PREPARATIONS:
@@ -73,14 +73,14 @@ def build_tokenizer(source: GgufFile) -> Tokenizer:
 
 
 def check_tokenizer(tokenizer: Tokenizer) -> None:
-    """Prove that digits stand alone and that text survives encoding.
+    """Verify that digits are separate tokens and that text survives encoding.
 
     Raises:
-        ModelError: It does not; the conversion must not be used.
+        ModelError: A check failed; the conversion must not be used.
     """
     digits = tokenizer.encode("1234567890", add_special_tokens=False)
     if digits.tokens != list("1234567890"):
-        raise ModelError(f"tokenizer: digits are not split one by one: {digits.tokens}")
+        raise ModelError(f"tokenizer: digits are not split: {digits.tokens}")
     for text in _ROUND_TRIPS:
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         if (back := tokenizer.decode(ids, skip_special_tokens=False)) != text:

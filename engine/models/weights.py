@@ -11,7 +11,7 @@ from engine.errors import ModelError
 from engine.models.architecture import LAYER_MODULES, TOP_TENSORS
 from engine.models.gguf_file import FloatArray, GgufFile
 
-# Bounds the memory that a conversion needs: one shard and one tensor in float32.
+# Bounds the memory of a conversion: one shard, plus one tensor in float32.
 _SHARD_BYTES = 1 << 30
 
 
@@ -19,17 +19,17 @@ def write_weights(source: GgufFile, folder: Path, *, report: Callable[[str], Non
     """Write `model-N.safetensors` shards and their index into `folder`.
 
     Raises:
-        ModelError: The file has a tensor that we do not know.
+        ModelError: The file contains an unknown tensor.
     """
     shard: dict[str, torch.Tensor] = {}
     held_bytes = total_bytes = 0
-    places: dict[str, str] = {}
+    weight_map: dict[str, str] = {}
 
     def flush() -> None:
         nonlocal held_bytes
-        file_name = f"model-{len(set(places.values())) + 1:05}.safetensors"
+        file_name = f"model-{len(set(weight_map.values())) + 1:05}.safetensors"
         save_file(shard, folder / file_name, metadata={"format": "pt"})
-        places.update(dict.fromkeys(shard, file_name))
+        weight_map.update(dict.fromkeys(shard, file_name))
         report(f"wrote {file_name}, {total_bytes / 1e6:.0f} MB of weights so far")
         shard.clear()
         held_bytes = 0
@@ -44,7 +44,7 @@ def write_weights(source: GgufFile, folder: Path, *, report: Callable[[str], Non
             flush()
     if shard:
         flush()
-    index = {"metadata": {"total_size": total_bytes}, "weight_map": places}
+    index = {"metadata": {"total_size": total_bytes}, "weight_map": weight_map}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
 
 
@@ -52,7 +52,7 @@ def rename_tensor(gguf_name: str) -> str:
     """Return the Hugging Face name of a GGUF tensor.
 
     Raises:
-        ModelError: No table has it; leaving a tensor out would give a model that talks nonsense.
+        ModelError: The name is unknown; without the tensor the model would produce nonsense.
     """
     if gguf_name in TOP_TENSORS:
         return TOP_TENSORS[gguf_name]
@@ -63,7 +63,7 @@ def rename_tensor(gguf_name: str) -> str:
 
 
 def _restore_rows(source: GgufFile, gguf_name: str, values: FloatArray) -> FloatArray:
-    """Undo GGUF's rotary order: it interleaves the two halves of each head's rows."""
+    """Undo GGUF's rotary order, which interleaves the two halves of each head's rows."""
     key = next(
         (
             key

@@ -1,1 +1,1 @@
-"""Recipe, data, loop, export of a head."""
+"""Trains draft heads: recipe, data, training loop, evaluation and export."""

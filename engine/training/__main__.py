@@ -1,7 +1,7 @@
-"""`python -m engine.training RECIPE`: make a draft head, going on where an earlier run stopped.
+"""`python -m engine.training RECIPE`: trains a draft head, resuming an interrupted run.
 
-Exit status: 0 when all steps are done, 1 when one failed, 2 when the recipe is wrong, 128 and the
-number of the signal when it was told to stop. `torchrun` starts one process for each GPU.
+Exit status: 0 when all steps are done, 1 when one failed, 2 when the recipe is invalid, 128 plus
+the signal's number after a signal. `torchrun` starts one process per GPU.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from engine.training.recipe import load_recipes
 from engine.training.steps import STEPS
 
 _EXTRA = ("matplotlib", "tensorboard")
-# Without it cuBLAS does not add up in the same order each time; read when CUDA starts.
+# cuBLAS needs this for reproducible sums; it is read when CUDA starts.
 _REPEATABLE_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 _SIGNALLED = 128
 
@@ -35,25 +35,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         *earlier, recipe = load_recipes(arguments.recipe)
         _check_extra()
-        # They need what the extra brings, and seconds to load.
+        # Imported late: it needs the extra `train` and takes seconds to load.
         from engine.training.run import Run
 
         _make_repeatable()
         with joined_group(process_environment()) as group:
             for first in earlier:
                 if not is_head(first.head_folder):
-                    report(f"first {first.name}, whose head {recipe.name} starts from")
+                    report(f"training {first.name} first; {recipe.name} starts from its head")
                     Run(first, group=group).carry_out(STEPS[-1])
             Run(recipe, group=group).carry_out(arguments.until)
     except ConfigError as exc:
         for problem in exc.problems:
             report(problem)
         return 2
-    except (EngineError, OSError) as exc:  # a disk that is full or read-only speaks for itself
+    except (EngineError, OSError) as exc:  # an OSError's message is clear: disk full, read-only
         report(str(exc))
         return 1
     except KeyboardInterrupt:
-        report("stopped; the same command goes on from here")
+        report("stopped; run the same command again to resume")
         return _SIGNALLED + (came[0] if came else signal.SIGINT)
     return 0
 
@@ -61,22 +61,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m engine.training",
-        description="Make a draft head; the same command goes on where an earlier run stopped.",
+        description="Train a draft head. Run the same command again to resume.",
     )
     parser.add_argument("recipe", type=Path, help="a YAML file")
     parser.add_argument(
-        "--until", choices=STEPS, default=STEPS[-1], help="the last step to do (default: all)"
+        "--until", choices=STEPS, default=STEPS[-1], help="last step to run (default: all)"
     )
     return parser.parse_args(argv)
 
 
 def _end_on_terminate() -> list[int]:
-    """Have SIGTERM end us as Ctrl-C does, which asyncio turns into an orderly end."""
+    """Handle SIGTERM like Ctrl-C, which asyncio turns into an orderly shutdown."""
     came: list[int] = []
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         came.append(number)
-        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in a shell's background jobs
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in background jobs of a shell
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
@@ -88,15 +88,15 @@ def _check_extra() -> None:
     missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
     if missing:
         raise TrainingError(
-            f"training needs {' and '.join(missing)}: install the extra `train` of specgate"
+            f"training requires {' and '.join(missing)}: install specgate's extra `train`"
         )
 
 
 def _make_repeatable() -> None:
-    """Have the same weights come out of the same recipe and text, on the same machine."""
+    """Make training reproducible: same recipe, text and machine give the same weights."""
     export_environment(_REPEATABLE_CUDA, forced={})
     torch.use_deterministic_algorithms(True, warn_only=True)
-    # Filling what is about to be overwritten costs time and finds nothing here.
+    # This debugging aid fills memory that is overwritten anyway.
     torch.utils.deterministic.fill_uninitialized_memory = False
 
 

@@ -1,4 +1,4 @@
-"""Step 3, before its first step: the head and what it is trained with, as a recipe says."""
+"""Step 3, setup: builds the head and its trainer from a recipe."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from engine.training.target import Target, tokenizer_sha256
 from engine.training.trainer import Trainer
 from engine.training.vocabulary import choose_vocabulary, coverage_of
 
-# What a recipe may change in the middle of a run: it moves results by rounding, or next to nothing.
+# What a recipe may change in mid-run: it affects results by rounding or hardly at all.
 _FREE = {
     "checkpoint_every_s",
     "checkpoint_every_steps",
@@ -32,11 +32,11 @@ _FREE = {
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What a head can draft.
+    """The tokens that a head can draft.
 
     Attributes:
         ids: Target ids, rising; None for all.
-        coverage_ratio: The share of the answer tokens to train on that they are.
+        coverage_ratio: Their share of the training answers' tokens.
     """
 
     ids: list[int] | None
@@ -46,12 +46,12 @@ class Vocabulary:
     def of(
         cls, documents: Sequence[Document], size: int | None, *, vocab_size: int
     ) -> "Vocabulary":
-        """Choose it.
+        """Choose a vocabulary.
 
         Args:
-            documents: Those to train on.
+            documents: The documents to train on.
             size: The recipe's `draft_vocab_size`.
-            vocab_size: Of the target.
+            vocab_size: Vocabulary size of the target.
         """
         if size is None or size >= vocab_size:
             return cls(None, 1.0)
@@ -59,7 +59,7 @@ class Vocabulary:
 
     @classmethod
     def of_head(cls, documents: Sequence[Document], head: DraftHead) -> "Vocabulary":
-        """Take over that of a head."""
+        """Take the vocabulary of a head."""
         ids = head.vocabulary.ids
         if ids is None:
             return cls(None, 1.0)
@@ -68,15 +68,15 @@ class Vocabulary:
 
 
 def load_first_head(folder: Path, target: Target, *, source: str) -> DraftHead:
-    """Return the head that training starts from, in float32, on the target's device.
+    """Load the head that training starts from, in float32, on the target's device.
 
     Args:
-        folder: Where it lies.
-        target: The model that both are for.
-        source: Where that lies, for its tokenizer.
+        folder: Folder of the head.
+        target: The model that both heads draft for.
+        source: Folder of that model, for its tokenizer.
 
     Raises:
-        TrainingError: It is not there, or no head for this target.
+        TrainingError: It is missing, or not a head for this target.
     """
     facts = TargetFacts(
         hidden_size=target.hidden_size,
@@ -99,17 +99,17 @@ def build_head(
     source: str,
     first: DraftHead | None = None,
 ) -> DraftHead:
-    """Return the head of a recipe with its first weights, on the target's device.
+    """Return the untrained head of a recipe, on the target's device.
 
     Args:
         recipe: The recipe.
-        target: Its model.
-        vocabulary: What the head can draft.
-        source: Where the model lies, for its tokenizer.
-        first: Whose weights it begins with, with the same vocabulary; None for random ones.
+        target: The recipe's model.
+        vocabulary: The tokens that the head can draft.
+        source: Folder of the model, for its tokenizer.
+        first: A head with the same vocabulary whose weights it takes; None for random weights.
 
     Raises:
-        TrainingError: The recipe's shape is impossible, or not that of the first head.
+        TrainingError: The recipe's shape is invalid, or differs from that of `first`.
     """
     ids = vocabulary.ids
     facts = {
@@ -142,7 +142,7 @@ def _take_weights(head: DraftHead, first: DraftHead) -> None:
     if shapes[0] != shapes[1]:
         differ = sorted({name for name, _ in shapes[0].items() ^ shapes[1].items()})
         raise TrainingError(
-            f"train.start_from: that head has another shape; weights that differ: {differ}"
+            f"train.start_from: that head has another shape; these weights differ: {differ}"
         )
     head.weights.load_state_dict(theirs)
 
@@ -150,7 +150,7 @@ def _take_weights(head: DraftHead, first: DraftHead) -> None:
 def build_trainer(
     recipe: Recipe, head: DraftHead, target: Target, vocabulary: Vocabulary, *, group: Group
 ) -> Trainer:
-    """Return the trainer of a head that `build_head` made."""
+    """Return the trainer of a head made by `build_head`."""
     settings, ids = recipe.train, vocabulary.ids
     draft_of = torch.arange(target.vocab_size)
     teacher: Tensor | None = None
@@ -170,11 +170,11 @@ def build_trainer(
 
 
 def mark_of(recipe: Recipe, documents: Sequence[Document], first: DraftHead | None = None) -> str:
-    """Return a digest of everything that decides what a head becomes."""
+    """Return a digest of everything that determines the trained head."""
     hidden, engine = recipe.hidden, recipe.engine
     decides = {
         "seed": recipe.seed,
-        # Without defaults: a later version may know more fields.
+        # Without defaults, since a later version may add fields.
         "head": recipe.head.model_dump(mode="json", exclude_defaults=True),
         "train": recipe.train.model_dump(mode="json", exclude_defaults=True, exclude=_FREE),
         "shards": [hidden.shard_tokens, None if hidden.store else hidden.window_shards],

@@ -1,4 +1,4 @@
-"""A training run on the disk: enough to go on as if it had never stopped."""
+"""Checkpoints of a training run: enough to resume as if it had never stopped."""
 
 import os
 import pickle
@@ -13,12 +13,12 @@ from engine.errors import TrainingError
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a run has come to; the order of batches follows from the step, nothing else is drawn.
+    """The state of a run. The order of batches follows from the step; nothing else is random.
 
     Attributes:
-        mark: Says what is trained on what; a run that is about something else must not go on here.
+        mark: Digest of what is trained on which data; a different run must not resume from here.
         step: Steps done.
-        micro_batch_tokens: Positions computed at once, after memory ran out or not.
+        micro_batch_tokens: Positions computed at once; may have been halved for lack of memory.
         weights: The head's state dict.
         optimizer: The optimizer's state dict.
     """
@@ -31,10 +31,10 @@ class Checkpoint:
 
 
 def save_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
-    """Write a checkpoint in the place of the one before, whole or not at all.
+    """Replace the previous checkpoint atomically.
 
     Raises:
-        TrainingError: The disk refused.
+        TrainingError: The file cannot be written.
     """
     scratch = path.with_suffix(".part")
     try:
@@ -48,10 +48,10 @@ def save_checkpoint(checkpoint: Checkpoint, path: Path) -> None:
 
 
 def load_checkpoint(path: Path, *, mark: str) -> Checkpoint | None:
-    """Read the checkpoint of a run, onto the CPU; None where it has none yet.
+    """Read the checkpoint of a run, onto the CPU; None if there is none yet.
 
     Raises:
-        TrainingError: It is damaged, or about something else.
+        TrainingError: It is damaged, or belongs to a different run.
     """
     if not path.exists():
         return None
@@ -59,10 +59,10 @@ def load_checkpoint(path: Path, *, mark: str) -> Checkpoint | None:
         stored: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         checkpoint = Checkpoint(**stored)
     except (EOFError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as exc:
-        raise TrainingError(f"{path}: is no checkpoint, or damaged: {exc}") from exc
+        raise TrainingError(f"{path}: not a checkpoint, or damaged: {exc}") from exc
     if checkpoint.mark != mark:
         raise TrainingError(
-            f"{path.parent}: was begun with another recipe, text or target: delete that folder to "
-            "begin again, or give the recipe another name"
+            f"{path.parent}: belongs to another recipe, text or target: delete that folder to "
+            "start over, or rename the recipe"
         )
     return checkpoint

@@ -1,4 +1,4 @@
-"""What rows of recorded text may look at, for a head with a window (`engine.heads.attention`)."""
+"""The context of recorded text for a head with a window (`engine.heads.attention`)."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ from engine.training.shard import Shard
 
 
 class Before(NamedTuple):
-    """The rows that those of some runs may look at: `window` before each run, then its own.
+    """The rows that some runs may attend to: `window` rows before each run, then its own.
 
     Attributes:
         hidden: Their states, [runs, window + run_tokens, hidden_size].
-        tokens: The token drawn from each, int64, [runs, window + run_tokens].
-        mask: Added to the score of each one's entry, 0 or -inf, float32, [runs, run_tokens, window
-            + run_tokens]; the first one has none, and stands for nothing.
+        tokens: The token sampled from each, int64, [runs, window + run_tokens].
+        mask: Added to the score of each row's entry, 0 or -inf, float32, [runs, run_tokens, window
+            + run_tokens]. The first row has no entry; its column is the empty entry.
     """
 
     hidden: Tensor
@@ -25,19 +25,19 @@ class Before(NamedTuple):
     mask: Tensor
 
     def to(self, device: torch.device) -> "Before":
-        """Return them on a device."""
+        """Return a copy on a device."""
         return Before(self.hidden.to(device), self.tokens.to(device), self.mask.to(device))
 
 
 def look_back(shard: Shard, starts: Tensor, *, rows: int, window: int) -> Before:
-    """Return what the rows of some runs of a shard may look at.
+    """Return the rows that some runs of a shard may attend to.
 
     Args:
-        shard: Whose rows they are.
-        starts: First row of each run, int64, [runs]; may lie outside of the shard.
-        rows: Of a run.
-        window: Entries that a row may look at: that of itself and of those before it, as far as
-            they belong to its document, prompt or answer. The first row of one makes no entry.
+        shard: The shard.
+        starts: First row of each run, int64, [runs]; may be outside of the shard.
+        rows: Rows per run.
+        window: Number of entries that a row may see: its own and those before it, within its
+            document (prompt and answer). The first row of a document has no entry.
     """
     reach = starts[:, None] + torch.arange(-window, rows)
     inside = reach.clamp(0, len(shard.tokens) - 1)
@@ -50,13 +50,13 @@ def look_back(shard: Shard, starts: Tensor, *, rows: int, window: int) -> Before
 
 
 def recall(head: DraftHead, before: Before) -> Context:
-    """Return what a head with a window makes of the rows that it may look at; differentiable."""
+    """Compute the context of a head with a window from these rows; differentiable."""
     runs, rows = before.tokens.shape
     keys, values = (
         part.unflatten(0, (runs, rows)).transpose(1, 2)
         for part in head.entries(before.hidden.flatten(0, 1), before.tokens.flatten())
     )
-    # An entry is the value of a row with the key of the one before. The first one is nothing.
+    # An entry pairs the value of a row with the key of the row before. The first one is empty.
     nothing = (0, 0, 1, 0)
     return Context(
         functional.pad(keys[:, :, :-1], nothing),

@@ -1,4 +1,4 @@
-"""What the target wrote, document by document, in a file that a killed run can go on with."""
+"""Documents written by the target, in a file that an interrupted run can continue."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,13 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One conversation of a prompt and an answer, both written by the target.
+    """A conversation of one prompt and one answer, both written by the target.
 
     Attributes:
-        number: Its place in the recipe's order; the same in every run of the recipe.
-        kind: The prompts that it comes from.
-        prompt: Token ids as the target read them, template and all; none if it was given up.
-        answer: Token ids that the target wrote, its end token included if it came to one.
+        number: Its index in the recipe's order, the same in every run.
+        kind: The kind of prompt.
+        prompt: Token ids as the target read them, template included; empty if it was given up.
+        answer: Token ids written by the target, including the end token if it wrote one.
     """
 
     number: int
@@ -24,9 +24,9 @@ class Document:
 
 
 class DocumentFile:
-    """JSON lines, one document each, only ever appended to.
+    """A JSON Lines file with one document per line, append-only.
 
-    A line that was cut off by a kill is removed when the file is opened again.
+    A line that a kill cut off is removed when the file is opened again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,7 +49,7 @@ class DocumentFile:
                 yield Document(**json.loads(line))
 
     def append(self, document: Document) -> None:
-        """Write one more document; it is on its way to the disk when this returns."""
+        """Append a document; it has been handed to the kernel when this returns."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(document), separators=(",", ":")) + "\n")
         self.numbers.add(document.number)

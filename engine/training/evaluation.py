@@ -1,4 +1,4 @@
-"""Step 4: what of held-out text a head drafts, in all and by kind of prompt."""
+"""Step 4: measures a head's acceptance on held-out text, in total and by kind of prompt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ from engine.training.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What became of a head's drafts.
+    """The acceptance of a head's drafts.
 
     Attributes:
-        kinds: By kind of prompt.
-        tokens: Held-out answer tokens.
+        kinds: Acceptance by kind of prompt.
+        tokens: Number of held-out answer tokens.
     """
 
     kinds: dict[str, Acceptance]
@@ -29,11 +29,11 @@ class Evaluation:
 
     @property
     def total(self) -> Acceptance:
-        """Of all kinds."""
+        """Acceptance over all kinds."""
         return reduce(add, self.kinds.values())
 
     def as_json(self) -> dict[str, JsonValue]:
-        """Return the figures for a file."""
+        """Return the figures in JSON form."""
         return {
             "tokens": self.tokens,
             "all": _figures(self.total),
@@ -42,11 +42,11 @@ class Evaluation:
 
 
 def evaluate(head: DraftHead, held_out: Sequence[Shard], *, device: torch.device) -> Evaluation:
-    """Replay the acceptance of a head's drafts along held-out text.
+    """Replay the acceptance of a head's drafts on held-out text.
 
     Args:
         head: Ready to draft, on `device`.
-        held_out: The text, at least one answer.
+        held_out: The text; at least one answer.
         device: Where the head computes.
     """
     positions = head.config.positions

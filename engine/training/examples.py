@@ -1,4 +1,4 @@
-"""From runs of rows to what a head is trained on: states, true tokens, labels."""
+"""Turns runs of rows into training examples: states, true tokens, labels."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from engine.training.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What is to be drafted behind each row of some runs, position by position.
+    """What is to be drafted after each row of some runs, for each draft position.
 
     Attributes:
-        draft_ids: The head's id of the token, `IGNORED` where it has none, where there is no token
-            and behind rows of prompts, int64, [runs, run_tokens, positions].
-        exist: Whether the row is of an answer that has such a token, bool, of the same shape.
-        weights: What the target's own distribution counts there: 1 where `exist`, less behind a
-            row of a prompt, 0 where there is no token; float32, of the same shape.
+        draft_ids: Draft id of the token, int64, [runs, run_tokens, positions]. `IGNORED` if it has
+            none, if there is no token, and after rows of prompts.
+        exist: Whether the row belongs to an answer and such a token exists; bool, same shape.
+        weights: Weight of the target's own distribution: 1 where `exist`, less after a row of a
+            prompt, 0 if there is no token; float32, same shape.
     """
 
     draft_ids: Tensor
@@ -30,7 +30,7 @@ class Labels:
     weights: Tensor
 
     def to(self, device: torch.device) -> "Labels":
-        """Return them on a device."""
+        """Return a copy on a device."""
         return Labels(self.draft_ids.to(device), self.exist.to(device), self.weights.to(device))
 
 
@@ -40,10 +40,10 @@ class Examples:
 
     Attributes:
         hidden: States of the runs' rows and of `positions` more, [runs, run_tokens + positions,
-            hidden_size]; where a document or a shard ends, what follows means nothing.
+            hidden_size]; undefined after the end of a document or shard.
         tokens: The true tokens that the head is given, int64, [runs, run_tokens, positions].
-        labels: What it shall say.
-        before: What a head with a window may look at; None without one.
+        labels: What it should draft.
+        before: What a head with a window may attend to; None without a window.
     """
 
     hidden: Tensor
@@ -52,7 +52,7 @@ class Examples:
     before: Before | None = None
 
     def to(self, device: torch.device) -> "Examples":
-        """Return them on a device."""
+        """Return a copy on a device."""
         return Examples(
             self.hidden.to(device),
             self.tokens.to(device),
@@ -65,12 +65,12 @@ class Cutter:
     """Cuts runs out of the shards of a window.
 
     Args:
-        draft_of: The head's id of each target id, `IGNORED` where it has none, int64, [vocab_size],
-            on the CPU.
-        run_tokens: Rows of a run.
+        draft_of: Draft id of each target id, `IGNORED` if there is none, int64, [vocab_size], on
+            the CPU.
+        run_tokens: Rows per run.
         positions: Tokens that the head drafts.
-        window: Earlier rows that the head looks at; 0 for none.
-        prompt_weight: What rows of prompts count, against those of answers.
+        window: Earlier rows that the head attends to; 0 for none.
+        prompt_weight: Weight of prompt rows relative to answer rows.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Cutter:
 
     def label(self, shards: Sequence[Shard], runs: NDArray[np.int64]) -> Labels:
         """Return the labels of some runs, in the order of their shards."""
-        parts = [self._label(shards[place], starts) for place, starts in _by_shard(runs)]
+        parts = [self._label(shards[index], starts) for index, starts in _by_shard(runs)]
         return Labels(
             torch.cat([part.draft_ids for part in parts]),
             torch.cat([part.exist for part in parts]),
@@ -103,8 +103,8 @@ class Cutter:
     def cut(self, shards: Sequence[Shard], runs: NDArray[np.int64]) -> Examples:
         """Return some runs, in the order of their shards, on the CPU."""
         hidden, tokens, before = [], [], []
-        for place, starts in _by_shard(runs):
-            shard = shards[place]
+        for index, starts in _by_shard(runs):
+            shard = shards[index]
             if self._window:
                 before.append(look_back(shard, starts, rows=self._run_tokens, window=self._window))
             last = len(shard.tokens) - 1
@@ -135,6 +135,6 @@ class Cutter:
 def _by_shard(runs: NDArray[np.int64]) -> list[tuple[int, Tensor]]:
     """Return the starts of each shard's runs, in the order of the shards."""
     return [
-        (int(place), torch.from_numpy(runs[runs[:, 0] == place, 1]))
-        for place in np.unique(runs[:, 0])
+        (int(index), torch.from_numpy(runs[runs[:, 0] == index, 1]))
+        for index in np.unique(runs[:, 0])
     ]

@@ -1,4 +1,4 @@
-"""Step 5: the head's files and its model card."""
+"""Step 5: writes the head's files and its model card."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from engine.heads import DraftHead, save_head
 from engine.models import CATALOGUE
 from engine.training.recipe import Recipe
 
-_UNKNOWN_LICENCE = "that of the target; see there"
+_UNKNOWN_LICENCE = "that of the target"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a card says beside the recipe.
+    """What a model card states beyond the recipe.
 
     Attributes:
-        figures: Of the evaluation, as `Evaluation.as_json` has them.
+        figures: Result of the evaluation, from `Evaluation.as_json`.
         training_tokens: Answer tokens that the head was trained on.
-        earlier_tokens: Those that the head was trained on that it started from.
-        coverage_ratio: Share of those that it can draft.
+        earlier_tokens: Answer tokens that the head it started from was trained on.
+        coverage_ratio: Share of the training tokens that it can draft.
         mark: Digest of recipe and text.
     """
 
@@ -38,7 +38,7 @@ def export_head(head: DraftHead, recipe: Recipe, facts: Facts, folder: Path) -> 
     """Write config.json, model.safetensors and README.md.
 
     Raises:
-        TrainingError: The head is too large, its weights are not finite, or the disk refused.
+        TrainingError: The head is too large, a weight is not finite, or the disk write failed.
     """
     _check_size(head, recipe.export.most_mb)
     head = _with_window(head, recipe.export.window)
@@ -65,11 +65,11 @@ def _say_start(recipe: Recipe, facts: Facts) -> list[str]:
     first = recipe.train.start_from
     if first is None:
         return []
-    return [f"It goes on from the head of `{first}`, trained on {facts.earlier_tokens:,} others."]
+    return [f"It continues the head of `{first}`, trained on {facts.earlier_tokens:,} others."]
 
 
 def _with_window(head: DraftHead, window: int | None) -> DraftHead:
-    """Return the head with another window: no weight depends on how far it looks back."""
+    """Return the head with another window; no weight depends on its size."""
     if window is None:
         return head
     if not head.config.window:
@@ -79,7 +79,7 @@ def _with_window(head: DraftHead, window: int | None) -> DraftHead:
 
 
 def licence_of(recipe: Recipe) -> str:
-    """Return the licence of the target, which is that of the head: its text made the head."""
+    """Return the target's licence, which the head inherits: it is trained on the target's text."""
     if recipe.export.licence is not None:
         return recipe.export.licence
     known = CATALOGUE.get(recipe.engine.model)
@@ -87,7 +87,7 @@ def licence_of(recipe: Recipe) -> str:
 
 
 def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
-    """Return the model card, Markdown with the front matter that model hubs read."""
+    """Return the model card: Markdown with the front matter that model hubs read."""
     model, config = recipe.engine.model, head.config
     front = yaml.safe_dump(
         {
@@ -103,11 +103,9 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
         f"- parameters: {sum(p.numel() for p in head.parameters()):,}, stored in bfloat16",
     ]
     if config.window:
-        shape.append(
-            f"- looks back at {config.window} rows of its text, in training at {recipe.head.window}"
-        )
+        shape.append(f"- window: {config.window} text positions, {recipe.head.window} in training")
     if config.window_tokens:
-        shape.append("- drafts tokens of these rows, too, where its own lack them")
+        shape.append("- also drafts the tokens in its window that its vocabulary lacks")
     shares = {"input embeddings": config.share_embedding, "output rows": config.share_output}
     shape += [f"- reads the target's {table}" for table, is_shared in shares.items() if is_shared]
     return "\n".join(
@@ -118,8 +116,8 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
             "",
             f"# {recipe.name}",
             "",
-            f"A draft head for `{model}`: it drafts from the target's last hidden state and needs",
-            "no KV cache. What is served with it is the target's own text, only sooner.",
+            f"A draft head for `{model}`: it drafts from the target's last hidden state, without a",
+            "KV cache. The served text is the target's own, only generated faster.",
             "",
             *shape,
             f"- tokenizer.json of the target: sha256 `{config.tokenizer_sha256 or 'unknown'}`",
@@ -127,7 +125,7 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
             "",
             "## Training",
             "",
-            "The target wrote all of the text itself, prompts and answers:",
+            "The target itself wrote all of the text, prompts and answers:",
             f"{facts.training_tokens:,} answer tokens. {recipe.train.steps} steps of",
             f"{recipe.train.batch_tokens} positions, seed {recipe.seed}.",
             *_say_start(recipe, facts),
@@ -135,8 +133,8 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
             "",
             "## Acceptance",
             "",
-            "On held-out text of the same kinds, by replaying the rule of acceptance. Survival:",
-            "the share of drafts that is accepted up to a position.",
+            "Measured on held-out text of the same kinds by replaying the acceptance rule.",
+            "Survival is the share of drafts that are accepted up to a position.",
             "",
             *_tabulate(facts.figures, config.positions),
             "",
@@ -155,7 +153,7 @@ def _tabulate(figures: Mapping[str, JsonValue], positions: int) -> list[str]:
     assert isinstance(kinds, dict)
     survival = "".join(f" survival {position} |" for position in range(1, positions + 1))
     lines = [
-        f"| prompts | acceptance ratio | tokens a step |{survival}",
+        f"| prompts | acceptance ratio | tokens per step |{survival}",
         "|---|" + "---|" * (positions + 2),
     ]
     for kind, found in [*kinds.items(), ("all", figures["all"])]:
@@ -169,12 +167,12 @@ def _tabulate(figures: Mapping[str, JsonValue], positions: int) -> list[str]:
 
 
 def _check_size(head: DraftHead, most_mb: float | None) -> None:
-    # bfloat16, and four bytes for each id of a shortened vocabulary.
+    # bfloat16 weights, and four bytes per id of a truncated vocabulary.
     ids = head.vocabulary.ids
     size_bytes = 2 * sum(p.numel() for p in head.parameters())
     size_bytes += 0 if ids is None else 4 * len(ids)
     if most_mb is not None and size_bytes > most_mb * 1e6:
         raise TrainingError(
-            f"the head would take {size_bytes / 1e6:.1f} MB, export.most_mb is {most_mb:g}: "
-            "lower head.inner_size or head.draft_vocab_size"
+            f"the head would take {size_bytes / 1e6:.1f} MB, but export.most_mb is {most_mb:g}: "
+            "reduce head.inner_size or head.draft_vocab_size"
         )

@@ -1,4 +1,4 @@
-"""The processes of a run: one, or as many as `torchrun` started, which share each batch."""
+"""The processes of a run, which share each batch: one, or as many as `torchrun` started."""
 
 import contextlib
 import datetime
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, distributed
 
-# The others wait while the first one writes all of the text, which may take days.
+# The other processes wait while the first one writes all of the text, which may take days.
 _PATIENCE = datetime.timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One process and its place among all.
+    """One process of a run.
 
     Attributes:
-        rank: Its number; 0 is the one that writes files and speaks.
-        processes: How many there are.
+        rank: Its rank; rank 0 writes files and reports.
+        processes: Number of processes.
         device: Where it computes.
     """
 
@@ -28,17 +28,17 @@ class Group:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is the process that writes files and speaks."""
+        """Whether this is rank 0, which writes files and reports."""
         return self.rank == 0
 
     def sum(self, values: Tensor) -> Tensor:
-        """Return the sum over all processes, in place."""
+        """Sum over all processes, in place; returns `values`."""
         if self.processes > 1:
             distributed.all_reduce(values)
         return values
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait for all processes to arrive."""
         if self.processes > 1:
             distributed.barrier()
 
@@ -46,12 +46,12 @@ class Group:
         """Return one process's values, on the CPU, in all processes.
 
         Args:
-            values: The owner's; of the others only shape and dtype count.
-            owner: Its rank.
+            values: The owner's values; in other processes only shape and dtype matter.
+            owner: Rank of the owner.
         """
         if self.processes == 1:
             return values
-        # As bytes, which every backend carries.
+        # As bytes, which every backend supports.
         carried = values.contiguous().view(torch.uint8).to(self.device)
         distributed.broadcast(carried, owner)
         return carried.cpu().view(values.dtype)
@@ -59,10 +59,10 @@ class Group:
 
 @contextlib.contextmanager
 def joined_group(environment: Mapping[str, str]) -> Iterator[Group]:
-    """Join the processes that `torchrun` started, or be alone.
+    """Join the processes that `torchrun` started, or run alone.
 
     Args:
-        environment: Of the process; torchrun sets RANK, LOCAL_RANK and WORLD_SIZE.
+        environment: The process environment; torchrun sets RANK, LOCAL_RANK and WORLD_SIZE.
     """
     local = int(environment.get("LOCAL_RANK", "0"))
     has_cuda = torch.cuda.is_available()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, put off until what must not be torn is done."""
+"""Defers Ctrl-C and SIGTERM to a safe point."""
 
 import contextlib
 import signal
@@ -10,11 +10,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def put_off_signals() -> Iterator[Callable[[], bool]]:
-    """Put the signals that end us off to the end of the block; those that are ignored stay so.
+    """Defer termination signals to the end of the block; ignored signals stay ignored.
 
     Yields:
-        Tells whether one came: then the block should end soon. At its end the signal does what it
-        would have done.
+        A function that tells whether a signal came, so that the block should end soon. After the
+        block the signal takes effect.
     """
     came: list[int] = []
 

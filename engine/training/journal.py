@@ -1,4 +1,4 @@
-"""How a training run goes: CSV files and TensorBoard, both going on where a checkpoint stands."""
+"""The log of a training run: CSV files and TensorBoard, continued from the checkpoint."""
 
 import csv
 import time
@@ -18,13 +18,13 @@ from engine.training.trainer import Outcome, learning_rate
 
 
 class Journal:
-    """Writes train.csv, evaluate.csv and TensorBoard's files; the first process alone does."""
+    """Writes train.csv, evaluate.csv and TensorBoard files, from rank 0 only."""
 
     def __init__(self, folder: Path, settings: TrainSettings, *, group: Group, done: int) -> None:
-        """Open it, and forget the lines of steps that a killed run did and that are done again.
+        """Open the files and drop lines of steps after the checkpoint, which are done again.
 
         Args:
-            folder: Holds it.
+            folder: Folder of the files.
             settings: The recipe's.
             group: The processes.
             done: Steps done.
@@ -51,7 +51,7 @@ class Journal:
             self._board.close()
 
     def note(self, step: int, outcome: Outcome) -> None:
-        """Take in what a step brought; every `log_every_steps` of them a line is written."""
+        """Record a step; every `log_every_steps` steps, write a line."""
         self._seen += outcome.positions
         if step % self._settings.log_every_steps and step != self._settings.steps:
             return
@@ -69,7 +69,7 @@ class Journal:
         self._seen, self._since = 0.0, time.perf_counter()
 
     def wants_evaluation(self, step: int) -> bool:
-        """Tell whether it is time for one; the last step is evaluated by itself, on all text."""
+        """Tell whether an evaluation is due; the last step is evaluated separately, on all text."""
         return (
             self._group.is_first
             and step % self._settings.evaluate_every_steps == 0
@@ -77,7 +77,7 @@ class Journal:
         )
 
     def evaluate(self, step: int, head: DraftHead, held_out: Sequence[Shard]) -> None:
-        """Replay the acceptance of a head in training, and write a line."""
+        """Replay the acceptance of the head as trained so far, and write a line."""
         began = time.perf_counter()
         head.eval()
         total = evaluate(head, held_out, device=self._group.device).total
@@ -97,13 +97,13 @@ class Journal:
 
 
 def append(step: int, figures: Mapping[str, float], path: Path) -> None:
-    """Write a line of a table; all lines of a file have the same figures."""
+    """Append a line to a table; all lines of a file have the same figures."""
     line = [str(step), *(f"{value:.6g}" for value in figures.values())]
     _write([line] if path.exists() else [["step", *figures], line], path, mode="a")
 
 
 def forget_after(step: int, path: Path) -> None:
-    """Drop a table's lines of later steps, and one that was cut off by a kill."""
+    """Drop a table's lines of later steps, and a line that a kill cut off."""
     if not path.exists():
         return
     with path.open(encoding="utf-8", newline="") as file:

@@ -1,4 +1,4 @@
-"""Step 3: all steps of a head's training, going on from its last checkpoint."""
+"""Step 3: the training loop, resumed from the last checkpoint."""
 
 import itertools
 import time
@@ -22,15 +22,15 @@ CHECKPOINT_FILE = "checkpoint.pt"
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a head is trained on, and where that is written down.
+    """What a head is trained on, and where its checkpoint and log are.
 
     Attributes:
-        folder: For checkpoint and journal.
-        mark: Says what is trained on what; see `Checkpoint`.
-        seed: Of the order.
+        folder: Folder of checkpoint and journal.
+        mark: Digest of what is trained on which data; see `Checkpoint`.
+        seed: Seed of the order.
         states: Text to train on.
-        held_out: Text for the evaluations on the way.
-        window_shards: Shards among which rows are mixed; None for all.
+        held_out: Text for evaluations during training.
+        window_shards: Number of shards within which rows are shuffled; None for all.
     """
 
     folder: Path
@@ -44,14 +44,14 @@ class Course:
 def train(trainer: Trainer, course: Course, settings: TrainSettings, *, group: Group) -> None:
     """Train until `settings.steps` are done, from the last checkpoint on.
 
-    A signal that ends us is heeded between two steps, with a checkpoint.
+    A termination signal takes effect between two steps, after a checkpoint.
 
     Raises:
-        TrainingError: The checkpoint is about something else, or cannot be written.
+        TrainingError: The checkpoint belongs to a different run, or cannot be written.
     """
     course.folder.mkdir(parents=True, exist_ok=True)
     done = restore(trainer, course)
-    group.wait()  # nobody writes a checkpoint before everybody has read it
+    group.wait()  # no process writes a checkpoint before all have read it
     if done == settings.steps:
         return
     with (
@@ -79,10 +79,10 @@ def train(trainer: Trainer, course: Course, settings: TrainSettings, *, group: G
 
 
 def restore(trainer: Trainer, course: Course) -> int:
-    """Take over what the last checkpoint holds; returns the steps done.
+    """Load the last checkpoint, if any; returns the number of steps done.
 
     Raises:
-        TrainingError: It is damaged, or about something else.
+        TrainingError: It is damaged, or belongs to a different run.
     """
     found = load_checkpoint(course.folder / CHECKPOINT_FILE, mark=course.mark)
     if found is None:
@@ -96,7 +96,7 @@ def restore(trainer: Trainer, course: Course) -> int:
 def _batches(
     course: Course, settings: TrainSettings, done: int
 ) -> Iterator[tuple[Batch, Sequence[Shard]]]:
-    """Yield what is left to do, each batch with the shards of its window."""
+    """Yield the remaining batches, each with the shards of its window."""
     batches = order_batches(
         course.states.rows,
         seed=course.seed,

@@ -1,4 +1,4 @@
-"""What a head is trained to make small, and how often it is right already."""
+"""The training loss of a head, and its accuracy."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,17 +13,17 @@ from engine.training.examples import Examples, Labels
 from engine.training.recipe import TrainSettings
 
 _ROWS_AT_ONCE = 64
-"""Whose logits of some thousand tokens fit into a CPU's cache."""
+"""Rows whose logits of some thousand tokens fit into a CPU's cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Labels of a whole batch, float32, [positions].
+    """Numbers of labels in a whole batch, float32, [positions].
 
     Attributes:
-        hard: Those of answers that the head can draft.
-        all: Those of answers.
-        soft: All, with their weights.
+        hard: Labels of answers that the head can draft.
+        all: Labels of answers.
+        soft: Sum of the weights of all labels.
     """
 
     hard: Tensor
@@ -32,7 +32,7 @@ class Counts:
 
     @classmethod
     def of(cls, labels: Labels) -> "Counts":
-        """Count."""
+        """Count the labels."""
         return cls(
             (labels.draft_ids != IGNORED).sum((0, 1)).float(),
             labels.exist.sum((0, 1)).float(),
@@ -42,13 +42,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Sums over the labels of some runs, float32, [positions]; differentiable but for `hits`.
+    """Sums over the labels of some runs, float32, [positions]; differentiable except `hits`.
 
     Attributes:
-        hard: Cross-entropy against the token that came, where the head can draft it.
-        soft: Cross-entropy against the target's own distribution over what the head can draft, each
-            with its weight.
-        hits: How often no token is likelier to the head than the one that came.
+        hard: Cross-entropy against the true token, where the head can draft it.
+        soft: Weighted cross-entropy against the target's distribution over the draft vocabulary.
+        hits: How often the true token has the highest score.
     """
 
     hard: Tensor
@@ -64,19 +63,19 @@ def sum_losses(
     temperature: float = 1.0,
     learns_hard: bool = True,
 ) -> Sums:
-    """Run a head over some runs, each position given the true tokens before it.
+    """Run a head over some runs, each position given the true tokens before it (teacher forcing).
 
-    The hard loss is that of the notes: cross-entropy on x_{t+i+2} at position i. For the soft one
-    the target's distribution needs no forward pass: its state at that place is at hand, and the
-    output rows of the draft vocabulary make logits of it.
+    The hard loss is the cross-entropy of token x_{t+i+2} at position i (arXiv:2404.19124). The soft
+    loss needs no forward pass of the target: its recorded state, multiplied with its output rows of
+    the draft vocabulary, gives the logits.
 
     Args:
-        head: In training.
-        examples: On its device.
+        head: The head in training.
+        examples: On the head's device.
         teacher: The target's output rows of the draft vocabulary, [draft_vocab, hidden_size], for
             the soft loss; None leaves it zero.
-        temperature: Of the target's distribution in the soft loss.
-        learns_hard: Whether anybody wants the gradient of the hard loss.
+        temperature: Temperature of the target's distribution in the soft loss.
+        learns_hard: Whether the gradient of the hard loss is needed.
     """
     run_tokens, positions = examples.tokens.shape[1:]
     more = _seen_beside(head, examples)
@@ -84,7 +83,7 @@ def sum_losses(
         assert head.shared.output is not None
         teacher = torch.cat([teacher, head.shared.output[more].to(teacher.dtype)])
     taught = None if teacher is None else _teach(examples, teacher, temperature)
-    # As plain rows: with a dimension more, torch multiplies run by run.
+    # Flattened: with a third dimension, torch would multiply run by run.
     scores = head(
         examples.hidden[:, :run_tokens].flatten(0, 1),
         examples.tokens.flatten(0, 1),
@@ -111,11 +110,11 @@ def sum_losses(
 
 
 def _seen_beside(head: DraftHead, examples: Examples) -> Tensor | None:
-    """Return what these rows look at beside the head's vocabulary, for a head that drafts it.
+    """Return the tokens in these rows' windows that the vocabulary lacks, if the head drafts them.
 
-    Each row of a draft has its own such tokens. In training all of some runs share them: one
-    product with all of them costs less, and more wrong ones to tell from the right one do no harm.
-    So the size of a micro-batch moves results by a little more than rounding.
+    When drafting, each row has its own such tokens. In training all rows of a micro-batch share
+    them: one product for all is cheaper, and additional wrong candidates do no harm. So the size of
+    a micro-batch affects results by slightly more than rounding.
     """
     if not head.config.window_tokens or examples.before is None:
         return None
@@ -125,10 +124,10 @@ def _seen_beside(head: DraftHead, examples: Examples) -> Tensor | None:
 
 @torch.no_grad()
 def _teach(examples: Examples, teacher: Tensor, temperature: float) -> Tensor:
-    """Return the target's logits behind the rows of the runs, from the second row on, tempered.
+    """Return the target's logits for the runs, from the second row on, divided by temperature.
 
     Returns:
-        In the teacher's dtype, [runs, run_tokens + positions - 1, draft_vocab].
+        [runs, run_tokens + positions - 1, draft_vocab], in the teacher's dtype.
     """
     states = examples.hidden[:, 1:]
     logits = functional.linear(states.flatten(0, 1).to(teacher.dtype), teacher)
@@ -138,19 +137,19 @@ def _teach(examples: Examples, teacher: Tensor, temperature: float) -> Tensor:
 class _SoftCrossEntropy(torch.autograd.Function):
     """Weighted sum of the cross-entropies of rows against the softmax of other logits.
 
-    The gradient is made on the way forward, on CPUs some rows at a time: tables of a whole batch
-    would leave their caches at each of ten operations. Nothing else is kept for the way back.
+    The forward pass also computes the gradient, on CPUs a few rows at a time: a whole batch would
+    not fit into the caches and be read again by each of ten operations. Nothing else is saved.
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, wanted: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-        """Return it, float32, and the logarithm of each row's sum of exponentials, [rows].
+        """Return the sum, float32, and each row's log-sum-exp, [rows].
 
         Args:
-            ctx: torch's.
+            ctx: torch's context.
             scores: Logits of the head, [rows, vocabulary].
-            wanted: Logits of the target, of the same shape.
-            weights: Of the rows, float32, [rows].
+            wanted: Logits of the target, same shape.
+            weights: Weight of each row, float32, [rows].
         """
         gradient = torch.empty_like(scores)
         normalisers = torch.empty_like(weights)
@@ -162,7 +161,7 @@ class _SoftCrossEntropy(torch.autograd.Function):
             logits = score.float()
             normaliser.copy_(logits.logsumexp(-1))
             logs = logits - normaliser[:, None]
-            # No products of vectors: autocast would make bfloat16 of them.
+            # No matrix products, which autocast would compute in bfloat16.
             total -= ((shares * logs).sum(-1) * weight).sum()
             slope.copy_(logs.exp_().sub_(shares).mul_(weight[:, None]))
         ctx.save_for_backward(gradient)
@@ -171,18 +170,18 @@ class _SoftCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *found: Tensor) -> tuple[Tensor, None, None]:
-        """Return the gradient of the scores."""
+        """Return the gradient with respect to the scores."""
         (gradient,) = ctx.saved_tensors
         return gradient * found[0].to(gradient.dtype), None, None
 
 
 def weigh(sums: Sums, counts: Counts, settings: TrainSettings) -> Tensor:
-    """Return the loss of some runs as their part of the batch's: over all runs they add up to it.
+    """Return some runs' share of the batch's loss; over all runs the shares add up to the loss.
 
     Args:
-        sums: Of the runs.
-        counts: Of the whole batch, on the same device.
-        settings: Weights of positions, and of the soft loss.
+        sums: Sums of the runs.
+        counts: Counts of the whole batch, on the same device.
+        settings: Weights of the positions and of the soft loss.
     """
     weights = sums.hard.new_tensor(settings.position_weights or [1.0] * len(sums.hard))
     share = settings.distillation_ratio

@@ -1,4 +1,4 @@
-"""The order in which a head sees its text: decided by seed and step alone, and so never saved."""
+"""The order of training batches; it follows from seed and step alone, so it is never saved."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ class Batch:
     """What one step is trained on.
 
     Attributes:
-        window: Shards that must be at hand for it and the next ones.
-        runs: int64, [runs, 2]: place in `window`, and first row; a run may begin before the
-            shard and end behind it.
+        window: Shards that must be loaded for this batch and the next ones.
+        runs: int64, [runs, 2]: index in `window` and first row. A run may begin before its shard
+            and end after it.
     """
 
     window: tuple[int, ...]
@@ -24,18 +24,18 @@ class Batch:
 def order_batches(
     rows: Sequence[int], *, seed: int, run_tokens: int, batch_tokens: int, window_shards: int | None
 ) -> Iterator[Batch]:
-    """Yield the batches of all epochs, without end.
+    """Yield the batches of all epochs, endlessly.
 
-    In each epoch the shards are cut into runs at other places, so that every row is seen once. Runs
-    are mixed within windows of shards. Batches of a window have nearly the same size, which is at
-    most `batch_tokens`.
+    Each epoch cuts the shards into runs at different offsets and visits every row once. Runs are
+    shuffled within windows of shards. The batches of a window have nearly the same size, at most
+    `batch_tokens`.
 
     Args:
-        rows: Of each shard, at least one in all.
-        seed: Decides.
-        run_tokens: Rows of a run.
-        batch_tokens: Rows of a batch.
-        window_shards: Shards of a window; None for all of them.
+        rows: Number of rows of each shard; at least one in total.
+        seed: Seed of the order.
+        run_tokens: Rows per run.
+        batch_tokens: Maximum rows per batch.
+        window_shards: Shards per window; None for all of them.
     """
     epoch = 0
     while True:
@@ -45,8 +45,8 @@ def order_batches(
             window = tuple(int(n) for n in shards[begin : begin + (window_shards or len(rows))])
             runs = np.concatenate(
                 [
-                    _cut(place, rows[number], run_tokens, int(draws.integers(run_tokens)))
-                    for place, number in enumerate(window)
+                    _cut(index, rows[number], run_tokens, int(draws.integers(run_tokens)))
+                    for index, number in enumerate(window)
                 ]
             )
             runs = runs[draws.permutation(len(runs))]
@@ -56,6 +56,6 @@ def order_batches(
         epoch += 1
 
 
-def _cut(place: int, rows: int, run_tokens: int, offset: int) -> NDArray[np.int64]:
+def _cut(index: int, rows: int, run_tokens: int, offset: int) -> NDArray[np.int64]:
     starts = np.arange(-offset, rows, run_tokens, dtype=np.int64)
-    return np.stack([np.full_like(starts, place), starts], axis=1)
+    return np.stack([np.full_like(starts, index), starts], axis=1)

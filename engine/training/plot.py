@@ -1,4 +1,4 @@
-"""The plot of acceptance by position."""
+"""Plots acceptance by position."""
 
 from pathlib import Path
 
@@ -9,14 +9,14 @@ from engine.training.evaluation import Evaluation
 
 
 def plot_acceptance(evaluation: Evaluation, path: Path, *, title: str) -> None:
-    """Write a PNG: for each position of a draft the share that is accepted up to it.
+    """Write a PNG with the share of drafts accepted up to each position.
 
     Args:
         evaluation: One curve for each kind of prompt, and one for all.
-        path: Of the file.
+        path: Path of the file.
         title: What was evaluated.
     """
-    # Not pyplot, which keeps figures and looks for a display.
+    # Not pyplot, which keeps figures and needs a display.
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     axes = figure.add_subplot()
     for kind, found in sorted(evaluation.kinds.items()):
@@ -25,7 +25,7 @@ def plot_acceptance(evaluation: Evaluation, path: Path, *, title: str) -> None:
     survival = evaluation.total.by_position
     axes.plot(range(1, len(survival) + 1), survival, "k-o", linewidth=2.5, label="all")
     axes.set(
-        title=f"{title}: {evaluation.total.length:.2f} tokens a step",
+        title=f"{title}: {evaluation.total.length:.2f} tokens per step",
         xlabel="position in the draft",
         ylabel="accepted up to here",
         ylim=(0, 1),

@@ -1,4 +1,4 @@
-"""What people see of a run on their terminal: one line for each event, one bar for each step."""
+"""Terminal output of a run: a line for each event, a progress bar for each step."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ _LOG_SECONDS = 30.0
 
 
 def report(line: str) -> None:
-    """Write a line for people."""
+    """Write a line to the terminal."""
     tqdm.write(f"train: {line}", file=sys.stderr)
     sys.stderr.flush()
 
@@ -19,16 +19,16 @@ def report(line: str) -> None:
 def shown_progress(
     name: str, *, done: int, total: int, unit: str
 ) -> Iterator[Callable[[int], None]]:
-    """Show a bar; in a file it is written anew every half minute.
+    """Show a progress bar; in a file it is rewritten every half minute.
 
     Args:
-        name: Of the step.
-        done: What earlier runs did.
-        total: What there is to do.
-        unit: Of both.
+        name: Name of the step.
+        done: Amount done by earlier runs.
+        total: Total amount.
+        unit: Unit of both.
 
     Yields:
-        Moves it by so much.
+        A function that advances the bar by an amount.
     """
     is_terminal = sys.stderr.isatty()
     bar = tqdm(

@@ -1,11 +1,11 @@
-"""Step 4: how much of a text a head would have drafted, by replaying the rule of acceptance.
+"""Step 4: replays how much of a recorded text a head would have drafted.
 
-Along a recorded answer the head drafts n tokens; those that match the answer up to the first that
-does not are accepted, and decoding goes on behind the token that came instead, or behind the last
-one and the bonus. For a greedy answer that is what happens. For a drawn one it has the same
-distribution as the rejection sampler: our drafts are one-hot, so a drafted token d is accepted
-with the target's probability p(d), which is the probability that the recorded token is d; and if
-it is not, the recorded token is distributed as p without d, which is what the sampler draws from.
+Along a recorded answer the head drafts n tokens. Those that match the answer are accepted up to the
+first mismatch, and decoding continues after the recorded token at that point (the replacement or
+the bonus token). For a greedy answer this is exact. For a sampled one it has the distribution of
+the rejection sampler: our drafts are one-hot, so a drafted token d is accepted with the target's
+probability p(d), which is the probability that the recorded token is d. Otherwise the recorded
+token is distributed as p without d, which is what the sampler draws from.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from engine.training.shard import Shard
 Propose = Callable[[Tensor, Tensor, Before | None], Tensor]
 """From hidden [m, hidden_size] and tokens [m] to drafts [m, n], target ids; all on the CPU.
 
-With a window it is told what the m rows may look at, in runs.
+With a window it also gets what the m rows may attend to, in runs.
 """
 
 _RUN_ROWS = 64
@@ -31,12 +31,11 @@ _RUNS_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What became of the drafts.
+    """Counts of drafted and accepted tokens.
 
     Attributes:
-        drafted: Drafts that reached each position, [n]; those that the answer ended before are
-            not counted.
-        accepted: Drafts whose token at that position, and all before it, were accepted, [n].
+        drafted: Drafts that reached each position before the answer ended, [n].
+        accepted: Drafts accepted up to and including each position, [n].
     """
 
     drafted: NDArray[np.int64]
@@ -52,7 +51,7 @@ class Acceptance:
 
     @property
     def length(self) -> float:
-        """Tokens per target step that verified a draft, bonus included."""
+        """Tokens per target step that verified a draft, including the bonus token."""
         return float(1 + self.accepted.sum() / max(self.drafted[0], 1))
 
     @property
@@ -67,13 +66,13 @@ def replay(
     """Replay all answers.
 
     Args:
-        propose: The head's.
-        shards: Held-out text; of prompts nothing is drafted, but windows look back into them.
-        positions: Tokens of a draft.
-        window: Rows that the head looks at.
+        propose: The head's drafting function.
+        shards: Held-out text. Drafts start in answers only, but windows reach into prompts.
+        positions: Tokens per draft.
+        window: Window of the head, in rows.
 
     Returns:
-        By kind of prompt, in the order in which they come up.
+        Acceptance by kind of prompt, in order of appearance.
     """
     found: dict[str, Acceptance] = {}
     nothing = Acceptance(np.zeros(positions, np.int64), np.zeros(positions, np.int64))
@@ -91,9 +90,9 @@ def replay(
 def count_matches(
     propose: Propose, shard: Shard, *, positions: int, window: int = 0
 ) -> NDArray[np.int64]:
-    """Return how many tokens of a draft at each row match the answer before one does not.
+    """Return for each row how many tokens of its draft match the answer before the first mismatch.
 
-    Behind the end of an answer nothing matches. Of rows of prompts it says nothing.
+    Nothing matches after the end of an answer. Values for rows of prompts are undefined.
     """
     rows = len(shard.tokens)
     matched = np.zeros(rows, np.int64)
@@ -101,22 +100,22 @@ def count_matches(
     drafts_at = torch.arange(rows) >= shard.answers
     worth = torch.tensor([bool(run.any()) for run in drafts_at.split(_RUN_ROWS)])
     for starts in torch.arange(0, rows, _RUN_ROWS)[worth].split(_RUNS_AT_ONCE):
-        place = (starts[:, None] + torch.arange(_RUN_ROWS)).flatten().clamp_max(rows - 1)
+        at = (starts[:, None] + torch.arange(_RUN_ROWS)).flatten().clamp_max(rows - 1)
         before = look_back(shard, starts, rows=_RUN_ROWS, window=window) if window else None
-        drafts = propose(shard.hidden[place], shard.tokens[place], before)
-        wanted = place[:, None] + 1 + ahead
+        drafts = propose(shard.hidden[at], shard.tokens[at], before)
+        wanted = at[:, None] + 1 + ahead
         is_match = drafts == shard.tokens[wanted.clamp_max(rows - 1)]
-        is_match &= wanted < shard.ends[place][:, None]
-        matched[place.numpy()] = is_match.cumprod(1).sum(1).numpy()
+        is_match &= wanted < shard.ends[at][:, None]
+        matched[at.numpy()] = is_match.cumprod(1).sum(1).numpy()
     return matched
 
 
 def walk(matched: NDArray[np.int64], *, positions: int) -> Acceptance:
-    """Decode one answer with drafts: from each step go on behind what was accepted and one more.
+    """Decode one answer with drafts; each step continues after the accepted tokens and one more.
 
     Args:
-        matched: Of each row of the answer, as `count_matches` has it.
-        positions: Tokens of a draft.
+        matched: Matches of each row of the answer, from `count_matches`.
+        positions: Tokens per draft.
     """
     drafted, accepted = np.zeros(positions, np.int64), np.zeros(positions, np.int64)
     row = 0

@@ -1,4 +1,4 @@
-"""The five steps of a recipe, each going on where an earlier run stopped."""
+"""Runs the five steps of a recipe, each resumed where an earlier run stopped."""
 
 import asyncio
 import json
@@ -41,11 +41,11 @@ _FIGURES = "evaluation.json"
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The text, in the parts of its use.
+    """The text, split by use.
 
     Attributes:
-        training: What a head is trained on.
-        held_out: What it is evaluated on.
+        training: Documents that a head is trained on.
+        held_out: Documents that it is evaluated on.
     """
 
     training: list[Document]
@@ -53,24 +53,22 @@ class Corpus:
 
     @classmethod
     def of(cls, documents: Iterable[Document], *, held_out_every: int) -> Self:
-        """Share documents out by their numbers: where one goes depends on no other.
+        """Split documents by their numbers, each independently of the others.
 
         Raises:
-            TrainingError: One of the parts has nothing that a head could draft.
+            TrainingError: A part has nothing that a head could draft.
         """
         parts: tuple[list[Document], list[Document]] = ([], [])
         for document in documents:
             parts[(document.number + 1) % held_out_every == 0].append(document)
         for part in parts:
             if not any(len(document.answer) > 1 for document in part):
-                raise TrainingError(
-                    "there is too little text to hold some of it out: raise text.tokens"
-                )
+                raise TrainingError("too little text to hold some of it out: increase text.tokens")
         return cls(*parts)
 
 
 class Run:
-    """A recipe being carried out by a group of processes.
+    """A recipe run by a group of processes.
 
     Files in the recipe's folder: text.jsonl (step 1), states/ (2), train/ (3), evaluation.json and
     acceptance.png (4), head/ (5).
@@ -82,10 +80,10 @@ class Run:
         self._folder = recipe.run_folder
 
     def carry_out(self, until: Step) -> None:
-        """Do all steps up to this one.
+        """Run all steps up to and including this one.
 
         Raises:
-            TrainingError: One failed; the next run goes on there.
+            TrainingError: A step failed; the next run resumes there.
         """
         steps = {
             "text": self.write_text,
@@ -99,13 +97,13 @@ class Run:
             self._group.wait()
 
     def write_text(self) -> None:
-        """Step 1. The first process alone has the worker, which may use all devices."""
+        """Step 1. Only rank 0 starts the worker, which may use all devices."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if self._group.is_first:
             asyncio.run(self._write_text())
 
     def write_states(self) -> None:
-        """Step 2; nothing if the recipe streams them."""
+        """Step 2; does nothing if the recipe streams states."""
         for part, states in (("training", self._training), ("held-out", self._held_out)):
             if isinstance(states, StoredStates):
                 self._store(f"hidden, {part}", states)
@@ -126,8 +124,8 @@ class Run:
         train(trainer, course, self._recipe.train, group=self._group)
 
     def evaluate(self) -> None:
-        """Step 4, of what will be served: the head in bfloat16."""
-        held_out = self._held_out_shards  # which all processes may have to compute together
+        """Step 4, for the head as served, in bfloat16."""
+        held_out = self._held_out_shards  # all processes may have to compute these together
         if not self._group.is_first or self._figures() is not None:
             return
         found = evaluate(self._served_head, held_out, device=self._group.device)
@@ -197,15 +195,15 @@ class Run:
     def _store(self, part: str, states: StoredStates) -> None:
         if outdated := states.outdated():
             report(
-                f"{part}: {outdated} shards are of an older version, with answers alone; they are "
-                "computed again"
+                f"{part}: {outdated} shards have an older format, without prompts; computing them "
+                "again"
             )
         missing = states.missing()
-        self._group.wait()  # nobody writes before everybody has looked
+        self._group.wait()  # no process writes before all have looked
         mine = missing[self._group.rank :: self._group.processes]
         if not mine:
             return
-        target = self._target  # says that it is loading, before the bar is there
+        target = self._target  # reports that it is loading, so before the progress bar
         total = sum(states.rows)
         done = total - sum(states.rows[number] for number in missing)
         with shown_progress(part, done=done, total=total, unit="tokens") as advance:
@@ -218,7 +216,7 @@ class Run:
                 )
 
     def _figures(self) -> dict[str, JsonValue] | None:
-        """Return what step 4 found, if it was about this head."""
+        """Return the figures of step 4 if they belong to this head."""
         path = self._folder / _FIGURES
         if not path.exists():
             return None
@@ -284,7 +282,7 @@ class Run:
 
     @cached_property
     def _served_head(self) -> DraftHead:
-        """What step 3 has made, in the dtype that is stored and served."""
+        """The result of step 3, in the dtype that is stored and served."""
         self._head.to(torch.bfloat16)
         self._head.eval()
         return self._head

@@ -1,8 +1,8 @@
-"""A shard: hidden states and tokens of some documents, one behind the other, as flat rows.
+"""A shard: hidden states and tokens of some documents, concatenated as flat rows.
 
-A row is a state of the target and the token behind it. Of an answer that is the state from which
-the token was drawn: what a head is given when it drafts. Before the rows of its answer, as many as
-it has tokens, a document has the last ones of its prompt: what a head with a window looks back at.
+A row is a hidden state of the target and the token that follows it. In an answer, that is the state
+from which the token was sampled, just what a head gets when drafting. Each document has the last
+rows of its prompt, for heads with a window, and then the rows of its answer, one per token.
 """
 
 import json
@@ -19,7 +19,7 @@ from torch import Tensor
 from engine.errors import TrainingError
 
 _VERSION = "2"
-"""Of the files; those of the first one have rows of answers alone."""
+"""Version of the file format; version 1 had rows of answers only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Shard:
     Attributes:
         hidden: Last hidden states after the final norm, bfloat16, [rows, hidden_size].
         tokens: Target ids, int64, [rows].
-        lengths: Rows of each document.
-        prompts: How many of these, the first ones, are of its prompt.
-        kinds: The kind of prompt of each document.
+        lengths: Number of rows of each document.
+        prompts: How many of these belong to the prompt; they come first.
+        kinds: Kind of prompt of each document.
         begins: For each row, the first row of its document, int64, [rows].
         answers: For each row, the first row of its document's answer, int64, [rows].
-        ends: For each row, the row behind the end of its document, int64, [rows].
+        ends: For each row, the end of its document (exclusive), int64, [rows].
     """
 
     hidden: Tensor
@@ -56,7 +56,7 @@ class Shard:
         prompts: Sequence[int],
         kinds: Sequence[str],
     ) -> Self:
-        """Return a shard with what each row must know filled in."""
+        """Build a shard and compute the boundaries for each row."""
         counts = torch.tensor(lengths, dtype=torch.int64)
         ends = counts.cumsum(0)
         begins = ends - counts
@@ -68,12 +68,12 @@ class Shard:
 
     @property
     def answer_tokens(self) -> int:
-        """Rows that are not of prompts."""
+        """Number of rows that belong to answers."""
         return sum(self.lengths) - sum(self.prompts)
 
 
 def beginning(shards: Sequence[Shard], tokens: int) -> list[Shard]:
-    """Return the first documents of some shards, as many as have so many answer tokens."""
+    """Return the first documents of some shards, up to this many answer tokens."""
     taken: list[Shard] = []
     for shard in shards:
         count = rows = 0
@@ -94,12 +94,12 @@ def beginning(shards: Sequence[Shard], tokens: int) -> list[Shard]:
 
 
 def save_shard(shard: Shard, path: Path, *, mark: str) -> None:
-    """Write a shard whole or not at all.
+    """Write a shard atomically.
 
     Args:
         shard: On the CPU.
-        path: Of the file.
-        mark: Says what it was computed from; whoever opens it must say the same.
+        path: Path of the file.
+        mark: Digest of what it was computed from; required to open it.
     """
     about = {
         "version": _VERSION,
@@ -114,25 +114,25 @@ def save_shard(shard: Shard, path: Path, *, mark: str) -> None:
 
 
 def is_shard(path: Path, *, mark: str) -> bool:
-    """Tell whether there is a whole shard that was computed from what `mark` says."""
+    """Tell whether there is a complete shard with this mark."""
     about = _read_about(path)
     return (about.get("version"), about.get("mark")) == (_VERSION, mark)
 
 
 def is_outdated(path: Path) -> bool:
-    """Tell whether there is a whole shard of an older version, which nothing can read any more."""
+    """Tell whether there is a complete shard in an older format, which is no longer readable."""
     about = _read_about(path)
     return bool(about) and about.get("version") != _VERSION
 
 
 def open_shard(path: Path, *, mark: str) -> Shard:
-    """Map a shard into memory: rows are read from the disk as they are used.
+    """Map a shard into memory; rows are read from disk when used.
 
     Raises:
-        TrainingError: It is not there, damaged, or was computed from something else.
+        TrainingError: It is missing, damaged, or has another mark.
     """
     if not is_shard(path, mark=mark):
-        raise TrainingError(f"{path}: no hidden states of this text; run the step `hidden` again")
+        raise TrainingError(f"{path}: no hidden states for this text; run the step `hidden` again")
     with safe_open(path, "pt") as file:
         about = file.metadata()
         return Shard.of(
@@ -145,7 +145,7 @@ def open_shard(path: Path, *, mark: str) -> Shard:
 
 
 def _read_about(path: Path) -> dict[str, str]:
-    """Return what a shard says of itself; nothing if it is damaged or not there."""
+    """Return a shard's metadata; empty if it is damaged or missing."""
     if not path.exists():
         return {}
     try:

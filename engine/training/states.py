@@ -1,4 +1,4 @@
-"""Step 2: the target's hidden states over what it wrote, stored or made as they are used."""
+"""Step 2: the target's hidden states for its text, stored in files or computed when needed."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,12 +16,12 @@ from engine.training.group import Group
 from engine.training.memory import is_out_of_memory
 from engine.training.shard import Shard, is_outdated, is_shard, open_shard, save_shard
 
-# An answer of one token has nothing that a head could draft.
+# An answer of one token contains nothing to draft.
 _SHORTEST = 2
 
 
 class Reads(Protocol):
-    """What is needed of the target; `engine.training.target.Target` is one."""
+    """What step 2 needs of the target; implemented by `engine.training.target.Target`."""
 
     hidden_size: int
 
@@ -30,25 +30,25 @@ class Reads(Protocol):
 
 
 class States(Protocol):
-    """Where the shards of a part of the text come from.
+    """A source of the shards of one part of the text.
 
     Attributes:
-        rows: Rows of each shard.
+        rows: Number of rows of each shard.
     """
 
     rows: list[int]
 
     def load(self, numbers: Sequence[int]) -> list[Shard]:
-        """Return these shards; with several processes, all of them must ask for the same."""
+        """Return these shards; with several processes, all of them must ask for the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What goes into a shard.
+    """The content of a shard.
 
     Attributes:
-        documents: With a prompt and an answer each.
-        prompt_rows: How many rows of its prompt, the last ones, each may have at most.
+        documents: Each with a prompt and an answer.
+        prompt_rows: Maximum number of rows of each prompt; its last ones are kept.
     """
 
     documents: Sequence[Document]
@@ -56,7 +56,7 @@ class Cut:
 
     @property
     def prompts(self) -> list[int]:
-        """Rows of each prompt: none for its last token, whose state the answer begins with."""
+        """Rows of each prompt. Its last token has none: that state begins the answer."""
         return [min(len(one.prompt) - 1, self.prompt_rows) for one in self.documents]
 
     @property
@@ -75,13 +75,13 @@ class StoredStates:
     """Shards in files."""
 
     def __init__(self, folder: Path, name: str, cuts: Sequence[Cut], *, target: str) -> None:
-        """Name the files.
+        """Determine the files.
 
         Args:
-            folder: Holds them.
-            name: Of the part of the text.
-            cuts: What goes into each shard.
-            target: Names the model, so that another one's states are never taken for its own.
+            folder: Folder of the files.
+            name: Name of the part of the text.
+            cuts: Content of each shard.
+            target: Name of the model, so that states of another model are never used.
         """
         self.rows = [cut.rows for cut in cuts]
         self._cuts = cuts
@@ -89,18 +89,18 @@ class StoredStates:
         self._marks = [_mark(cut, target) for cut in cuts]
 
     def missing(self) -> list[int]:
-        """Return the shards that are still to be written."""
-        places = enumerate(zip(self._paths, self._marks, strict=True))
-        return [number for number, (path, mark) in places if not is_shard(path, mark=mark)]
+        """Return the indices of shards that have not been written."""
+        files = enumerate(zip(self._paths, self._marks, strict=True))
+        return [number for number, (path, mark) in files if not is_shard(path, mark=mark)]
 
     def outdated(self) -> int:
-        """Return how many of them are there in an older version."""
+        """Return how many shards exist in an older format."""
         return sum(map(is_outdated, self._paths))
 
     def write(
         self, number: int, target: Reads, *, batch_tokens: int, progress: Callable[[int], None]
     ) -> None:
-        """Compute a shard and write it, whole or not at all."""
+        """Compute a shard and write it atomically."""
         path = self._paths[number]
         path.parent.mkdir(parents=True, exist_ok=True)
         shard = compute_shard(
@@ -112,13 +112,13 @@ class StoredStates:
         """Map these shards into memory.
 
         Raises:
-            TrainingError: One is not there.
+            TrainingError: One is missing.
         """
         return [open_shard(self._paths[n], mark=self._marks[n]) for n in numbers]
 
 
 class StreamedStates:
-    """Shards that are computed anew each time they are asked for; processes share the work."""
+    """Shards that are computed each time they are needed; processes share the work."""
 
     def __init__(
         self, target: Reads, cuts: Sequence[Cut], *, batch_tokens: int, group: Group
@@ -130,12 +130,12 @@ class StreamedStates:
         self._group = group
 
     def load(self, numbers: Sequence[int]) -> list[Shard]:
-        """Compute these shards, each in one of the processes, and give them to all."""
+        """Compute these shards, each in one process, and distribute them to all."""
         group = self._group
         mine = {number: self._compute(number) for number in numbers[group.rank :: group.processes]}
         return [
-            self._share(number, mine.get(number), owner=place % group.processes)
-            for place, number in enumerate(numbers)
+            self._share(number, mine.get(number), owner=index % group.processes)
+            for index, number in enumerate(numbers)
         ]
 
     def _compute(self, number: int) -> Tensor:
@@ -154,14 +154,14 @@ class StreamedStates:
 def cut_documents(
     documents: Iterable[Document], *, shard_tokens: int, prompt_rows: int
 ) -> list[Cut]:
-    """Share documents out to shards, in their order; no answer is cut itself.
+    """Distribute documents to shards, in order, without splitting any.
 
-    More documents behind these change the last shard at most.
+    Appending documents changes the last shard at most.
 
     Args:
-        documents: All of them; those whose answer is too short to draft are left out.
-        shard_tokens: Most rows of a shard; one document may have more.
-        prompt_rows: Most rows of a prompt, which loses its front.
+        documents: All documents; those whose answer is too short to draft are left out.
+        shard_tokens: Maximum rows of a shard; a single document may exceed it.
+        prompt_rows: Maximum rows of a prompt; the front is cut.
     """
     cuts: list[list[Document]] = [[]]
     held = 0
@@ -185,12 +185,11 @@ def compute_shard(
     Args:
         target: The model.
         cut: The documents.
-        batch_tokens: Most tokens that the target reads at once, padding included; one document
-            is always read whole.
-        progress: Told of the rows of each batch.
+        batch_tokens: Maximum tokens per forward pass, padding included; a document is never split.
+        progress: Called with the number of rows of each batch.
 
     Returns:
-        On the CPU, in the documents' order.
+        A shard on the CPU, in the documents' order.
     """
     documents, lengths = cut.documents, cut.lengths
     starts = [0, *accumulate(lengths)]
@@ -208,7 +207,7 @@ def compute_shard(
 
 
 def _read(target: Reads, texts: Sequence[Sequence[int]]) -> list[Tensor]:
-    """Have texts read, fewer at a time where memory runs out; returns the states of each."""
+    """Compute the states of some texts, in smaller batches if memory runs out."""
     try:
         return list(target.read(texts))
     except RuntimeError as exc:
@@ -216,14 +215,14 @@ def _read(target: Reads, texts: Sequence[Sequence[int]]) -> list[Tensor]:
             raise
         if len(texts) == 1:
             raise TrainingError(
-                f"memory is too small to read {len(texts[0])} tokens; lower text.max_answer_tokens"
+                f"not enough memory for {len(texts[0])} tokens; reduce text.max_answer_tokens"
             ) from exc
     half = len(texts) // 2
     return [*_read(target, texts[:half]), *_read(target, texts[half:])]
 
 
 def _batches(documents: Sequence[Document], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield the places of documents of nearly the same length, the longest first."""
+    """Yield batches of indices of documents with similar lengths, longest first."""
 
     def length(number: int) -> int:
         return len(documents[number].prompt) + len(documents[number].answer) - 1

@@ -1,4 +1,4 @@
-"""The names of a recipe's steps, in their order."""
+"""The names of a recipe's steps, in order."""
 
 from typing import Literal, get_args
 

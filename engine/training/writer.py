@@ -1,4 +1,4 @@
-"""The target as a writer: a worker of our own, asked over its Unix socket."""
+"""The target as a writer: a worker of our own, used over its Unix socket."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ _TORCHRUN = frozenset({
 
 
 class Writer:
-    """Goes on with texts, as many at a time as the worker takes."""
+    """Continues texts, concurrently."""
 
     def __init__(self, client: httpx.AsyncClient, model: str) -> None:
         self._client = client
@@ -36,10 +36,10 @@ class Writer:
     async def write(
         self, tokens: Sequence[int], *, most: int, temperature: float
     ) -> tuple[list[int], bool]:
-        """Return up to `most` tokens that follow, and whether the target ended by itself.
+        """Return up to `most` tokens that follow, and whether the target ended the text itself.
 
         Raises:
-            TrainingError: The worker refused, or is gone.
+            TrainingError: The worker rejected the request, or is gone.
         """
         body = {
             "model": self._model,
@@ -61,12 +61,12 @@ class Writer:
 async def starting_writer(
     engine: dict[str, JsonValue], *, model: str, log: Path
 ) -> AsyncIterator[Writer]:
-    """Start a worker, wait until it serves, and stop it at the end.
+    """Start a worker, wait until it is ready, and stop it at the end.
 
     Args:
         engine: The `engine:` section of its profile.
         model: The name under which it serves the target.
-        log: Takes its output.
+        log: File for its output.
 
     Raises:
         TrainingError: It did not start.
@@ -82,20 +82,20 @@ async def starting_writer(
              "--die-with-parent"],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env=_alone(process_environment()),
-            start_new_session=True,  # a Ctrl-C at the terminal is for us; we stop it in order
+            start_new_session=True,  # keeps Ctrl-C at the terminal away from it; we stop it
         )  # fmt: skip
         stack.callback(_stop, worker)
         async with httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=httpx.Limits()),
             base_url="http://worker",
-            timeout=None,  # noqa: S113  # a full batch may take minutes; a dead worker hangs up
+            timeout=None,  # noqa: S113  # a full batch may take minutes; a dead worker disconnects
         ) as client:
             await _wait(worker, client, log)
             yield Writer(client, model)
 
 
 def _alone(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment in which vLLM does not take itself for one of torchrun's processes."""
+    """Return an environment in which vLLM does not consider itself part of torchrun's group."""
     if _TORCHRUN_MARK not in environment:
         return dict(environment)
     return {

@@ -1,7 +1,7 @@
-"""Has vLLM compute a target's attention on a CPU with our kernel (docs/adr/0029).
+"""Replaces vLLM's CPU attention with our kernel where it applies (docs/adr/0029).
 
-Only what it is made for: causal attention of decoders over a cache in the layout for vectors. The
-rest stays with vLLM: windows, sinks, biases, quantised caches, encoders, and AMX's layout.
+Our kernel handles causal decoder attention over a KV cache in the vector layout. Sliding windows,
+sinks, biases, quantised caches, encoders and the AMX layout stay with vLLM.
 """
 
 from typing import Any
@@ -15,24 +15,24 @@ from engine.kernels import PagedAttention, StepRequests, attention_kernels
 
 
 def attend_with_ours() -> None:
-    """Have every layer that is made for it attended by us from now on; safe to repeat."""
+    """Route every supported layer of this process to our kernel; idempotent."""
     theirs = CPUAttentionBackendImpl.forward
     if not isinstance(theirs, _Forward) and attention_kernels(torch.float32):
         CPUAttentionBackendImpl.forward = _Forward(theirs)
 
 
 class _Forward:
-    """In place of the method of `CPUAttentionBackendImpl`.
+    """Descriptor that replaces `CPUAttentionBackendImpl.forward`.
 
     Args:
-        theirs: The method.
+        theirs: The original method.
     """
 
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs
 
     def __get__(self, impl: Any, owner: type) -> Any:
-        """Bind it to a layer's implementation, as functions are; from the class, itself."""
+        """Return the callable for a layer's implementation, or itself for the class."""
         if impl is None:
             return self
         bound = impl.__dict__.get("specgate_forward")
@@ -42,7 +42,7 @@ class _Forward:
 
 
 class _LayerForward:
-    """Attends for one layer."""
+    """Computes the attention of one layer."""
 
     def __init__(self, impl: Any, theirs: Any) -> None:
         self._impl = impl
@@ -62,7 +62,7 @@ class _LayerForward:
         output_scale: Tensor | None = None,
         output_block_scale: Tensor | None = None,
     ) -> Tensor:
-        """Write and return what the step's tokens get; vLLM's arguments."""
+        """Write the attention of the step's tokens to `output` and return it; vLLM's signature."""
         is_ours = (
             attn_metadata is not None
             and attn_metadata.causal is True
@@ -106,7 +106,7 @@ def _is_made_for(impl: Any, layer: Any, query: Tensor) -> bool:
 
 
 def _requests_of(metadata: Any) -> StepRequests:
-    """The step's, made by its first layer; vLLM's drafters change a step's metadata on the way."""
+    """Return the step's requests, shared by its layers; vLLM's drafters may replace the tensors."""
     tensors = (metadata.query_start_loc, metadata.seq_lens, metadata.block_table)
     found: StepRequests | None = metadata.__dict__.get("specgate_requests")
     if found is None or not found.are(*tensors):

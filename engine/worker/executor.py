@@ -1,8 +1,8 @@
-"""Runs the model in vLLM's engine process instead of one of its own.
+"""Runs the model inside vLLM's engine process instead of a process of its own.
 
-vLLM 0.32 gives the model of a CPU worker its own process, and each step crosses to it three times:
-for the forward, for the sampling, for the drafts. It does so to bind OpenMP's threads, which our
-CPU profiles leave to the kernel (docs/adr/0002); figures in docs/adr/0014.
+vLLM 0.32 puts the model of a CPU worker into its own process, which costs three round trips per
+step: forward, sampling, drafts. It does so to pin OpenMP threads, which our CPU profiles leave to
+the kernel (docs/adr/0002). docs/adr/0014 has the figures.
 """
 
 from typing import Any
@@ -12,20 +12,20 @@ from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
 
 class InProcessExecutor(UniProcExecutor):
-    """vLLM's executor for one process, under a name that its CPU platform does not replace."""
+    """vLLM's single-process executor, under a name that vLLM's CPU platform does not replace."""
 
     def _init_executor(self) -> None:
         ranks = self.parallel_config.world_size
         if ranks > 1:
             raise ValueError(
-                f"{type(self).__name__} runs one rank, and this profile has {ranks}: set "
+                f"{type(self).__name__} supports one rank, but this profile has {ranks}: set "
                 "engine.vllm.distributed_executor_backend to mp"
             )
         EngineCoreProc._handle_shutdown = _handle_shutdown
         super()._init_executor()
 
     def shutdown(self) -> None:
-        """End our drafting, which saves the suffix index, and free the model; safe to repeat."""
+        """Stop drafting, which saves the suffix index, and free the model; idempotent."""
         super().shutdown()
         self.driver_worker = None
 
@@ -34,11 +34,12 @@ _vllms_handle_shutdown = EngineCoreProc._handle_shutdown
 
 
 def _handle_shutdown(engine: Any) -> bool:
-    """Tell whether the engine goes on; before it stops, end what runs in its process.
+    """Tell whether the engine continues; if not, first shut down the executor in this process.
 
-    vLLM 0.32 makes SIGTERM deadly again before it tears down its executor. By then a second one is
-    often on its way: a stop signals the whole process group (the gateway's supervisor, a terminal,
-    systemd), and vLLM's API server passes it on to its engine. Up to here it does no harm.
+    vLLM 0.32 restores the default SIGTERM action before it shuts down its executor. A second
+    SIGTERM has often been sent by then: a stop signals the whole process group (from the gateway's
+    supervisor, a terminal or systemd), and vLLM's API server forwards it to its engine. Until this
+    point a second signal is harmless.
     """
     goes_on: bool = _vllms_handle_shutdown(engine)
     if not goes_on:

@@ -1,4 +1,4 @@
-"""The draft head in the model worker: loaded beside the target, run on the states it left."""
+"""The draft head in the model worker: loaded beside the target, run on its hidden states."""
 
 import hashlib
 import time
@@ -17,20 +17,24 @@ from engine.heads import DraftHead, Guess, HeadMemory, SharedTables, TargetFacts
 
 
 def gather_tables(model: Any, vocabulary: int) -> SharedTables:
-    """Collect the tables that a head may share of the target.
+    """Collect the embedding and output tables that a head may share with the target.
 
-    With tensor parallelism each rank holds a part of them, so all ranks call this.
+    With tensor parallelism each rank holds a part, so all ranks must call this.
+
+    Args:
+        model: The target, as vLLM loaded it.
+        vocabulary: Size of the target's vocabulary; rows beyond it are padding.
 
     Raises:
-        HeadError: The target is spread over pipeline stages, or keeps its tables elsewhere.
+        HeadError: The target uses pipeline stages, or keeps its tables elsewhere.
     """
     if get_pp_group().world_size > 1:
-        raise HeadError("a draft head needs pipeline_parallel_size 1")
+        raise HeadError("a draft head requires pipeline_parallel_size 1")
     language = model.get_language_model() if supports_multimodal(model) else model
     try:
         parts = language.model.embed_tokens.weight.data, language.lm_head.weight.data
     except AttributeError as exc:
-        raise HeadError(f"no draft head can share the tables of this target: {exc}") from exc
+        raise HeadError(f"draft heads do not support this target: {exc}") from exc
     return SharedTables(
         *(tensor_model_parallel_all_gather(part, dim=0)[:vocabulary] for part in parts)
     )
@@ -39,13 +43,13 @@ def gather_tables(model: Any, vocabulary: int) -> SharedTables:
 def load_for_target(
     folder: Path, tables: SharedTables, model_config: Any, *, device: Any
 ) -> DraftHead:
-    """Load a head and let it share the target's tables.
+    """Load a head that shares the target's tables.
 
-    On a CPU it drafts in bfloat16, in which it is stored, whatever the target computes in: few rows
-    are multiplied with int8 weights there, and that is what the core in C++ knows.
+    On a CPU the head always computes in bfloat16, the dtype in which it is stored: its int8 weights
+    for few rows and its C++ core require that.
 
     Raises:
-        HeadError: The folder holds no head, or not one for this target.
+        HeadError: The folder holds no head, or one for another target.
     """
     target = TargetFacts(
         hidden_size=model_config.get_hidden_size(),
@@ -64,16 +68,16 @@ def load_for_target(
 
 
 class StepStates:
-    """The target's last hidden states of one step, of which each row has those that were sampled.
+    """The target's last hidden states of one step, at the positions that were sampled.
 
     Attributes:
-        hidden: As given.
-        first: Where in `hidden` a row's states begin; None where each row has one.
+        hidden: The states.
+        first: Index in `hidden` of each sequence's first state; None if each sequence has one.
 
     Args:
-        hidden: Shape (positions, hidden); of a row with k draft tokens k + 1 in a row. Nobody
-            changes them afterwards.
-        drafted: Draft tokens that were verified, by row; None where there were none.
+        hidden: Shape (positions, hidden_size); a sequence with k draft tokens has k + 1 consecutive
+            states. Must not change afterwards.
+        drafted: Number of verified draft tokens of each sequence; None if there were none.
     """
 
     def __init__(self, hidden: torch.Tensor, drafted: Sequence[int] | None) -> None:
@@ -81,29 +85,34 @@ class StepStates:
         self.first = None if drafted is None else [0, *accumulate(n + 1 for n in drafted)]
 
     def last(
-        self, rows: Sequence[int], sampled: Sequence[Sequence[int]]
+        self, sequences: Sequence[int], sampled: Sequence[Sequence[int]]
     ) -> tuple[torch.Tensor, Sequence[int]]:
-        """Return all states, and the places of those that some rows' last tokens come from."""
+        """Return all states, and for some sequences the index of the state of the last token.
+
+        Args:
+            sequences: Indices of sequences in the step.
+            sampled: New tokens of every sequence in the step.
+        """
         if self.first is None:
-            return self.hidden, rows
-        return self.hidden, [self.first[row] + len(sampled[row]) - 1 for row in rows]
+            return self.hidden, sequences
+        return self.hidden, [self.first[at] + len(sampled[at]) - 1 for at in sequences]
 
 
 class HeadRun:
-    """One pass of the head, when the drafter asks for it (`engine.drafting.HeadPass`).
+    """A pass of the head that runs when the drafter calls it (`engine.drafting.HeadPass`).
 
     Args:
         head: The head.
-        most: Tokens to draft.
-        states: Of the step that has just been sampled.
-        requests: Its rows.
-        sampled: Their new tokens.
-        memory: Of a head with a window; told of the new rows whether the head runs or not.
+        most: Number of tokens to draft.
+        states: Hidden states of the step that has just been sampled.
+        requests: The requests of that step.
+        sampled: The new tokens of each request.
+        memory: Memory of a head with a window; it records the step whether the head runs or not.
 
     Attributes:
-        rows: For how many it ran.
-        seconds: What it took, 0 if it did not run.
-        cpu_seconds: Of that, this thread's time on the CPU.
+        sequences: Number of sequences that the head ran for.
+        seconds: Duration of the pass; 0 if the head did not run.
+        cpu_seconds: CPU time of this thread during the pass.
     """
 
     def __init__(
@@ -122,21 +131,21 @@ class HeadRun:
         self._requests = requests
         self._sampled = sampled
         self._memory = memory
-        self.rows = 0
+        self.sequences = 0
         self.seconds = self.cpu_seconds = 0.0
         if memory is not None:
             memory.note(requests, sampled, states.hidden, states.first)
 
     def __call__(self, rows: Sequence[int]) -> list[Guess]:
-        """Return for each row the head's tokens and its probability of each."""
+        """Return, for each of these sequences, the drafted tokens and their probabilities."""
         began, began_cpu = time.perf_counter(), time.thread_time()
         newest = [self._sampled[row][-1] for row in rows]
         view = None
         if self._memory is not None:
             view = self._memory.view([self._requests[row] for row in rows])
-        states, places = self._states.last(rows, self._sampled)
-        guesses: list[Guess] = self._head.guess(states, places, newest, self._most, view)
-        self.rows = len(rows)
+        states, positions = self._states.last(rows, self._sampled)
+        guesses: list[Guess] = self._head.guess(states, positions, newest, self._most, view)
+        self.sequences = len(rows)
         self.seconds = time.perf_counter() - began
         self.cpu_seconds = time.thread_time() - began_cpu
         return guesses

@@ -1,8 +1,8 @@
-"""Gives holes of the C heap back to the kernel now and then.
+"""Returns fragmented heap memory to the kernel periodically.
 
-Each new number of tokens in a step asks for tensors of new sizes. glibc keeps what they leave
-behind as holes between blocks that live on, and the next size does not fit into them: a worker that
-used 497 MB of its heap held 258 MB of holes after 70 requests. A round takes 10 to 30 ms then.
+Each new step size allocates tensors of new sizes. The holes that they leave between live blocks are
+too small for the next size, and glibc keeps them: after 70 requests, a worker that used 497 MB of
+its heap held another 258 MB in holes. Trimming takes 10 to 30 ms in that state.
 """
 
 import ctypes
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from engine.worker.periodic import Periodic
 
 _SECONDS = 20.0
-"""Between two rounds: the fewer holes there are the shorter a round is, and steps wait for it."""
+"""Interval between two trims. Steps wait for a trim, and frequent trims are short."""
 
 
 def find_trim() -> Callable[[], int] | None:
-    """Return what gives holes of all arenas back and says 1 if it did; None where libc has none.
+    """Return a function that trims all arenas and returns 1 if it freed memory.
 
-    malloc_trim(3): from glibc; musl and macOS have no such function.
+    None if libc has no malloc_trim(3), as with musl and macOS.
     """
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is None:
@@ -27,7 +27,7 @@ def find_trim() -> Callable[[], int] | None:
 
 
 def keep_heap_trimmed() -> None:
-    """Have this process's heap trimmed for as long as it lives."""
+    """Trim this process's heap periodically until it ends."""
     trim = find_trim()
     if trim is not None:
         Periodic(trim, seconds=_SECONDS, name="heap")

@@ -1,4 +1,4 @@
-"""Runs vLLM's OpenAI server in this process, with our settings and environment."""
+"""Runs vLLM's OpenAI server in this process with our settings and environment."""
 
 import logging
 import signal
@@ -23,12 +23,12 @@ _log = logging.getLogger(__name__)
 
 
 def serve(settings: EngineSettings, model: ResolvedModel) -> None:
-    """Serve until SIGTERM or SIGINT; vLLM then stops its own processes.
+    """Serve until SIGTERM or SIGINT; vLLM stops its own child processes.
 
     Raises:
-        ConfigError: vLLM refuses an option, or the socket's path is taken by something else.
+        ConfigError: vLLM rejects an option, or the socket path exists and is not a socket.
     """
-    # Beside the socket, if there is one: who removes that folder then removes both.
+    # Beside the socket, so that removing the socket's folder also removes the metrics.
     beside = None if settings.uds is None else settings.uds.parent
     with tempfile.TemporaryDirectory(prefix="metrics-", dir=beside) as metrics:
         _serve(settings, model, {"PROMETHEUS_MULTIPROC_DIR": metrics})
@@ -40,7 +40,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     forced = {**PINNED_ENVIRONMENT, **offline, **openmp, **shared}
     export_environment({**USUAL_ENVIRONMENT, **settings.environment}, forced=forced)
 
-    # vLLM reads the environment while it is imported, so only now.
+    # vLLM reads the environment when it is imported.
     import uvloop
     from vllm.logger import configure_logging_from_args
 
@@ -59,14 +59,14 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     log_as_vllm_does()
     if not has_bfloat16:
         _log.info(
-            "This processor is slow at products of bfloat16: the model is computed in %s",
+            "this processor has no fast bfloat16 arithmetic: the model runs in %s",
             parsed.dtype,
         )
     if settings.speculation.sources:
         accept_all_requests()
         parsed.middleware = [*parsed.middleware, MIDDLEWARE]
-    # Until vLLM serves and takes the signals over, they end this process at once, and the kernel
-    # then ends the children (see plugin.py).
+    # Until vLLM installs its own handlers, signals end this process at once, and the kernel then
+    # ends the children (see plugin.py).
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -77,8 +77,8 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
 
 
 def is_good_at_bfloat16(settings: EngineSettings) -> bool:
-    """Whether products of bfloat16 are no slower here than those of float32 (docs/adr/0028)."""
-    # vLLM reads the environment while it is imported, so not before this is called.
+    """Tell whether bfloat16 products are no slower here than float32 ones (docs/adr/0028)."""
+    # vLLM reads the environment when it is imported, which `_serve` prepares first.
     from vllm.platforms import current_platform
 
     from engine.kernels import is_supported
@@ -89,7 +89,11 @@ def is_good_at_bfloat16(settings: EngineSettings) -> bool:
 
 
 def clear_socket(path: Path) -> None:
-    """Remove the socket that a killed worker left, so that vLLM can bind its path."""
+    """Remove the stale socket of a killed worker, so that vLLM can bind the path.
+
+    Raises:
+        ConfigError: The path exists and is not a socket.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:

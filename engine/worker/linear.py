@@ -1,9 +1,9 @@
-"""Has vLLM compute the target's linear layers on a CPU with our products (docs/adr/0028).
+"""Replaces vLLM's linear layers on CPUs with our matrix products (docs/adr/0028).
 
-Those that vLLM 0.32 takes, oneDNN's, make a step of eight tokens half as long again as one of one.
-Ours are taken for all steps, except in bfloat16 on a processor with instructions for it that only
-oneDNN uses (AMX): up to how many rows ours pay is measured there when a worker starts. If that is
-not all of them the weights are kept in both layouts, so only those of small models are.
+With oneDNN, which vLLM 0.32 uses, a step of eight tokens takes 1.5 times as long as a step of one
+token. Our products serve all steps, with one exception: in bfloat16 on processors with instructions
+that only oneDNN uses (AMX), the worker measures at start up to how many rows ours are faster. If
+they are not faster for all sizes, the weights are kept in both layouts, for small models only.
 """
 
 import functools
@@ -27,8 +27,8 @@ _Compute = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 _SIZES = (1, 4, 8, 16, 32, 64, 256)
 _ROUNDS = 3
 _SHAPE = (2048, 1024)
-_WEIGHTS = 24  # 96 MiB in bfloat16: more than the caches hold, as of a model
-# How much longer ours may take: less than it costs to keep the weights twice.
+_WEIGHTS = 24  # 96 MiB in bfloat16: exceeds the caches, like the weights of a model
+# Accepted slowdown of our products; avoiding the second copy of the weights is worth more.
 _LONGER = 1.1
 
 _MOST_KEPT_TWICE = 4 << 30  # bytes
@@ -37,13 +37,13 @@ ALL_ROWS = 1 << 30
 
 
 def pack_linear_layers(dtype: torch.dtype, weight_bytes: int) -> None:
-    """Have layers that are loaded from now on computed by us where that pays; safe to repeat.
+    """Compute layers that are loaded from now on with our products where faster; idempotent.
 
-    They are computed while Python runs: a graph that torch compiles would not know them.
+    Requires eager execution: a graph compiled by torch would not contain our products.
 
     Args:
-        dtype: The model's.
-        weight_bytes: Of the model on this rank, as far as is known; 0 where it is not.
+        dtype: Dtype of the model.
+        weight_bytes: Size of the model's weights on this rank; 0 if unknown.
     """
     theirs = utils.dispatch_cpu_unquantized_gemm
     if not is_supported() or isinstance(theirs, Dispatch):
@@ -54,23 +54,23 @@ def pack_linear_layers(dtype: torch.dtype, weight_bytes: int) -> None:
         if most[dtype] < ALL_ROWS and not 0 < weight_bytes <= _MOST_KEPT_TWICE:
             most[dtype] = 0
         rows = "all rows" if most[dtype] == ALL_ROWS else f"up to {most[dtype]} rows"
-        _log.info("specgate computes linear layers of %s", rows)
+        _log.info("specgate computes linear layers for %s", rows)
     utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, most)
 
 
 def packed_rows(dtype: torch.dtype) -> int:
-    """Return up to how many rows layers that are loaded now are computed by us; 0 for none."""
+    """Return the largest number of rows that our products serve for this dtype; 0 for none."""
     chosen = utils.dispatch_cpu_unquantized_gemm
     return chosen.most.get(dtype, 0) if isinstance(chosen, Dispatch) else 0
 
 
 class Dispatch:
-    """Chooses what computes a layer, in place of vLLM's function of that name.
+    """Chooses what computes a layer; replaces vLLM's `dispatch_cpu_unquantized_gemm`.
 
     Args:
         theirs: vLLM's function.
-        most: Up to how many rows ours is taken, by the weight's dtype. Where that is not `ALL_ROWS`
-            the weight is kept twice.
+        most: Largest number of rows for our products, by dtype of the weight. Below `ALL_ROWS` the
+            weight is kept in both layouts.
     """
 
     def __init__(self, theirs: Callable[..., None], most: dict[torch.dtype, int]) -> None:
@@ -78,7 +78,7 @@ class Dispatch:
         self.most = most
 
     def __call__(self, layer: Any, remove_weight: bool) -> None:
-        """Set `layer.cpu_linear`, and drop the layer's own weight if that is asked."""
+        """Set `layer.cpu_linear`, and drop the layer's own weight if requested."""
         weight = layer.weight
         most = 0 if weight.is_meta or weight.ndim != 2 else self.most.get(weight.dtype, 0)
         packed = PackedLinear(weight) if most else None
@@ -99,20 +99,20 @@ def _compute(
     weight: Tensor,
     bias: Tensor | None,
 ) -> Tensor:
-    """What vLLM calls; the weight is what it keeps of it, and mostly empty."""
+    """Compute a layer; vLLM's signature. `weight` is what vLLM keeps of it, usually empty."""
     if otherwise is not None and inputs.numel() > most * inputs.shape[-1]:
         return otherwise(inputs, weight, bias)
-    # With AMX vLLM makes some biases float32 for its own products; they were not rounded by that.
+    # With AMX vLLM converts some biases to float32 for its own products; converting back is exact.
     return packed(inputs, None if bias is None else bias.to(inputs.dtype))
 
 
 def _has_better() -> bool:
-    """Whether this processor may have better instructions for bfloat16 than we use."""
+    """Tell whether this processor may have faster bfloat16 instructions than our kernels use."""
     return has_bfloat16_tiles() or (multiplies_bfloat16() and not multiplies_pairs())
 
 
 def _rows_that_pay(theirs: Callable[..., None]) -> int:
-    """Measure up to how many rows our products in bfloat16 take little longer than vLLM's."""
+    """Measure up to how many rows our bfloat16 products are about as fast as vLLM's."""
     weight = torch.rand(_SHAPE).sub_(0.5).to(torch.bfloat16)
     layers = [
         SimpleNamespace(weight=torch.nn.Parameter(weight.clone(), requires_grad=False))
@@ -135,13 +135,13 @@ def rows_that_pay(
     sizes: Sequence[int],
     clock: Callable[[], float] = time.perf_counter,
 ) -> int:
-    """Return the size up to which `ours` takes little longer; `ALL_ROWS` if that is the last.
+    """Return the largest size for which `ours` is about as fast; `ALL_ROWS` if it always is.
 
     Args:
-        ours: Computes layers of 1,024 bfloat16 inputs for some rows.
-        theirs: The same.
-        sizes: Rows, rising.
-        clock: Seconds.
+        ours: Computes layers with 1,024 inputs each for bfloat16 rows of shape (size, 1024).
+        theirs: The same with vLLM's products.
+        sizes: Numbers of rows, rising.
+        clock: Returns seconds.
     """
     most = 0
     for size in sizes:

@@ -1,8 +1,8 @@
-"""Where the lines of our rooms go in a process of vLLM's."""
+"""Routes the engine's log lines in vLLM's processes."""
 
 import logging
 
 
 def log_as_vllm_does() -> None:
-    """Have what the engine's rooms log go where vLLM's lines go; safe to repeat."""
+    """Send the engine's log lines where vLLM's lines go; idempotent."""
     logging.getLogger("engine").parent = logging.getLogger("vllm")

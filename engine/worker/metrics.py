@@ -1,8 +1,8 @@
 """The worker's `engine_*` metrics, on vLLM's own `/metrics`.
 
-Steps count plain numbers; once a second a thread hands them on, so that a step pays nothing for
-them. The processes of a worker share a directory (`PROMETHEUS_MULTIPROC_DIR`), which vLLM's
-endpoint reads.
+Steps only increment plain numbers; a thread publishes them once a second, so that steps pay almost
+nothing for metrics. The worker's processes share a folder (`PROMETHEUS_MULTIPROC_DIR`), which
+vLLM's endpoint reads.
 """
 
 from bisect import bisect_left
@@ -15,14 +15,14 @@ from engine.drafting import SOURCE_NAMES, VERDICTS, Drafter, Origin
 from engine.policy import HEAD, NATIVE, SUFFIX, Gate
 from engine.suffix import Stats
 
-# From a tenth of a millisecond, which our own code takes, to the longest prefill.
+# From 0.1 ms, the order of our own code, to the longest prefill.
 _STEP_BUCKETS = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
 )
 
-VERIFYING_ROWS = (1, 4, 16, 64)
-"""Requests of a step for which the cost of verification is shown."""
+VERIFYING_SIZES = (1, 4, 16, 64)
+"""Batch sizes for which the cost of verification is reported."""
 
 _COST_TOKENS = (1, 4, 16, 64, 256)
 _PREDICTION_BUCKETS = (0.5, 0.67, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 5.0)
@@ -31,7 +31,7 @@ _IN_GATE = {"suffix": SUFFIX, "head": HEAD, "native": NATIVE}
 
 
 def source_state(gate: Gate, source: str) -> dict[str, float]:
-    """Return whether a source may draft (`open`, 0 or 1), and its `least_survival`."""
+    """Return whether a source may draft (`open`: 0 or 1) and its `least_survival`."""
     least = gate.least(_IN_GATE[source])
     return {
         "open": int(least <= 1.0 and not gate.is_limited),
@@ -40,7 +40,7 @@ def source_state(gate: Gate, source: str) -> dict[str, float]:
 
 
 class _Total:
-    """A counter that is set to sums kept elsewhere."""
+    """A counter that follows sums kept elsewhere."""
 
     def __init__(
         self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
@@ -50,7 +50,7 @@ class _Total:
 
     def publish(self, sums: Mapping[tuple[str, ...], float]) -> None:
         for labels, value in list(sums.items()):
-            # A new one counts from 0 too: without it, its ratio to another is no data, not 0.
+            # Publish new labels even at 0; without them, a ratio to this counter would be no data.
             is_new = labels not in self._published
             if (more := value - self._published[labels]) > 0 or is_new:
                 (self._counter.labels(*labels) if labels else self._counter).inc(more)
@@ -58,15 +58,15 @@ class _Total:
 
 
 class _Spread:
-    """Observations of a histogram: counted here by a step, handed on by `publish`.
+    """A histogram that is filled in two stages: `observe` counts locally, `publish` hands on.
 
-    prometheus-client has no way to add many at once, and its `observe` takes two locks, asks twice
-    for the process's id and writes to a file. So this adds to a histogram's cells; a test compares
-    the result with that of `observe`.
+    prometheus-client cannot add many observations at once, and its `observe` takes two locks, reads
+    the process id twice and writes to a file. So this class adds to the histogram's internal cells;
+    a test compares the result with that of `observe`.
 
     Args:
-        histogram: One without labels, or one of its children.
-        bounds: The upper bounds of its buckets, in order, without infinity.
+        histogram: A histogram without labels, or a labelled child.
+        bounds: Upper bounds of its buckets, rising, without infinity.
     """
 
     def __init__(self, histogram: Histogram, bounds: Sequence[float]) -> None:
@@ -82,7 +82,7 @@ class _Spread:
         self._sum += value
 
     def publish(self) -> None:
-        """Hand on what came since the last time; only one thread may do that."""
+        """Hand on what was observed since the last call; call it from one thread only."""
         for at, count in enumerate(self._counts):
             if more := count - self._published[at]:
                 self._cells[at].inc(more)
@@ -93,25 +93,23 @@ class _Spread:
 
 
 class AcceptanceMetrics:
-    """Draft and accepted tokens by source, counted where drafts are verified: by the scheduler."""
+    """Drafted and accepted tokens by source, counted by the scheduler when drafts are verified."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._drafted: dict[tuple[str, ...], int] = defaultdict(int)
         self._accepted: dict[tuple[str, ...], int] = defaultdict(int)
         self._positions: dict[tuple[str, int], int] = defaultdict(int)
         self._drafts = 0
-        self._drafts_total = _Total(
-            "engine_spec_drafts", "Drafts that were verified.", (), registry
-        )
+        self._drafts_total = _Total("engine_spec_drafts", "Verified drafts.", (), registry)
         self._drafted_total = _Total(
-            "engine_spec_draft_tokens", "Draft tokens that were verified.", ("source",), registry
+            "engine_spec_draft_tokens", "Verified draft tokens.", ("source",), registry
         )
         self._accepted_total = _Total(
-            "engine_spec_accepted_tokens", "Draft tokens that were accepted.", ("source",), registry
+            "engine_spec_accepted_tokens", "Accepted draft tokens.", ("source",), registry
         )
         self._position_total = _Total(
             "engine_spec_accepted_at_position",
-            "Draft tokens that were accepted, by their place in the draft, from 0.",
+            "Accepted draft tokens by their position in the draft, from 0.",
             ("source", "position"),
             registry,
         )
@@ -129,14 +127,14 @@ class AcceptanceMetrics:
                 self._positions[name, position] += 1
 
     def by_source(self) -> dict[str, dict[str, int]]:
-        """Return what was `drafted` and `accepted` of each source."""
+        """Return the `drafted` and `accepted` tokens of each source."""
         return {
             name: {"drafted": drafted, "accepted": self._accepted[name,]}
             for (name,), drafted in list(self._drafted.items())
         }
 
     def publish(self) -> None:
-        """Hand the sums to Prometheus."""
+        """Publish the counts to Prometheus."""
         self._drafts_total.publish({(): self._drafts})
         self._drafted_total.publish(self._drafted)
         self._accepted_total.publish(self._accepted)
@@ -146,34 +144,34 @@ class AcceptanceMetrics:
 
 
 class DraftingMetrics:
-    """What the rank that drafts decided, and what the suffix index holds."""
+    """What the drafting rank decided, and the contents of the suffix index."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self._steps = _Total(
             "engine_spec_steps",
-            "Steps, by what was decided about drafting for the next one.",
+            "Steps, by the decision on drafting for the next step.",
             ("verdict",),
             registry,
         )
         self._fallbacks = _Total(
             "engine_spec_fallbacks",
-            "Steps or requests that decode plainly because speculation failed, by error.",
+            "Steps or requests that decoded without speculation after an error, by error.",
             ("reason",),
             registry,
         )
         self._evictions = _Total(
-            "engine_suffix_evictions", "Tokens of finished answers that were evicted.", (), registry
+            "engine_suffix_evictions", "Evicted tokens of finished answers.", (), registry
         )
         self._price = Gauge(
             "engine_spec_price",
-            "Survival at which a draft token pays, 0 to 1.",
+            "Lowest survival at which a draft token is worth verifying, 0 to 1.",
             multiprocess_mode="mostrecent",
             registry=registry,
         )
         self._open = Gauge(
             "engine_spec_gate_open",
-            "1 while the source may draft; 0 while it is paused after errors, while more requests "
-            "run than max_batch_size, or while none of it keeps min_acceptance_ratio.",
+            "1 if the source may draft; 0 while it is paused after errors, while more than "
+            "max_batch_size requests run, or while no draft would meet min_acceptance_ratio.",
             ("source",),
             multiprocess_mode="mostrecent",
             registry=registry,
@@ -186,49 +184,49 @@ class DraftingMetrics:
         )
         self._bytes = Gauge(
             "engine_suffix_bytes",
-            "Memory that the suffix index uses.",
+            "Memory used by the suffix index.",
             multiprocess_mode="mostrecent",
             registry=registry,
         )
         self._capacity = Gauge(
             "engine_suffix_capacity_bytes",
-            "Memory that the suffix index may use.",
+            "Memory limit of the suffix index.",
             multiprocess_mode="mostrecent",
             registry=registry,
         )
         self._least = Gauge(
             "engine_spec_least_survival",
-            "Survival below which nothing of a source is drafted, for min_acceptance_ratio; 0 for "
-            "no limit, above 1 for none of it.",
+            "Survival below which a source drafts nothing, from min_acceptance_ratio; 0 means no "
+            "limit, above 1 that nothing is drafted.",
             ("source",),
             multiprocess_mode="mostrecent",
             registry=registry,
         )
         self._cost = Gauge(
             "engine_spec_step_cost_seconds",
-            "What the gate believes that a step takes, by the tokens that it computes.",
+            "Expected step time, by number of tokens in the step.",
             ("tokens",),
             multiprocess_mode="mostrecent",
             registry=registry,
         )
         self._verification = Gauge(
             "engine_spec_verification_cost_seconds",
-            "What the gate believes that a step takes longer with any draft, by its requests.",
+            "Expected extra step time for verifying any draft, by number of requests in the step.",
             ("rows",),
             multiprocess_mode="mostrecent",
             registry=registry,
         )
         prediction = Histogram(
             "engine_spec_step_prediction_ratio",
-            "A step's measured time over what the gate expected.",
+            "Measured step time over the gate's expected step time.",
             buckets=_PREDICTION_BUCKETS,
             registry=registry,
         )
         self._prediction = _Spread(prediction, _PREDICTION_BUCKETS)
         seconds = Histogram(
             "engine_spec_step_seconds",
-            "A step's time: `target` is vLLM's forward and sampling, `head` a pass of the draft "
-            "head, `draft` our own code beside that, and `draft_cpu` its part on the CPU.",
+            "Step time by phase: `target` is vLLM's forward pass and sampling, `head` the draft "
+            "head's pass, `draft` the rest of our code, `draft_cpu` the CPU time of `draft`.",
             ("phase",),
             buckets=_STEP_BUCKETS,
             registry=registry,
@@ -239,7 +237,7 @@ class DraftingMetrics:
         )
 
     def observe_step(self, *, target: float, draft: float, draft_cpu: float, head: float) -> None:
-        """Record a step's times, in seconds; `head` is 0 where the head did not run."""
+        """Record the times of a step, in seconds; `head` is 0 if the head did not run."""
         self._target.observe(target)
         self._draft.observe(draft)
         self._draft_cpu.observe(draft_cpu)
@@ -247,11 +245,11 @@ class DraftingMetrics:
             self._head.observe(head)
 
     def observe_prediction(self, ratio: float) -> None:
-        """Record a step's measured time over what was expected of it."""
+        """Record the ratio of a step's measured to its expected time."""
         self._prediction.observe(ratio)
 
     def publish(self, drafter: Drafter, index: Stats | None, sources: tuple[str, ...]) -> None:
-        """Hand the sums and the latest values to Prometheus."""
+        """Publish the counts and the current values to Prometheus."""
         counters, gate = drafter.counters, drafter.gate
         for spread in (self._target, self._draft, self._draft_cpu, self._head, self._prediction):
             spread.publish()
@@ -265,8 +263,9 @@ class DraftingMetrics:
         if gate.is_measured:
             for tokens in _COST_TOKENS:
                 self._cost.labels(str(tokens)).set(gate.predict_step(tokens))
-            for rows in VERIFYING_ROWS:
-                self._verification.labels(str(rows)).set(gate.predict_verification(rows))
+            for sequences in VERIFYING_SIZES:
+                cost = gate.predict_verification(sequences)
+                self._verification.labels(str(sequences)).set(cost)
         if index is not None:
             self._tokens.set(index.tokens)
             self._bytes.set(index.bytes)

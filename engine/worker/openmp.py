@@ -1,6 +1,6 @@
-"""Finds Intel's OpenMP runtime, which vLLM's CPU worker wants to be loaded before torch.
+"""Finds Intel's OpenMP runtime, which vLLM's CPU worker expects to be loaded before torch.
 
-With it a step costs less: figures in docs/adr/0002.
+It makes steps faster; docs/adr/0002 has the figures.
 """
 
 from importlib.metadata import PackageNotFoundError, files
@@ -11,7 +11,7 @@ _LIBRARY = "libiomp5.so"
 
 
 def find_openmp() -> Path | None:
-    """Return the library's path, or None where it is not installed, as on ARM and with CUDA."""
+    """Return the library's path; None if it is not installed, as on ARM and with CUDA."""
     try:
         installed = files(_DISTRIBUTION) or []
     except PackageNotFoundError:
@@ -23,11 +23,11 @@ def find_openmp() -> Path | None:
 
 
 def preload(library: Path | None, *, before: str | None) -> dict[str, str]:
-    """Return the variable that has the dynamic linker load `library` first in new processes.
+    """Return the variable that makes the dynamic linker load `library` first in new processes.
 
     Args:
-        library: What to load; None changes nothing.
-        before: The value that `LD_PRELOAD` has already; a runtime in it is kept.
+        library: The library; None changes nothing.
+        before: Current value of `LD_PRELOAD`; an OpenMP runtime in it takes precedence.
     """
     if library is None or (before and "omp" in before):
         return {}

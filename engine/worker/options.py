@@ -1,4 +1,4 @@
-"""Turns our settings into the options of vLLM's server; pure, so it needs no vllm to be read."""
+"""Turns our settings into the options of vLLM's server; does not import vllm."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from engine.config import EngineSettings, Speculation
 from engine.errors import ConfigError
 from engine.models import ResolvedModel, shipped_head
 
-# What the gateway's accounting stands on: times per request, cached prompt tokens, and the number
-# of requests in flight. The access line is the gateway's.
+# The gateway's accounting needs these: times per request, cached prompt tokens, requests in flight.
+# The gateway writes the access log.
 _ALWAYS: Mapping[str, JsonValue] = {
     "disable_uvicorn_access_log": True,
     "enable_per_request_metrics": True,
@@ -19,24 +19,27 @@ _ALWAYS: Mapping[str, JsonValue] = {
     "enable_server_load_tracking": True,
 }
 
-# Unless a profile says otherwise. With vLLM's 0 it kills its engine at once on SIGTERM; so it may
-# finish what runs, and the suffix index is saved.
+# Defaults that a profile can override. With vLLM's own default, 0, it kills its engine at once on
+# SIGTERM. A timeout lets running requests finish and the suffix index be saved.
 _DEFAULTS: Mapping[str, JsonValue] = {"shutdown_timeout": 15}
 
 
-# The same where products of bfloat16 are slow (docs/adr/0027, 0028).
+# A further default where bfloat16 products are slow (docs/adr/0027, 0028).
 _WITHOUT_BFLOAT16: Mapping[str, JsonValue] = {"dtype": "float32"}
 
 
 def build_options(
     settings: EngineSettings, model: ResolvedModel, *, has_bfloat16: bool
 ) -> dict[str, JsonValue]:
-    """Return vLLM's options by name; the profile's own and ours never share one.
+    """Return vLLM's options by name; a profile cannot set the options that we set.
 
     Args:
-        settings: The profile's.
-        model: Whose weights to serve.
-        has_bfloat16: Whether what the model runs on is good at products of bfloat16.
+        settings: The engine's settings.
+        model: The model to serve.
+        has_bfloat16: Whether bfloat16 products are fast on this device.
+
+    Raises:
+        ConfigError: The source `head` is on, but no head is given or ships for the model.
     """
     options: dict[str, JsonValue] = {
         **_DEFAULTS,
@@ -56,8 +59,8 @@ def build_options(
 def to_arguments(options: Mapping[str, JsonValue]) -> list[str]:
     """Write options as command-line arguments.
 
-    True and False become `--name` and `--no-name`, a list its items, a mapping JSON; an option
-    that is None is left to vLLM's default.
+    True and False become `--name` and `--no-name`, a list becomes its items, a mapping JSON. An
+    option that is None is omitted.
     """
     arguments: list[str] = []
     for name, value in options.items():
@@ -85,7 +88,7 @@ def _to_text(value: JsonValue) -> str:
 def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
     speculation = settings.speculation
     if not speculation.sources:
-        # vLLM refuses to count acceptance where nothing is drafted.
+        # vLLM rejects acceptance metrics without a drafter.
         return {"worker_cls": "engine.worker.worker.PlainWorker"}
     snapshot = None
     if "suffix" in speculation.sources and speculation.suffix.warm_start:
@@ -99,7 +102,7 @@ def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict
     }
     return {
         "additional_config": {"specgate": ours},
-        # Ours are lists made after a step; vLLM's asynchronous scheduler wants tensors before it.
+        # We draft after a step, as lists; vLLM's async scheduler needs tensors before the step.
         "async_scheduling": False,
         "per_request_spec_decode_metrics": "detailed",
         "scheduler_cls": "engine.worker.scheduler.HybridScheduler",
@@ -114,15 +117,15 @@ def _head_folder(settings: EngineSettings) -> str | None:
     folder = settings.speculation.head.path or shipped_head(settings.model)
     if folder is None:
         raise ConfigError(
-            [f"engine.speculation.head.path: no head ships for {settings.model}; give its folder"]
+            [f"engine.speculation.head.path: no head ships for {settings.model}; set its folder"]
         )
     return str(folder)
 
 
 def _vllm_drafter(speculation: Speculation) -> dict[str, JsonValue]:
     if speculation.native is not None:
-        # Room for the longest draft of any source. How many tokens vLLM's drafter proposes in a
-        # step is said by our scheduler.
+        # Room for the longest draft of any source. Our scheduler decides for each step how many
+        # tokens vLLM's drafter proposes.
         ours = speculation.max_draft_tokens if speculation.sources != ("native",) else 0
         longest = max(speculation.native.most, ours)
         return {**speculation.native.config, "num_speculative_tokens": longest}

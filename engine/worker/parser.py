@@ -1,4 +1,4 @@
-"""vLLM's own argument parser, made to raise our error instead of ending the process."""
+"""vLLM's argument parser, changed to raise our error instead of exiting."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ class _Parser(FlexibleArgumentParser):
 
 
 def parse_arguments(arguments: Sequence[str]) -> Namespace:
-    """Return what vLLM's server is started with.
+    """Parse the arguments of vLLM's server.
 
     Raises:
-        ConfigError: vLLM does not know an option, or refuses its value.
+        ConfigError: vLLM does not know an option, or rejects its value.
     """
     parser = make_arg_parser(_Parser(prog="engine", allow_abbrev=False))
     parsed: Namespace = parser.parse_args(list(arguments))

@@ -1,4 +1,4 @@
-"""A thread that does small things now and then, beside the steps."""
+"""Runs small jobs periodically on a thread of their own."""
 
 import logging
 import threading
@@ -8,9 +8,9 @@ _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """Calls `work` every `seconds`, and once more when it is stopped.
+    """Calls `work` every `seconds` seconds, and once more when it is stopped.
 
-    An error of `work` is logged, once for each kind, and does not end the thread.
+    An exception from `work` does not end the thread. Each type of exception is logged once.
     """
 
     def __init__(self, work: Callable[[], object], *, seconds: float, name: str) -> None:
@@ -22,7 +22,7 @@ class Periodic:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread after a last call of `work`; safe to repeat."""
+        """End the thread, then call `work` a last time; idempotent."""
         if not self._stopped.is_set():
             self._stopped.set()
             self._thread.join()

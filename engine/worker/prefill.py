@@ -1,7 +1,8 @@
-"""What a step read of prompts, for a head that looks back: states whose next token was known.
+"""Records prompt positions of a step in the memory of a head with a window.
 
-That is also what a request had said before it lost its place, and is read again. Of places that the
-prefix cache knew, this process has no states: the window begins behind them.
+These are hidden states whose next token was already known: prompts, and the earlier output of a
+preempted request that is computed again. For positions found in the prefix cache this process has
+no states, so the window starts after them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,48 +25,49 @@ def note_prefill(
     vocabulary: int,
     reused: bool,
 ) -> None:
-    """Tell a head's memory of the rows of prompts in a step, as far as anybody will look at them.
+    """Add a step's prompt positions to a head's memory, as far as the window can reach.
 
     Args:
-        memory: Must not know of the step's sampled tokens yet.
-        hidden: States of all places of the step, request by request, (places or more, hidden_size).
-        batch: vLLM's `InputBatch` behind the step.
-        scheduled: Places of each request.
-        sampled: New tokens of each, in the batch's order.
-        wants: Whether a request may ever draft with the head; asked of those that are unknown.
-        vocabulary: Token ids are below it; those that stand for images or sounds may not be.
-        reused: Whether a later step writes to `hidden`, as CUDA graphs do; what is kept of it is
-            copied then.
+        memory: Must not have been told of the step's sampled tokens yet.
+        hidden: States of all positions of the step, request by request, shape (at least positions,
+            hidden_size).
+        batch: vLLM's `InputBatch` after the step.
+        scheduled: Number of positions of each request in the step.
+        sampled: New tokens of each request, in the batch's order.
+        wants: Tells whether a request may ever draft with the head; called for unknown requests.
+        vocabulary: Vocabulary size; placeholder ids of images or audio may be outside of it.
+        reused: Whether a later step overwrites `hidden`, as with CUDA graphs; if so, the states
+            are copied.
     """
     requests: list[str] = []
     tokens: list[list[int]] = []
     first: list[int] = []
     begin = 0
-    rows = len(batch.req_ids)
-    # As lists: numbers of numpy's, one by one, cost more than all else here.
-    computed_by_row = batch.num_computed_tokens_cpu[:rows].tolist()
-    known_by_row = batch.num_tokens_no_spec[:rows].tolist()
+    count = len(batch.req_ids)
+    # As lists: reading numpy scalars one by one would cost more than everything else here.
+    computed_by_request = batch.num_computed_tokens_cpu[:count].tolist()
+    known_by_request = batch.num_tokens_no_spec[:count].tolist()
     remembered = memory.requests
-    for row, request in enumerate(batch.req_ids):
-        behind = begin
+    for index, request in enumerate(batch.req_ids):
+        offset = begin
         begin += scheduled[request]
         if request not in remembered and not wants(request):
             memory.ignore(request)
             continue
-        computed = computed_by_row[row]
-        known = known_by_row[row] - len(sampled[row])
-        if computed >= known - 1:  # most rows: they only decode
+        computed = computed_by_request[index]
+        known = known_by_request[index] - len(sampled[index])
+        if computed >= known - 1:  # most requests: they only decode
             continue
-        since = max(computed, known - memory.rows)
+        since = max(computed, known - memory.reach)
         until = min(computed + scheduled[request], known - 1)
         if since >= until:
             continue
-        following = batch.token_ids_cpu[row, since + 1 : until + 1].tolist()
+        following = batch.token_ids_cpu[index, since + 1 : until + 1].tolist()
         if min(following) < 0 or max(following) >= vocabulary:
             continue
         requests.append(request)
         tokens.append(following)
-        first.append(behind + since - computed)
+        first.append(offset + since - computed)
     if not requests:
         return
     if reused:

@@ -1,6 +1,6 @@
-"""What a worker tells of its speculation: each process writes its part, the API server joins them.
+"""The report of a worker's speculation: each process writes a part, the API server joins them.
 
-The parts are small files in the folder that vLLM's processes share for their metrics
+The parts are small files in the folder that vLLM's processes share for metrics
 (`PROMETHEUS_MULTIPROC_DIR`), written once a second.
 """
 
@@ -17,28 +17,28 @@ _PREFIX = "specgate-"
 
 
 def report_folder() -> Path | None:
-    """Return where the processes of this worker leave their parts; None outside of a worker."""
+    """Return the folder of this worker's parts; None outside of a worker."""
     folder = process_environment().get("PROMETHEUS_MULTIPROC_DIR")
     return None if folder is None else Path(folder)
 
 
 class Report:
-    """One process's part.
+    """One process's part of the report.
 
     Args:
-        folder: Where to write; None for nowhere.
-        part: Its name, such as `gate`.
-        engine: Number of the data-parallel engine that it is of.
+        folder: Where to write; None writes nothing.
+        part: Name of the part, such as `gate`.
+        engine: Index of the data-parallel engine that the process belongs to.
     """
 
     def __init__(self, folder: Path | None, part: str, engine: int) -> None:
         self._path = None if folder is None else folder / f"{_PREFIX}{engine}-{part}.json"
 
     def write(self, facts: Mapping[str, JsonValue]) -> None:
-        """Replace what was told before.
+        """Replace the part.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         if self._path is None:
             return

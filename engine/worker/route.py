@@ -1,4 +1,4 @@
-"""`GET /speculation` on the worker's own server: vLLM is told to put this before its routes."""
+"""`GET /speculation` on the worker's own server, added as a middleware of vLLM."""
 
 import asyncio
 import json
@@ -14,18 +14,18 @@ _App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
 
 PATH = "/speculation"
 MIDDLEWARE = "engine.worker.route.SpeculationRoute"
-"""As vLLM's option `middleware` names it."""
+"""The value for vLLM's option `middleware`."""
 
 
 class SpeculationRoute:
-    """ASGI middleware that answers one path and hands everything else on untouched."""
+    """ASGI middleware that answers one path and passes everything else on unchanged."""
 
     def __init__(self, app: _App) -> None:
         self._app = app
         self._folder = report_folder()
 
     async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
-        """Answer, or pass on."""
+        """Answer the request, or pass it on."""
         if (
             scope["type"] != "http"
             or scope["path"] != PATH

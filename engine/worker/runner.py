@@ -1,7 +1,7 @@
-"""vLLM's model runner with our drafting: it learns from each step and proposes for the next.
+"""vLLM's model runner with our drafting: learns from each step and drafts for the next one.
 
-vLLM asks for drafts right after a step, on every rank, and uses those of one rank; so only that one
-drafts. Asked there, tokens are on the CPU whatever drafter vLLM itself runs.
+vLLM collects drafts after each step on every rank but uses those of one rank, so only that rank
+drafts. At that point sampled tokens are on the CPU whichever drafter vLLM runs.
 """
 
 import dataclasses
@@ -40,14 +40,14 @@ _Runner: Any = object
 _NO_BACKLOG = Backlog()
 
 _DECODING = Load(0)
-"""A next step of which nothing is known but its rows, which the drafter knows."""
+"""The load of a step that only decodes; the drafter fills in its sequences."""
 
 _PROFILE_SECONDS = 10.0
-"""How long a start may take longer for a profile of steps; 3 s for SmolLM2 on two cores."""
+"""Time limit of profiling steps at start; SmolLM2 on two cores takes 3 s."""
 
 
 class _HybridDrafting(_Runner):
-    """What both runners add to vLLM's; stands before it in the order of classes."""
+    """What both runners add to vLLM's; comes first in the method resolution order."""
 
     _draft_probs: Any
 
@@ -63,9 +63,9 @@ class _HybridDrafting(_Runner):
         self._head: DraftHead | None = None
         self._head_memory: HeadMemory | None = None
         self._states: StepStates | None = None
-        # Of the step: what was scheduled, and the states of all of its places.
+        # What was scheduled for the current step, and the hidden states of all its positions.
         self._step: tuple[Any, Any] | None = None
-        self._verified_tokens = 0  # of drafts, in the step just computed
+        self._verified_tokens = 0  # draft tokens verified in the step just computed
         self._reuses_states = self.device.type != "cpu"
         self._vocabulary = self.model_config.get_vocab_size()
         self._controls: dict[str, Control] = {}
@@ -75,7 +75,7 @@ class _HybridDrafting(_Runner):
             )
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """Load the target, then its draft head where one is wanted."""
+        """Load the target, then its draft head if there is one."""
         super().load_model(*args, **kwargs)
         folder = self.vllm_config.additional_config["specgate"]["head"]
         if folder is None:
@@ -91,12 +91,12 @@ class _HybridDrafting(_Runner):
                 )
 
     def profile_steps(self) -> None:
-        """Measure what steps take, unless the settings say it or it is known of this machine.
+        """Measure the times of steps, unless they are configured or known for this machine.
 
-        All ranks compute the same steps, and the one that drafts says whether: ranks that disagree
-        would wait for each other for ever. So where there are several none looks at its clock, and
-        engines that compute together (data parallel) leave it. So does a model in pipeline stages,
-        of which no rank sees a whole step.
+        All ranks compute the same steps, and the drafting rank decides whether to; ranks that
+        disagreed would wait for each other forever. For the same reason several ranks apply no
+        time limit, and data-parallel engines, which compute together, do not profile. Nor do
+        pipeline stages, since no rank sees a whole step.
         """
         ours = self.vllm_config.additional_config["specgate"]
         alone = self.vllm_config.parallel_config.data_parallel_size == 1
@@ -138,7 +138,7 @@ class _HybridDrafting(_Runner):
 
     @torch.inference_mode()
     def _run_empty_step(self, tokens: int) -> None:
-        """Compute a step of so many tokens without a context, up to the logits of all of them."""
+        """Compute a step of this many tokens without context, including all logits."""
         hidden, _ = self._dummy_run(tokens, skip_eplb=True)
         self.model.compute_logits(hidden[:tokens])
         self._sync_device()
@@ -158,7 +158,7 @@ class _HybridDrafting(_Runner):
         if self._speculation is not None:
             drafter = self._speculation.drafter
             finished = scheduler_output.finished_req_ids
-            # Their place in the batch is gone; should they come back, they begin again.
+            # Preempted requests have left the batch; if they return, they begin again.
             preempted = scheduler_output.preempted_req_ids or set()
             measured = self._timer.begin(self._step_began, finished | preempted)
             if measured is not None:
@@ -173,9 +173,9 @@ class _HybridDrafting(_Runner):
     def _input_fits_in_drafter(self, common_attn_metadata: Any) -> bool:
         """Whether vLLM's own drafter may run.
 
-        vLLM 0.32 says no for all when one request is near the model's length, and then schedules
-        drafts of zeros for all. What limits each request stands in `_row`; a drafter that has a
-        cache then proposes nothing, and only keeps its cache in step.
+        If one request is near the model's maximum length, vLLM 0.32 refuses for all requests and
+        then schedules drafts of zeros. Each request's own limit is applied in `_beginning`. A
+        drafter with a KV cache then proposes nothing and only keeps its cache up to date.
         """
         if common_attn_metadata is None:
             return False
@@ -197,7 +197,7 @@ class _HybridDrafting(_Runner):
         spec_decode_metadata: Any,
         *args: Any,
     ) -> Any:
-        """Let vLLM's own drafter propose as many tokens as fit; keep the states for our head."""
+        """Run vLLM's own drafter for as many tokens as fit; keep the states for our head."""
         if self._head is not None:
             verified = spec_decode_metadata
             drafted = None if verified is None else verified.num_draft_tokens
@@ -219,10 +219,10 @@ class _HybridDrafting(_Runner):
         )
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
-        """Draw tokens; where nothing is verified, with the ordinary sampler.
+        """Sample tokens; if nothing is verified, with the ordinary sampler.
 
-        It is faster, and vLLM 0.32's other one ends the engine on CPUs if a request has `top_k` and
-        no request has a draft.
+        The ordinary sampler is faster. Also, vLLM 0.32's rejection sampler crashes the engine on
+        CPUs if a request has `top_k` and no request has a draft.
         """
         if spec_decode_metadata is not None:
             self._verified_tokens = sum(spec_decode_metadata.num_draft_tokens)
@@ -235,7 +235,7 @@ class _HybridDrafting(_Runner):
         return super()._sample(logits, spec_decode_metadata)
 
     def _verify(self, logits: Any, drafted: Any) -> Any:
-        """Return what our own verification lets through, or None where vLLM's is needed."""
+        """Verify drafts with our own code; None if vLLM's is needed."""
         sampling = self.input_batch.sampling_metadata
         if (
             logits.device.type != "cpu"
@@ -246,9 +246,9 @@ class _HybridDrafting(_Runner):
             return None
         try:
             return verify(drafted, logits, sampling, self.sampler)
-        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`; the logits are unchanged
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`; logits are unchanged
             if self._speculation is None:
-                # Until the rank that drafts has failed as often, and pauses drafting.
+                # Ends when the drafting rank has failed as often and pauses drafting.
                 _log.error("verification failed on a rank that does not draft", exc_info=exc)
             else:
                 self._speculation.drafter.fail(exc, list(self.input_batch.req_ids))
@@ -260,7 +260,7 @@ class _HybridDrafting(_Runner):
         return output
 
     def take_draft_token_ids(self) -> DraftTokenIds | None:
-        """Return the next step's drafts and, beside them, where each is from."""
+        """Return the next step's drafts, with the source of each."""
         proposed = super().take_draft_token_ids()
         if self._speculation is None or not self._sampled:
             return proposed
@@ -285,15 +285,15 @@ class _HybridDrafting(_Runner):
         if self._speculation.has_native:
             native_tokens = drafter.native_tokens()
             if any(origin is not None and origin.first != NATIVE for origin in drafts.origins):
-                # The probabilities that vLLM's drafter left belong to drafts that are not taken. A
-                # token without any counts as certain, which is exact whoever drew it.
+                # Probabilities left by vLLM's drafter would belong to drafts that are not used.
+                # Tokens without probabilities count as certain, which is exact for any drafter.
                 self._draft_probs = self._draft_prob_req_ids = None
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
-        if head is not None and head.rows:
-            drafter.gate.observe_head(head.rows, head_seconds)
+        if head is not None and head.sequences:
+            drafter.gate.observe_head(head.sequences, head_seconds)
         if drafts.context_tokens is not None:
             tokens = self._scheduled.total_num_scheduled_tokens
-            verifying = self._rows() if self._verified_tokens else 0
+            verifying = self._decoding() if self._verified_tokens else 0
             self._timer.end(Step(requests, tokens, drafts.context_tokens, head_seconds, verifying))
         self._speculation.observe_step(
             target=began - self._step_began,
@@ -304,11 +304,11 @@ class _HybridDrafting(_Runner):
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
     def _head_run(self, requests: Sequence[str], *, reads: bool) -> HeadRun | None:
-        """Return a pass of the head, should the drafter want it; its memory takes the step in.
+        """Return a pass of the head for the drafter to call; the head's memory records the step.
 
         Args:
-            requests: Of the step.
-            reads: Whether it read anything of prompts, beside what each row needs for its tokens.
+            requests: The requests of the step.
+            reads: Whether the step computed prompt positions beyond those of the sampled tokens.
         """
         assert self._speculation is not None
         if self._speculation.drafter.counters.paused:
@@ -328,23 +328,23 @@ class _HybridDrafting(_Runner):
             memory=self._head_memory,
         )
 
-    def _rows(self) -> int:
-        """Return how many requests got tokens."""
+    def _decoding(self) -> int:
+        """Return the number of sequences that got tokens."""
         return len(self._sampled) - self._sampled.count([])
 
     def _next_load(self) -> Load:
-        """Return what is known of the next step, for which drafts are to be chosen.
+        """Return what is known of the next step, for choosing its drafts.
 
-        The drafter adds the rows, and the tokens in their caches.
+        The drafter adds the number of sequences and the tokens in their caches.
         """
         output, backlog = self._scheduled, getattr(self._scheduled, "specgate_backlog", _NO_BACKLOG)
-        rows = self._rows()
+        sequences = self._decoding()
         read = (
             output.total_num_scheduled_tokens
             - len(output.num_scheduled_tokens)
             - self._verified_tokens
         )
-        has_read_all = rows == len(self._sampled)
+        has_read_all = sequences == len(self._sampled)
         if has_read_all and not read and backlog == _NO_BACKLOG:
             return _DECODING
         unread, context_tokens = ([], 0) if has_read_all else self._unread()
@@ -353,12 +353,12 @@ class _HybridDrafting(_Runner):
             context_tokens,
             backlog,
             budget_tokens=self.scheduler_config.max_num_batched_tokens,
-            rows=rows,
+            sequences=sequences,
             read_tokens=read,
         )
 
     def _unread(self) -> tuple[list[int], int]:
-        """Return what is left of each prompt that is being read, and the tokens in those caches."""
+        """Return the tokens left of each partly read prompt, and the tokens cached of those."""
         batch, scheduled = self.input_batch, self._scheduled.num_scheduled_tokens
         unread, context_tokens = [], 0
         for at, tokens in enumerate(self._sampled):
@@ -370,7 +370,7 @@ class _HybridDrafting(_Runner):
         return [left for left in unread if left > 0], context_tokens
 
     def _note_prefill(self, memory: HeadMemory) -> None:
-        """Have the head's memory take in what the step read of prompts."""
+        """Have the head's memory record the step's prompt positions."""
         assert self._step is not None
         output, hidden = self._step
         note_prefill(
@@ -385,7 +385,7 @@ class _HybridDrafting(_Runner):
         )
 
     def _leave_head_memory(self, requests: Collection[str]) -> None:
-        """Have requests forgotten that ended or lost their place."""
+        """Drop finished and preempted requests from the head's memory."""
         if self._head_memory is None:
             return
         try:
@@ -396,7 +396,7 @@ class _HybridDrafting(_Runner):
             self._clear_head_memory()
 
     def _clear_head_memory(self) -> None:
-        """Forget rows that may be torn, or that others will not follow without a gap."""
+        """Drop entries that may be incomplete, or that later ones would not follow directly."""
         if self._head_memory is not None:
             self._head_memory.clear()
 
@@ -412,14 +412,14 @@ class _HybridDrafting(_Runner):
         )
 
     def _limit(self, request: str) -> int:
-        """Return how many tokens a request may get."""
+        """Return the maximum number of output tokens of a request."""
         state = self.requests[request]
         limit = int(self.max_model_len - state.num_prompt_tokens)
         most = state.sampling_params.max_tokens
         return limit if most is None else min(limit, int(most))
 
     def _control(self, request: str) -> Control:
-        """Return what a request asks for: read once, since a prediction in it may be long."""
+        """Return a request's drafting options, parsed once: a prediction in it may be long."""
         known = self._controls.get(request)
         if known is not None:
             return known
@@ -438,8 +438,8 @@ class _HybridDrafting(_Runner):
 
 
 class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):
-    """The runner for CPUs."""
+    """The speculating runner for CPUs."""
 
 
 class HybridGPUModelRunner(_HybridDrafting, GPUModelRunner):
-    """The runner for GPUs."""
+    """The speculating runner for GPUs."""

@@ -1,8 +1,8 @@
-"""Where vLLM 0.32's sampling stands in the way of speculation: what it refuses, and what it breaks.
+"""Works around limits of vLLM 0.32's sampling with speculation, and bugs of its CPU kernels.
 
-It refuses `logit_bias` and `min_p` with speculation, and draws a seeded request's tokens from other
-random numbers than without. Requests that ask for these have no drafts, and there is no need for
-either: the one token of a step is drawn by the ordinary sampler.
+vLLM rejects `logit_bias` and `min_p` together with speculation, and samples a seeded request from
+other random numbers than without speculation. We give such requests no drafts; the ordinary sampler
+then draws their one token per step, and both problems disappear.
 """
 
 from typing import Any
@@ -12,41 +12,41 @@ from vllm import SamplingParams
 from vllm.v1.sample import rejection_sampler
 from vllm.v1.sample.logits_processor import BUILTIN_LOGITS_PROCESSORS, LogitsProcessors
 
-# Below these vLLM takes them as not set (`_SAMPLING_EPS`).
+# vLLM treats values below this as unset (`_SAMPLING_EPS`).
 _NOTHING = 1e-5
 
 
 def decodes_plainly(params: Any) -> bool:
-    """Whether a request must have no drafts, to get what it would get without speculation."""
+    """Whether a request must have no drafts to get the same output as without speculation."""
     seeded = params.seed is not None and params.temperature > _NOTHING
     return bool(seeded or params.logit_bias or params.min_p > _NOTHING)
 
 
 def temperature_of(params: Any) -> float:
-    """Return the temperature at which a request's text is sampled; 0 for greedy decoding."""
+    """Return the temperature at which a request is sampled; 0 for greedy decoding."""
     is_greedy = params.temperature <= _NOTHING or params.top_k == 1
     return 0.0 if is_greedy else float(params.temperature)
 
 
 def accept_all_requests() -> None:
-    """Have vLLM's server in this process take requests that `decodes_plainly`."""
+    """Make vLLM's server in this process accept requests that `decodes_plainly`."""
     SamplingParams._validate_spec_decode = lambda self, speculative_config: None
 
 
 def all_processors(vllm_config: Any, device: Any, *, pin_memory: bool) -> LogitsProcessors:
-    """Return the processors that vLLM has without speculation; with it, it has only one."""
+    """Return the processors of vLLM without speculation; with speculation it has only one."""
     return LogitsProcessors(
         make(vllm_config, device, pin_memory) for make in BUILTIN_LOGITS_PROCESSORS
     )
 
 
 def mend_verification_on_cpus() -> None:
-    """Give each draft token its request's temperature, top-k and top-p; draw what replaces it.
+    """Replace two broken or slow CPU functions of vLLM 0.32's rejection sampler.
 
-    vLLM 0.32's CPU kernel writes them to a copy (`cpu_triton_utils._expand_kernel_impl`), so that
-    drafts are verified with whatever was in memory, and sampled text is noise. And for the token
-    that takes the place of a refused one it draws a random number for each token of the vocabulary,
-    also for requests without a draft: 11 ms for 16 of them and a vocabulary of 49,152.
+    `cpu_triton_utils._expand_kernel_impl` writes each draft token's temperature, top-k and top-p to
+    a copy, so drafts are verified with uninitialised memory and sampled text is noise. To replace a
+    rejected token, vLLM draws one random number per vocabulary entry, even for requests without a
+    draft: 11 ms for 16 requests and a vocabulary of 49,152.
     """
     rejection_sampler.expand_batch_to_tokens = expand_batch_to_tokens
     rejection_sampler.sample_recovered_tokens = sample_recovered_tokens
@@ -62,14 +62,14 @@ def expand_batch_to_tokens(
     """Repeat each request's value for each of its draft tokens.
 
     Args:
-        values: Shape (requests,).
-        cumulative: Draft tokens of each request and those before it; integers, shape (requests,).
+        values: One value per request, shape (requests,).
+        cumulative: Cumulative number of draft tokens, integers, shape (requests,).
         tokens: Draft tokens of all requests.
-        replace_from: A value that is replaced.
-        replace_to: By what.
+        replace_from: A value to replace.
+        replace_to: Its replacement.
 
     Returns:
-        Shape (tokens,), of the dtype of `values`.
+        Shape (tokens,), dtype of `values`.
     """
     counts = torch.diff(cumulative, prepend=cumulative.new_zeros(1))
     replaced = values.masked_fill(values == replace_from, replace_to)
@@ -87,25 +87,26 @@ def sample_recovered_tokens(
     device: torch.device,
     use_fp64_gumbel: bool = False,
 ) -> torch.Tensor:
-    """Draw, for each draft token, what takes its place if it is refused.
+    """Draw, for each draft token, the token that replaces it if it is rejected.
 
-    From the target's probabilities less the drafter's, which is what rejection sampling needs
-    (Leviathan et al., arXiv 2211.17192, section 2.3), by one random number each. The parameters are
-    those with which vLLM 0.32 calls it.
+    Samples from max(0, target - draft probabilities), as rejection sampling requires (Leviathan et
+    al., arXiv 2211.17192, section 2.3), with one random number per draft token. The signature is
+    that of vLLM 0.32.
 
     Args:
-        max_spec_len: Not needed.
-        num_draft_tokens: Of each request.
-        cu_num_draft_tokens: Not needed.
+        max_spec_len: Unused.
+        num_draft_tokens: Draft tokens of each request.
+        cu_num_draft_tokens: Unused.
         draft_token_ids: Shape (tokens,).
-        draft_probs: The drafter's, shape (tokens, vocabulary); None where it was certain.
-        target_probs: Same shape.
-        sampling_metadata: Its `generators` are those of seeded requests, by their number.
-        device: Of all tensors.
-        use_fp64_gumbel: Not needed: sums are of 64 bits.
+        draft_probs: The drafter's probabilities, shape (tokens, vocabulary); None if each draft
+            token had probability 1.
+        target_probs: The target's probabilities, same shape.
+        sampling_metadata: Its `generators` are those of seeded requests, by index in the batch.
+        device: Device of all tensors.
+        use_fp64_gumbel: Unused; sums are computed in float64.
 
     Returns:
-        Shape (tokens,), of the dtype of `draft_token_ids`.
+        Shape (tokens,), dtype of `draft_token_ids`.
     """
     if draft_probs is None:
         left = target_probs.scatter(1, draft_token_ids.long().unsqueeze(1), 0.0)
@@ -120,5 +121,5 @@ def sample_recovered_tokens(
         begin += count
     sums = left.cumsum(-1, dtype=torch.float64)
     found = torch.searchsorted(sums, uniform.unsqueeze(1) * sums[:, -1:], right=True)
-    # Where nothing is left the draft cannot be refused, and what is drawn is not looked at.
+    # If no probability is left, the draft token cannot be rejected and the result is not used.
     return found.squeeze(1).clamp_(max=left.shape[1] - 1).to(draft_token_ids.dtype)

@@ -1,4 +1,4 @@
-"""vLLM's scheduler with our accounts: what each source drafted, and what of it was accepted."""
+"""vLLM's scheduler with accounting of drafted and accepted tokens by source."""
 
 from itertools import islice
 from typing import Any
@@ -17,17 +17,17 @@ _UNNAMED = Origin(NATIVE)
 
 
 class SourcedMetrics(RequestSpecDecodeMetrics):
-    """vLLM's counts of a request; each step's entry also says where its draft is from."""
+    """vLLM's counts of a request; each step's entry also encodes the source of its draft."""
 
-    # Underscored: msgspec then leaves it out of what goes to the API server.
+    # The underscore makes msgspec leave it out of what is sent to the API server.
     _origin = _UNNAMED
 
     def expect(self, origin: Origin) -> None:
-        """Say where the draft is from that `observe` counts next."""
+        """Set the source of the draft that the next `observe` counts."""
         self._origin = origin
 
     def observe(self, num_draft_tokens: int, num_accepted: int, detailed: bool = False) -> None:
-        """Count a step; see `Origin.encode` for what is put into `per_step_drafted`."""
+        """Count a step; `Origin.encode` defines the entry in `per_step_drafted`."""
         super().observe(num_draft_tokens, num_accepted, detailed)
         if detailed:
             self.per_step_drafted[-1] = self._origin.encode(num_draft_tokens)
@@ -43,8 +43,8 @@ class HybridScheduler(Scheduler):
         rank = self.vllm_config.parallel_config.data_parallel_rank
         self._report = Report(report_folder(), "acceptance", rank)
         self._publishing = Periodic(self._publish, seconds=1.0, name="acceptance metrics")
-        # Without a table vLLM 0.32 gives a request that has one token to compute (its prompt is
-        # cached) a draft of placeholders, all of which are verified and refused.
+        # Without this table vLLM 0.32 gives a request with a single token to compute (because its
+        # prompt is cached) a draft of placeholders, which are all verified and rejected.
         every = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
         self.dynamic_sd_lookup: list[int] = vars(self)["dynamic_sd_lookup"] or every
         self._native_tokens: int | None = None
@@ -53,7 +53,7 @@ class HybridScheduler(Scheduler):
             self._native_tokens = native.most
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """Schedule a step; tell all ranks how far vLLM's own drafter shall go, and who waits."""
+        """Schedule a step; tell all ranks the native draft length and the waiting requests."""
         output = super().schedule(*args, **kwargs)
         if self._native_tokens is not None:
             output.num_spec_tokens_to_schedule = self._native_tokens
@@ -61,28 +61,28 @@ class HybridScheduler(Scheduler):
         return output
 
     def _backlog(self) -> Backlog:
-        rows = len(self.running)
-        seats = self.scheduler_config.max_num_seqs - rows
-        waiting = list(islice(self.waiting, max(0, seats))) if self.waiting else []
+        sequences = len(self.running)
+        free = self.scheduler_config.max_num_seqs - sequences
+        waiting = list(islice(self.waiting, max(0, free))) if self.waiting else []
         return Backlog(
             waiting=len(waiting),
             prompt_tokens=sum(one.num_tokens - one.num_computed_tokens for one in waiting),
             room_tokens=room_for_drafts(
                 self.kv_cache_manager.block_pool.get_num_free_blocks(),
                 self.block_size,
-                rows=rows,
+                sequences=sequences,
                 most=self.num_spec_tokens,
             ),
         )
 
     def add_request(self, request: Any) -> None:
-        """Take a request in; its counts are ours."""
+        """Add a request, with our counts."""
         super().add_request(request)
         if request.spec_decode_metrics is not None:
             request.spec_decode_metrics = SourcedMetrics.new(self.num_spec_tokens)
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
-        """Take the drafts for the next step, and where they are from."""
+        """Take the next step's drafts and their sources."""
         super().update_draft_token_ids(draft_token_ids)
         native_tokens = getattr(draft_token_ids, "native_tokens", None)
         if self._native_tokens is not None and native_tokens is not None:

@@ -1,4 +1,4 @@
-"""Keeps the suffix index over a restart: a file that is loaded at start and saved now and then."""
+"""Persists the suffix index over restarts: loads it at start and saves it periodically."""
 
 import logging
 import time
@@ -11,9 +11,9 @@ _log = logging.getLogger(__name__)
 
 
 class Snapshots:
-    """A file of the index's finished answers; as private as its owner's other files, mode 0600.
+    """A file with the index's finished answers, mode 0600.
 
-    A file that is missing, damaged or of another version means a cold start, never a failed one.
+    A missing, damaged or outdated file causes a cold start, not an error.
     """
 
     def __init__(self, index: SuffixIndex, path: Path) -> None:
@@ -22,7 +22,7 @@ class Snapshots:
         self._saved: tuple[int, int] | None = None
 
     def load(self) -> None:
-        """Fill the index from the file, if there is one that can be read."""
+        """Load the file into the index, if it exists and is readable."""
         try:
             self._index.load(self._path)
         except FileNotFoundError:
@@ -35,10 +35,10 @@ class Snapshots:
         _log.info("the suffix index starts with %d tokens of earlier answers", stats.tokens)
 
     def save(self) -> None:
-        """Write the file as a whole, unless nothing was added since the last time.
+        """Write the whole file, unless nothing has changed since the last time.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         stats = self._index.stats()
         state = (stats.tokens, stats.evicted_tokens)

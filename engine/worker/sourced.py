@@ -1,4 +1,4 @@
-"""Drafts on their way from the model worker to the scheduler, each with where it is from."""
+"""The drafts that the model worker sends to the scheduler, each with its source."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from engine.drafting import Origin
 
 @dataclass
 class SourcedDraftTokenIds(DraftTokenIds):
-    """vLLM's drafts by request, and what our scheduler is to know of them.
+    """vLLM's drafts by request, with what our scheduler needs to know of them.
 
     Attributes:
-        origins: Where each is from; None where there is no draft.
-        native_tokens: How many tokens vLLM's own drafter shall propose in the next step; None where
-            it has none. The scheduler tells all ranks, so that they run the same passes.
+        origins: Source of each draft; None for no draft.
+        native_tokens: How many tokens vLLM's own drafter proposes in the next step; None if there
+            is no such drafter. The scheduler tells all ranks, so that they run the same passes.
     """
 
     origins: Sequence[Origin | None] = ()

@@ -1,4 +1,4 @@
-"""Everything of ours that lives in the model worker: built from the settings, ended with it."""
+"""The speculation of one model worker: its drafter, metrics, report and snapshots."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,32 +10,32 @@ from engine.config import Speculation
 from engine.drafting import VERDICTS, Drafter, SuffixSource
 from engine.policy import Gate, Limits
 from engine.suffix import SuffixIndex
-from engine.worker.metrics import VERIFYING_ROWS, DraftingMetrics, source_state
+from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, source_state
 from engine.worker.periodic import Periodic
 from engine.worker.report import Report, report_folder
 from engine.worker.snapshots import Snapshots
 from engine.worker.step_profile import Points
 from engine.worker.steps import Step
 
-_ANY_MACHINE = ((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5))
-"""What a step takes on a machine of which nothing is known; in steps of one token."""
+_DEFAULT_STEP_COST = ((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5))
+"""Step time on an unknown machine, by number of tokens, relative to a step of one token."""
 
-_LOOKS = 3
-"""How often a profile is told to the gate: as if each of its steps had been seen so often."""
+_PROFILE_WEIGHT = 3
+"""How many observations each point of a measured profile counts for."""
 
 _PREDICTION_RATE = 1.0 / 64.0
-"""How fast the mean of measured over expected times forgets, in steps."""
+"""Rate of the moving average of measured over expected step times, per step."""
 
 
 def read_settings(vllm_config: Any) -> Speculation:
-    """Return what `engine.worker.options` put into vLLM's `additional_config`."""
+    """Return the settings that `engine.worker.options` put into vLLM's `additional_config`."""
     return Speculation.model_validate(vllm_config.additional_config["specgate"]["speculation"])
 
 
 def build_gate(settings: Speculation, *, most_rows: int) -> Gate:
-    """Return the gate that the settings describe, for steps of so many requests."""
+    """Return the gate that the settings describe, for steps of at most `most_rows` sequences."""
     return Gate(
-        settings.step_cost or _ANY_MACHINE,
+        settings.step_cost or _DEFAULT_STEP_COST,
         settings.head.pass_cost,
         most_rows=most_rows,
         longest_draft=settings.max_draft_tokens,
@@ -44,12 +44,12 @@ def build_gate(settings: Speculation, *, most_rows: int) -> Gate:
 
 
 def curve_in_ms(points: Sequence[tuple[float, float]]) -> JsonValue:
-    """Return `[[tokens or rows, milliseconds], ...]`."""
+    """Return `[[tokens or sequences, milliseconds], ...]`."""
     return [[int(at), round(1000 * seconds, 3)] for at, seconds in points]
 
 
 class RankSpeculation:
-    """The drafter of the rank whose drafts count, with its metrics and snapshots."""
+    """The drafter of the rank that drafts, with its metrics and snapshots."""
 
     def __init__(
         self, settings: Speculation, report: Report, *, most_rows: int, snapshot: Path | None
@@ -81,29 +81,29 @@ class RankSpeculation:
 
     @classmethod
     def start(cls, vllm_config: Any) -> "RankSpeculation":
-        """Build it for this process of vLLM."""
+        """Build it for this vLLM process."""
         rank = vllm_config.parallel_config.data_parallel_rank
         snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(
             read_settings(vllm_config),
             Report(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
-            # Each data-parallel rank has an index of its own.
+            # Each data-parallel rank has its own index.
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
         )
 
     def observe_step(self, *, target: float, draft: float, draft_cpu: float, head: float) -> None:
-        """Record a step's times, in seconds; `head` is 0 where the head did not run."""
+        """Record the times of a step, in seconds; `head` is 0 if the head did not run."""
         self._metrics.observe_step(target=target, draft=draft, draft_cpu=draft_cpu, head=head)
 
     def believe(self, profile: Points) -> None:
-        """Have the gate begin with what steps of this model took on this machine."""
-        for _ in range(_LOOKS):
+        """Initialise the gate with step times measured for this model on this machine."""
+        for _ in range(_PROFILE_WEIGHT):
             for tokens, seconds in profile:
                 self.drafter.gate.observe_step(tokens, 0, seconds)
 
     def observe_whole_step(self, step: Step, seconds: float) -> None:
-        """Have the gate learn from a step, of which `seconds` were not the head's pass."""
+        """Have the gate learn from a step that took `seconds` without the head's pass."""
         expected = self.drafter.gate.observe_step(
             step.tokens, step.context_tokens, seconds, step.verifying
         )
@@ -112,7 +112,7 @@ class RankSpeculation:
             self._prediction += _PREDICTION_RATE * (seconds / expected - self._prediction)
 
     def stop(self) -> None:
-        """Keep what running requests wrote, save, and publish the last figures."""
+        """Store the answers of running requests, save the index, publish the last metrics."""
         self.drafter.end(list(self.drafter.running), keep=True)
         for thread in self._threads:
             thread.stop()
@@ -123,20 +123,21 @@ class RankSpeculation:
         self._report.write(self._facts())
 
     def _facts(self) -> dict[str, JsonValue]:
-        """What people are shown of the gate (docs/gate.md)."""
+        """Return the gate's part of `GET /speculation` (docs/gate.md)."""
         drafter, gate = self.drafter, self.drafter.gate
         counters = drafter.counters
         return {
             "open": drafter.is_open and not counters.paused,
             "price": round(gate.price, 4),
             "goodput_tokens_per_second": round(gate.goodput, 1),
-            "promised_over_kept": round(gate.promise, 3),
+            "expected_over_accepted": round(gate.promise, 3),
+            "promised_over_kept": round(gate.promise, 3),  # former name, until the next release
             "measured_over_expected": round(self._prediction, 3),
             "verdicts": {verdict: counters.verdicts[verdict] for verdict in VERDICTS},
             "fallbacks": dict(counters.fallbacks),
             "sources": {name: {**source_state(gate, name)} for name in self._sources},
             "verification_cost_ms": (
-                curve_in_ms([(rows, gate.predict_verification(rows)) for rows in VERIFYING_ROWS])
+                curve_in_ms([(size, gate.predict_verification(size)) for size in VERIFYING_SIZES])
                 if gate.is_measured
                 else None
             ),

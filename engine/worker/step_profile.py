@@ -1,8 +1,8 @@
-"""A short look at a model on its machine before it serves: how long steps of some sizes take.
+"""Measures how long steps of various sizes take, before the model serves.
 
-It is what the gate believes at first (docs/adr/0020), measured once for each model and machine and
-kept in a file; measured beside others' work it is used, but not kept. Steps are empty: they have
-no context and no scheduler, which the gate learns later.
+The gate starts from this profile (docs/adr/0020). It is measured once per model and machine and
+kept in a file; one measured on a busy machine is used but not kept. The steps have no context and
+no scheduling, whose cost the gate learns later.
 """
 
 import json
@@ -28,7 +28,7 @@ _POINTS = TypeAdapter(Points)
 
 
 def sizes_up_to(most: int) -> list[int]:
-    """Return the sizes to measure: two an octave, the last one `most`."""
+    """Return the sizes to measure: two per octave, and `most` as the last."""
     sizes = {most, 1}
     size = 2
     while size < most:
@@ -39,11 +39,11 @@ def sizes_up_to(most: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A profile that was measured.
+    """A measured profile.
 
     Attributes:
-        points: What steps take.
-        is_steady: Its rounds agree: nobody else was busy, so it is worth keeping.
+        points: Step times.
+        is_steady: Whether the rounds agree, so the machine was idle and the profile worth keeping.
     """
 
     points: Points
@@ -57,17 +57,17 @@ def measure(
     budget_seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Measured:
-    """Time steps of some sizes, smallest first, in three rounds; the fastest of each counts.
+    """Time steps of some sizes, smallest first, in three rounds; the fastest of each size counts.
 
     Args:
-        run: Computes a step of so many tokens, to its end.
-        sizes: Rising.
-        budget_seconds: No further size, and no further round, is begun after so long.
-        clock: Seconds.
+        run: Computes a step of this many tokens and waits for its end.
+        sizes: Numbers of tokens, rising.
+        budget_seconds: No further size or round begins after this time.
+        clock: Returns seconds.
 
     Returns:
-        What was measured, made to rise. Others on the machine only make a step slower, so one that
-        took longer than a larger one takes what that did.
+        A profile that never falls. Other load on the machine only makes a step slower, so a size
+        that took longer than a larger one gets the larger one's time.
     """
     times: list[list[float]] = []
     end = clock() + budget_seconds
@@ -77,7 +77,7 @@ def measure(
         run(size)
         return clock() - began
 
-    run(sizes[0])  # the first step of a process pays for what later ones find done
+    run(sizes[0])  # warm-up: the first step of a process also initialises
     for size in sizes:
         if times and clock() > end:
             break
@@ -93,18 +93,18 @@ def measure(
 
 
 def _agree(times: Sequence[Sequence[float]]) -> bool:
-    """Whether the fastest two times of a size mostly are about the same."""
+    """Whether the two fastest times of a size are mostly about the same."""
     if len(times[0]) < 2:
         return False
     return median(sorted(found)[1] / min(found) for found in times) <= _STEADY_RATIO
 
 
 class ProfileFile:
-    """Where the profile of one model on one machine is kept.
+    """The file that keeps the profile of one model on one machine.
 
     Args:
-        folder: Of all such files.
-        facts: What the profile depends on; another fact is another file.
+        folder: Folder of all profiles.
+        facts: What the profile depends on; other facts use another file.
     """
 
     def __init__(self, folder: Path, facts: Mapping[str, str | int]) -> None:
@@ -113,7 +113,7 @@ class ProfileFile:
         self._path = folder / f"{name}.json"
 
     def load(self) -> Points | None:
-        """Return what was kept; None where there is nothing that can be read."""
+        """Return the saved profile; None if there is no readable one."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             if found["facts"] != self._facts:
@@ -122,14 +122,14 @@ class ProfileFile:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as exc:
-            _log.warning("the profile of steps is measured anew: %s", exc)
+            _log.warning("step times are measured again: %s", exc)
             return None
 
     def save(self, points: Points) -> None:
-        """Keep a profile.
+        """Save a profile.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_suffix(".new")

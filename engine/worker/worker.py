@@ -1,4 +1,4 @@
-"""vLLM's workers with what we add: the classes that vLLM is told to start on each rank."""
+"""Our subclasses of vLLM's workers, which vLLM starts on each rank."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,14 +10,14 @@ from engine.worker.logs import log_as_vllm_does
 
 _Worker: Any = object
 
-log_as_vllm_does()  # vLLM imports this in each process that computes, before anything is loaded
+log_as_vllm_does()  # each computing process of vLLM imports this file before it loads anything
 
 
 class _Profiled(_Worker):
-    """What both workers add to vLLM's; stands before it in the order of classes."""
+    """What both workers add to vLLM's; comes first in the method resolution order."""
 
     def compile_or_warm_up_model(self) -> Any:
-        """Prepare the model, then see what its steps take."""
+        """Warm the model up, then measure its steps."""
         spent = super().compile_or_warm_up_model()
         self.model_runner.profile_steps()
         return spent
@@ -29,7 +29,7 @@ if TYPE_CHECKING or not current_platform.is_cpu():
     PlainWorker = Worker
 
     class HybridWorker(_Profiled, Worker):
-        """The worker that speculates, for GPUs."""
+        """The speculating worker for GPUs."""
 
         def _make_model_runner(self) -> Any:
             from engine.worker.runner import HybridGPUModelRunner
@@ -37,14 +37,14 @@ if TYPE_CHECKING or not current_platform.is_cpu():
             return HybridGPUModelRunner(self.vllm_config, self.device)
 
 else:
-    # vLLM's CPU worker wants to be imported before torch's shared memory is used.
+    # vLLM's CPU worker must be imported before torch's shared memory is used.
     from vllm.v1.worker.cpu_worker import CPUWorker
 
     class PlainWorker(CPUWorker):
-        """The worker that does not speculate, for CPUs."""
+        """The non-speculating worker for CPUs."""
 
         def init_device(self) -> None:
-            """Prepare the device and the runner, without weights yet."""
+            """Prepare the device and the runner, without weights; install our CPU kernels."""
             super().init_device()
             from engine.worker.attention import attend_with_ours
 
@@ -58,7 +58,7 @@ else:
                 pack_linear_layers(self.model_config.dtype, stored // ranks)
 
     class HybridWorker(_Profiled, PlainWorker):
-        """The worker that speculates, for CPUs."""
+        """The speculating worker for CPUs."""
 
         def init_device(self) -> None:
             """Prepare the device and our runner."""
@@ -67,11 +67,11 @@ else:
             from engine.worker.sampling import mend_verification_on_cpus
 
             mend_verification_on_cpus()
-            # vLLM makes its runner inline; nothing is loaded into it yet.
+            # vLLM creates its runner inline; nothing has been loaded into it yet.
             self.model_runner = HybridCPUModelRunner(self.vllm_config, self.device)
 
         def compile_or_warm_up_model(self) -> Any:
-            """Also have the heap trimmed from now on: on a CPU all tensors come from it."""
+            """Also trim the heap from now on: on a CPU it holds all tensors."""
             spent = super().compile_or_warm_up_model()
             keep_heap_trimmed()
             return spent

@@ -10,7 +10,7 @@
 namespace specgate::heads {
 namespace {
 
-// Of a vector that is to get another length; what has none keeps none.
+// Lower bound of a vector's length, so that a zero vector stays zero.
 constexpr float kShortest = 1e-3f;
 
 float scale_to(float length, const float* vector, std::size_t width) {

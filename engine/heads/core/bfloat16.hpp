@@ -1,4 +1,4 @@
-// bfloat16 numbers, of which float32 has the upper half, and tables of them.
+// bfloat16 numbers (the upper half of float32), and tables of them.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ inline void widen(const std::uint16_t* numbers, std::size_t count, float* floats
   for (std::size_t i = 0; i < count; ++i) floats[i] = widen(numbers[i]);
 }
 
-// Rows of a vocabulary, of embeddings or of an output layer; borrows its memory.
+// A table with a row per token, of embeddings or of an output layer; borrows its memory.
 class Table {
  public:
   // Of shape (rows, width), row by row.

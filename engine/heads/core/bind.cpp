@@ -1,4 +1,4 @@
-// The Python module engine._core.heads: torch's tensors in and out, by their memory.
+// The Python module engine._core.heads; reads and writes torch's tensors in place.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -29,12 +29,12 @@ namespace {
 
 template <class Number, std::size_t Dimensions>
 using Array = nb::ndarray<Number, nb::ndim<Dimensions>, nb::device::cpu, nb::c_contig>;
-// nanobind has no name for bfloat16 numbers: their type is checked by `bfloat16_of`.
+// nanobind has no type for bfloat16; `bfloat16_of` checks the dtype.
 using Halves = nb::ndarray<nb::ndim<2>, nb::device::cpu, nb::c_contig>;
-// Of the target, bfloat16 or float32.
+// The target's states, bfloat16 or float32.
 using States = Halves;
-// Keys or values: (requests, places of a request, heads, head size).
-using Places = Array<float, 4>;
+// Keys or values: (requests, slot elements, heads, head size).
+using Slots = Array<float, 4>;
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
@@ -137,8 +137,8 @@ void read_state(const GatedHead& head, const States& hidden, std::size_t row, fl
   }
 }
 
-// What Python's `Tables` holds: keys, values and tokens of all requests' places.
-using Tables = std::tuple<Places, Places, Array<std::int64_t, 2>>;
+// Python's `Tables`: keys, values and tokens in the slots of all requests.
+using Tables = std::tuple<Slots, Slots, Array<std::int64_t, 2>>;
 
 void check(const Tables& tables) {
   const auto& [keys, values, tokens] = tables;
@@ -147,12 +147,12 @@ void check(const Tables& tables) {
           "keys, values and tokens: do not fit");
 }
 
-// What Python's `View` holds: tables, whose request each row is of, and how many entries it may
-// look at.
+// Python's `View`: tables, the slot of each row's request, and the number of entries that the row
+// may attend to.
 using View = std::tuple<Tables, std::vector<std::size_t>, std::vector<std::size_t>>;
 
 std::vector<Seen> seen_of(const GatedHead& head, const View& view) {
-  const auto& [tables, places, filled] = view;
+  const auto& [tables, slots, filled] = view;
   const auto& [keys, values, tokens] = tables;
   check(tables);
   const auto& attention = head.first().attention;
@@ -160,13 +160,13 @@ std::vector<Seen> seen_of(const GatedHead& head, const View& view) {
               keys.shape(2) * keys.shape(3) == attention->size(),
           "keys: expected the heads of the attention");
   const std::size_t step = keys.shape(1) * attention->size();
-  require(places.size() == filled.size(), "filled: expected one for each row");
+  require(slots.size() == filled.size(), "filled: expected one for each row");
   std::vector<Seen> seen;
-  for (std::size_t row = 0; row < places.size(); ++row) {
-    require(places[row] < keys.shape(0) && filled[row] < keys.shape(1), "places: out of range");
-    const std::size_t begin = places[row] * step;
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    require(slots[row] < keys.shape(0) && filled[row] < keys.shape(1), "slots: out of range");
+    const std::size_t begin = slots[row] * step;
     seen.push_back({keys.data() + begin, values.data() + begin,
-                    tokens.data() + places[row] * keys.shape(1), 1 + filled[row]});
+                    tokens.data() + slots[row] * keys.shape(1), 1 + filled[row]});
   }
   return seen;
 }
@@ -179,7 +179,7 @@ std::vector<Draft> draft(const GatedHead& head, const States& hidden,
                          const std::optional<View>& view) {
   require(tokens.size() == rows.size(), "tokens: expected one for each row");
   const std::vector<Seen> seen = view ? seen_of(head, *view) : std::vector<Seen>{};
-  require(!view || seen.size() == rows.size(), "view: expected a place for each row");
+  require(!view || seen.size() == rows.size(), "view: expected a slot for each row");
   require(length <= 1 || head.goes_on(), "length: the head has one position");
   std::vector<float> states(rows.size() * head.hidden_size());
   for (std::size_t at = 0; at < rows.size(); ++at) {
@@ -194,18 +194,18 @@ std::vector<Draft> draft(const GatedHead& head, const States& hidden,
   return drafts;
 }
 
-// A row of which an entry is made: step, state, token, and where key and value go.
+// Where an entry comes from and goes to: step, state, token, and indices of key and value.
 using Row = std::tuple<std::size_t, std::size_t, std::int64_t, std::size_t, std::size_t>;
 
 void write(const GatedHead& head, const std::vector<States>& hidden, const std::vector<Row>& rows,
            const std::vector<std::pair<std::size_t, std::size_t>>& moves, const Tables& tables) {
   require(head.recorder().has_value(), "the head has no window");
-  const auto& [keys, values, said] = tables;
+  const auto& [keys, values, table_tokens] = tables;
   check(tables);
-  const std::size_t size = head.recorder()->size(), places = keys.shape(0) * keys.shape(1);
+  const std::size_t size = head.recorder()->size(), elements = keys.shape(0) * keys.shape(1);
   require(keys.shape(2) * keys.shape(3) == size, "keys: expected the heads of the recorder");
-  const auto place_of = [&](const Places& table, std::size_t at) {
-    require(at < places, "keys and values: there is no such place");
+  const auto element_of = [&](const Slots& table, std::size_t at) {
+    require(at < elements, "keys and values: index out of range");
     return table.data() + at * size;
   };
   std::vector<float> states(rows.size() * head.hidden_size());
@@ -218,16 +218,16 @@ void write(const GatedHead& head, const std::vector<States>& hidden, const std::
   std::vector<float> made_keys(rows.size() * size), made_values(rows.size() * size);
   head.record(std::move(states), tokens, made_keys.data(), made_values.data());
   for (const auto& [to, from] : moves) {
-    std::copy_n(place_of(keys, from), size, place_of(keys, to));
+    std::copy_n(element_of(keys, from), size, element_of(keys, to));
   }
   for (std::size_t at = 0; at < rows.size(); ++at) {
-    std::copy_n(made_keys.data() + at * size, size, place_of(keys, std::get<3>(rows[at])));
-    std::copy_n(made_values.data() + at * size, size, place_of(values, std::get<4>(rows[at])));
-    said.data()[std::get<4>(rows[at])] = tokens[at];
+    std::copy_n(made_keys.data() + at * size, size, element_of(keys, std::get<3>(rows[at])));
+    std::copy_n(made_values.data() + at * size, size, element_of(values, std::get<4>(rows[at])));
+    table_tokens.data()[std::get<4>(rows[at])] = tokens[at];
   }
 }
 
-// What a constructor of Python's makes: nanobind has placed the memory.
+// Adapts a function to a Python constructor, which constructs into memory that nanobind allocated.
 template <class Made, class... Arguments>
 auto by(Made (*make)(Arguments...)) {
   return [make](Made* self, Arguments... arguments) {

@@ -1,4 +1,4 @@
-// The exponential function, so that a compiler can compute several at once.
+// The exponential function in a form that compilers can vectorise.
 #pragma once
 
 #include <algorithm>
@@ -7,12 +7,12 @@
 
 namespace specgate::heads {
 
-// e^x to six digits, from about 1e-38 to 1e38; beyond that what is there.
+// e^x with a relative error of about 1e-6, for results from 1e-38 to 1e38; clamped outside.
 //
-// e^x = 2^n * 2^f, with n an integer and f within half of 0: the one is an exponent, the other a
-// polynomial, the Taylor series of e^(f ln 2).
+// e^x = 2^n * 2^f with n an integer and |f| <= 1/2. 2^n is an exponent; 2^f = e^(f ln 2) is
+// computed by a Taylor polynomial.
 inline float exponential(float x) {
-  constexpr float kLog2E = 1.44269504f, kRound = 12582912.0f;  // 1.5 * 2^23: drops what follows
+  constexpr float kLog2E = 1.44269504f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
   const float power = std::clamp(x * kLog2E, -126.0f, 126.0f);
   const float whole = (power + kRound) - kRound;
   const float rest = (power - whole) * 0.693147181f;

@@ -73,8 +73,8 @@ std::vector<Ids> GatedHead::left_out(std::size_t rows, const Seen* seen) const {
     Ids& tokens = more[row];
     for (std::size_t entry = 1; entry < seen[row].entries; ++entry) {
       const std::int64_t token = seen[row].tokens[entry];
-      const auto place = static_cast<std::size_t>(token);
-      if (place < is_left_out_.size() && is_left_out_[place]) tokens.push_back(token);
+      const auto index = static_cast<std::size_t>(token);
+      if (index < is_left_out_.size() && is_left_out_[index]) tokens.push_back(token);
     }
     std::sort(tokens.begin(), tokens.end());
     tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
@@ -82,9 +82,9 @@ std::vector<Ids> GatedHead::left_out(std::size_t rows, const Seen* seen) const {
   return more;
 }
 
-std::int64_t GatedHead::target_id(std::int64_t place, const Ids& more) const {
-  if (ids_.empty()) return place;
-  const auto at = static_cast<std::size_t>(place);
+std::int64_t GatedHead::target_id(std::int64_t index, const Ids& more) const {
+  if (ids_.empty()) return index;
+  const auto at = static_cast<std::size_t>(index);
   return at < ids_.size() ? ids_[at] : more[at - ids_.size()];
 }
 
@@ -121,15 +121,15 @@ std::vector<GatedHead::Likeliest> GatedHead::advance(std::size_t at, std::vector
   return next;
 }
 
-// Of a softmax over logits and some more.
+// The likeliest token, and its probability in a softmax over `logits` and `more`.
 GatedHead::Likeliest GatedHead::likeliest(const float* logits, std::size_t count,
                                           const std::vector<float>& more) {
   const float* top = std::max_element(logits, logits + count);
-  std::int64_t place = top - logits;
+  std::int64_t index = top - logits;
   const auto beside = std::max_element(more.begin(), more.end());
   if (beside != more.end() && *beside > *top) {
     top = &*beside;
-    place = static_cast<std::int64_t>(count) + (beside - more.begin());
+    index = static_cast<std::int64_t>(count) + (beside - more.begin());
   }
   float lanes[kLanes] = {};
   std::size_t i = 0;
@@ -142,7 +142,7 @@ GatedHead::Likeliest GatedHead::likeliest(const float* logits, std::size_t count
   for (const float lane : lanes) total += lane;
   for (; i < count; ++i) total += exponential(logits[i] - *top);
   for (const float logit : more) total += exponential(logit - *top);
-  return {place, 1.0f / total};
+  return {index, 1.0f / total};
 }
 
 }  // namespace specgate::heads

@@ -1,7 +1,7 @@
-// A gated head at work on a CPU: a whole draft, or the entries of its window, in one call.
+// A gated head on a CPU: drafts, or computes the entries of its window, in one call.
 //
-// The same as the modules in engine/heads compute (stage.py, cells.py, attention.py), without the
-// many small operations that there are for a row or two.
+// Equivalent to the torch modules in engine/heads (stage.py, cells.py, attention.py), without the
+// fixed costs of many small operations on one or two rows.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@
 
 namespace specgate::heads {
 
-// Of tokens, of the target or of the head's vocabulary.
+// Token ids, of the target or of the head's vocabulary.
 using Ids = std::vector<std::int64_t>;
 
 // The residual layer from a sum to the next state: norm'(a + D(silu(G n) * (U n))).
 class Cell {
  public:
-  // `enter` is G over U; all widths fit.
+  // `enter` is G stacked on U; all widths must match.
   Cell(Norm norm, Matrix enter, Matrix leave, Norm state_norm);
 
-  // Makes states of sums, both (rows, inner), in place.
+  // Replaces sums by states, both (rows, inner).
   void step(float* sums, std::size_t rows) const;
 
  private:
@@ -35,7 +35,7 @@ class Cell {
   Norm state_norm_;
 };
 
-// What a position is made of; see `Stage` in stage.py.
+// The parts of a draft position; see `Stage` in stage.py.
 struct Position {
   Matrix project;
   Table table;
@@ -43,7 +43,7 @@ struct Position {
   std::optional<Attention> attention;
   Cell cell;
   Matrix score;
-  // Scores tokens beside the vocabulary. With it `table` has a row for each token of the target.
+  // Scores tokens outside the vocabulary. If present, `table` has a row for each target token.
   std::optional<Table> extension;
 
   // Returns the sums of projected states and embedded tokens, (rows, inner).
@@ -52,16 +52,16 @@ struct Position {
 
 class GatedHead {
  public:
-  // `positions` of the first ones, at least one; later ones are like the last. `input_norm` of the
-  // target's states, where the head scales them. `ids` are the target's of the vocabulary, rising;
-  // none where they are the same.
+  // `positions` are the first ones, at least one; later positions use the last. `input_norm` is for
+  // heads that scale the target's states. `ids` are the vocabulary's target ids, rising; empty if
+  // the ids are the same.
   GatedHead(std::vector<Position> positions, std::optional<Norm> input_norm,
             std::optional<Recorder> recorder, Ids ids);
 
   const Position& first() const { return positions_.front(); }
   const std::optional<Recorder>& recorder() const { return recorder_; }
   std::size_t hidden_size() const { return first().project.in(); }
-  // Whether a state of its own leads to a further one, so that it can draft more than one token.
+  // Whether a state leads to a further one, so that the head can draft more than one token.
   bool goes_on() const {
     const Matrix& project = positions_.back().project;
     return project.in() == project.out();
@@ -71,10 +71,10 @@ class GatedHead {
   //
   // Args:
   //   states: The target's, (rows, hidden_size).
-  //   tokens: What was drawn from them.
+  //   tokens: The token that was sampled from each.
   //   length: Tokens to draft.
-  //   seen: What each row may look at; null for a head without a window.
-  //   each: Called with the row, the target's id of its next token, and the probability of that.
+  //   seen: The entries that each row may attend to; null for a head without a window.
+  //   each: Called with the row, the target id of its next token, and that token's probability.
   template <class Each>
   void draft(std::vector<float> states, Ids tokens, std::size_t length, const Seen* seen,
              Each each) const {
@@ -83,31 +83,31 @@ class GatedHead {
     for (std::size_t at = 0; at < length; ++at) {
       const std::vector<Likeliest> next = advance(at, states, tokens, seen, more);
       for (std::size_t row = 0; row < next.size(); ++row) {
-        const std::int64_t token = target_id(next[row].place, more[row]);
-        tokens[row] = first().extension ? token : next[row].place;
+        const std::int64_t token = target_id(next[row].index, more[row]);
+        tokens[row] = first().extension ? token : next[row].index;
         each(row, token, next[row].probability);
       }
     }
   }
 
-  // Writes keys and values of rows, as `Recorder::record` does; only for a head that has one.
+  // Writes keys and values as `Recorder::record` does; requires a recorder.
   void record(std::vector<float> states, const Ids& tokens, float* keys, float* values) const;
 
  private:
   struct Likeliest {
-    std::int64_t place;  // in the vocabulary, and behind it in what is scored beside it
+    std::int64_t index;  // into the vocabulary, followed by the tokens scored beside it
     float probability;
   };
 
-  // Scales the target's states, where the head wants that.
+  // Scales the target's states, if the head is configured to.
   void enter(std::vector<float>& states) const;
-  // Makes the next states, and says what is likeliest then.
+  // Computes the next states, and the likeliest token of each.
   std::vector<Likeliest> advance(std::size_t at, std::vector<float>& states,
                                  const Ids& tokens, const Seen* seen,
                                  const std::vector<Ids>& more) const;
-  // What each row may draft beside the vocabulary: the other tokens that it sees, each once.
+  // The tokens that each row may draft beyond the vocabulary: those it sees, without repeats.
   std::vector<Ids> left_out(std::size_t rows, const Seen* seen) const;
-  std::int64_t target_id(std::int64_t place, const Ids& more) const;
+  std::int64_t target_id(std::int64_t index, const Ids& more) const;
   static Likeliest likeliest(const float* logits, std::size_t count,
                              const std::vector<float>& more);
 
@@ -115,7 +115,7 @@ class GatedHead {
   std::optional<Norm> input_norm_;
   std::optional<Recorder> recorder_;
   Ids ids_;
-  std::vector<bool> is_left_out_;  // of each of the target's tokens; of a head with an extension
+  std::vector<bool> is_left_out_;  // by target id; only for a head with an extension
 };
 
 }  // namespace specgate::heads

@@ -1,4 +1,4 @@
-// Sums of many floats, in lanes: so the compiler may add up several at once.
+// Sums of many floats in separate lanes, so that compilers can vectorise them.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@ namespace specgate::heads {
 
 inline constexpr std::size_t kLanes = 16;
 
-// The sum of products of two vectors.
+// The dot product of two vectors.
 inline float dot(const float* left, const float* right, std::size_t width) {
   float lanes[kLanes] = {};
   std::size_t i = 0;

@@ -8,13 +8,13 @@ namespace specgate::heads {
 namespace {
 
 using Integer = std::int16_t;
-constexpr std::size_t kBlock = 16;  // inputs that the first cache holds beside a row of the weight
+constexpr std::size_t kBlock = 16;  // inputs that fit into the L1 cache beside a row of the weight
 
 using Multiply = void (*)(const std::int8_t* weight, std::size_t out, std::size_t in,
                           const Integer* inputs, std::size_t rows, std::int32_t* sums);
 
-// Compilers know this loop, and take the instructions for products of integers that are added up.
-// A row of the weight stays in the first cache while all inputs pass, two at a time.
+// Compilers recognise this loop and use integer multiply-add instructions. A row of the weight
+// stays in the L1 cache for all inputs, which pass two at a time.
 [[gnu::always_inline]] inline void multiply(const std::int8_t* weight, std::size_t out,
                                             std::size_t in, const Integer* inputs,
                                             std::size_t rows, std::int32_t* sums) {
@@ -48,7 +48,7 @@ void multiply_anywhere(const std::int8_t* weight, std::size_t out, std::size_t i
 }
 
 #if defined(__x86_64__)
-// The wheel is built for every x86-64 CPU; most have these.
+// The wheel runs on every x86-64 CPU; most support these.
 [[gnu::target("avx2")]] void multiply_avx2(const std::int8_t* weight, std::size_t out,
                                            std::size_t in, const Integer* inputs,
                                            std::size_t rows, std::int32_t* sums) {
@@ -76,8 +76,8 @@ Multiply choose() {
 
 const Multiply kMultiply = choose();
 
-// Rounds an input to integers up to `largest`; returns what one of them stands for. An input that
-// is not finite counts as zeros: the draft is then a bad one, no more.
+// Rounds an input to integers of at most `largest`; returns the scale. An input that is not finite
+// counts as zeros, which only makes a bad draft.
 float quantise(const float* input, std::size_t in, float largest, Integer* integers) {
   float top = 0.0f;
   bool finite = true;

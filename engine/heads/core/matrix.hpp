@@ -7,12 +7,12 @@
 
 namespace specgate::heads {
 
-// For a few rows it is reading the weight that takes the time, so it is int8: symmetric, with a
-// scale for each of its rows. Inputs become integers of some 15 bits, which loses next to nothing,
-// and all products are added up exactly.
+// For few rows, reading the weight dominates the time, so it is stored as int8: symmetric, with one
+// scale per row. Inputs are rounded to integers of about 15 bits, a negligible error, and all
+// products are summed exactly.
 class Matrix {
  public:
-  // Both are the caller's, and outlive this: (out, in) row by row, and (out,).
+  // Borrows both, which must outlive this: (out, in) row-major, and (out,).
   Matrix(const std::int8_t* values, const float* scales, std::size_t out, std::size_t in);
 
   std::size_t out() const { return out_; }
@@ -28,7 +28,7 @@ class Matrix {
   const float* scales_;
   std::size_t out_;
   std::size_t in_;
-  float largest_;  // an input may be, as an integer, that no sum of products overflows
+  float largest_;  // largest input as an integer such that no sum of products overflows
 };
 
 }  // namespace specgate::heads

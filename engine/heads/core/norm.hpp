@@ -12,7 +12,7 @@ namespace specgate::heads {
 
 class Norm {
  public:
-  // Of one width; the bias may be empty, for none.
+  // Weight and bias have the same width; an empty bias means none.
   Norm(std::vector<float> weight, std::vector<float> bias)
       : weight_(std::move(weight)), bias_(std::move(bias)) {
     bias_.resize(weight_.size());
@@ -20,7 +20,7 @@ class Norm {
 
   std::size_t width() const { return weight_.size(); }
 
-  // Norms each of the rows; the output may be the input.
+  // Normalises each row; input and output may be the same.
   void apply(const float* inputs, std::size_t rows, float* outputs) const {
     const std::size_t width = weight_.size();
     for (std::size_t row = 0; row < rows; ++row, inputs += width, outputs += width) {

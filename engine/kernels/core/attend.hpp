@@ -1,8 +1,8 @@
-// What some queries of a request take from a chunk of its keys and values, for vectors of any
-// length. Included once for each set of instructions.
+// Attention of some queries of a request over a chunk of its keys and values, for any vector
+// length. Included once for each instruction set.
 //
-// The scores and the weighted values are both products of a few rows with a matrix that all of them
-// share, so each number of the cache is read, and widened, once for all rows.
+// Scores and weighted values are both products of a few rows with a matrix that all rows share, so
+// each number of the cache is read and widened once for all rows.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace specgate::kernels {
 
-// As many bfloat16 as a vector has lanes. GCC converts no vectors whose length depends on a
-// parameter.
+// As many bfloat16 numbers as a vector has lanes. GCC cannot convert vectors whose length depends
+// on a template parameter.
 template <std::size_t kLanes>
 struct HalvesOf;
 template <>
@@ -27,15 +27,15 @@ struct HalvesOf<16> {
   using Words [[gnu::vector_size(64)]] = std::int32_t;
 };
 
-// How vectors of kLanes sums take a matrix of a cache's numbers: kInputs of its lines at a time, in
-// two halves, with as many numbers of a row.
+// Loads a matrix of cache numbers for vectors of kLanes sums: kInputs lines at a time, in two
+// halves, each with kLanes numbers per line.
 template <std::size_t kLanes, class CacheNumber>
 struct WidenedLines {
   using Number = CacheNumber;
   using Input = float;
   using Vector [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = float;
   using Values = Vector;
-  // What others own is aligned as they like it.
+  // Unaligned, as memory owned by others may be.
   using Floats [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias,
                  gnu::aligned(alignof(float))]] = float;
   static constexpr std::size_t kInputs = 1;
@@ -60,7 +60,7 @@ struct WidenedLines {
 
   static float input_of(float number) { return number; }
   static float input_of(BFloat16 number) { return widen(number); }
-  // Numbers of a row as inputs.
+  // Copies numbers of a row as inputs.
   static void copy(const Number* row, std::size_t count, Input* inputs) {
     for (std::size_t i = 0; i < count; ++i) inputs[i] = input_of(row[i]);
   }
@@ -91,13 +91,13 @@ struct Attend {
   }
 
   // Adds the products of rows (kRows, inputs) with a matrix (lines, kWidth) to `into`
-  // (kRows, kWidth); `lead`, `stride` and `step` are from a line of each to the next. Each sum is
-  // added up in the order of the lines.
+  // (kRows, kWidth); `lead`, `stride` and `step` are the distances between lines of each. Each sum
+  // is accumulated in the order of the lines.
   template <std::size_t kRows>
   static void multiply_rows(const Number* matrix, std::size_t lead, std::size_t lines,
                             const Input* rows, std::size_t stride, float* into,
                             std::size_t step) {
-    Vector sums[kRows][2];  // in registers, as every loop over them is unrolled
+    Vector sums[kRows][2];  // stays in registers, since every loop over it is unrolled
 #pragma GCC unroll 16
     for (std::size_t row = 0; row < kRows; ++row) {
       sums[row][0] = load(into + row * step);
@@ -105,10 +105,10 @@ struct Attend {
     }
     for (std::size_t line = 0; line < lines; line += Lines::kInputs, ++rows) {
       Values left, right;
-      // Behind the last line there may be none: then what is there counts for nothing.
+      // After the last line there may be none; zeros are loaded instead.
       Lines::load(matrix, line + 1 < lines ? matrix + lead : nullptr, left, right);
       matrix += Lines::kInputs * lead;
-      asm("" : "+v"(left), "+v"(right));  // else they are read again for each row
+      asm("" : "+v"(left), "+v"(right));  // prevents reloading them for each row
 #pragma GCC unroll 16
       for (std::size_t row = 0; row < kRows; ++row) {
         const Input input = rows[row * stride];
@@ -132,8 +132,8 @@ struct Attend {
     return kTable[rows - 1];
   }
 
-  // 2 to the power of x <= 0; 0 below -126. What is no number stays none. Of the power series
-  // seven terms, for at most half an octave: 1.2e-7 of the result is missing.
+  // 2^x for x <= 0; 0 below -126; NaN stays NaN. Seven terms of the power series, for at most half
+  // an octave: a relative error of 1.2e-7.
   static Vector power_of_two(Vector x) {
     constexpr float kLeast = -126.0f, kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds
     const Vector clamped = x < kLeast ? Vector{} + kLeast : x;
@@ -150,8 +150,9 @@ struct Attend {
     return x < kLeast ? Vector{} : __builtin_bit_cast(Vector, bits);
   }
 
-  // Turns a row's scores into weights: powers of two below the greatest. Those from `visible` on
-  // weigh nothing. Writes the weights as inputs, the greatest in octaves, and the sum.
+  // Turns a row's scores into weights: powers of two relative to the greatest. Scores from
+  // `visible` on get weight zero. Writes the weights as inputs, the greatest score in octaves, and
+  // the sum.
   static void weigh(float* scores, std::size_t visible, std::size_t padded, float octaves,
                     Input* inputs, float& most, float& total) {
     constexpr float kNever = -__builtin_inff();

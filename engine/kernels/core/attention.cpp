@@ -13,10 +13,10 @@ namespace {
 
 constexpr float kOctaves = std::numbers::log2e_v<float>;
 constexpr float kNever = -std::numeric_limits<float>::infinity();
-// With fewer pieces of work for each thread than these, the chunks of a context are shared, too.
+// With fewer pieces of work per thread than this, the chunks of a context are distributed, too.
 constexpr std::size_t kEnough = 4;
 
-// Some rows of a request's head of keys: a row is a token's query of one of its heads.
+// Some rows of one key head of a request; a row is the query of a token and a query head.
 struct Piece {
   std::size_t request;
   std::size_t head;
@@ -24,7 +24,7 @@ struct Piece {
   std::size_t rows;
 };
 
-// What rows have so far; the same fields as a Partial's, in memory of their own.
+// The running results of rows; the fields of a Partial with their own memory.
 struct Sums {
   std::vector<float> most, total, values;
 
@@ -38,8 +38,8 @@ struct Sums {
   }
 };
 
-// Adds a chunk to what the chunks before it gave. Never inlined: products and sums are to be fused
-// in the same way wherever it is called.
+// Adds a chunk's result to that of the chunks before. Never inlined, so that products and sums are
+// fused in the same way at every call.
 [[gnu::noinline]] void fold(const Partial& chunk, std::size_t rows, std::size_t dim,
                             const Partial& into) {
   for (std::size_t row = 0; row < rows; ++row) {
@@ -77,7 +77,7 @@ class Step {
   }
 
  private:
-  // The longest contexts first, so that no thread begins with one when the others end.
+  // Longest contexts first, so that no thread starts one when the others finish.
   void make_pieces() {
     for (std::size_t request = 0; request < requests_.count; ++request) {
       const std::size_t rows = tokens_of(request) * group_;
@@ -192,8 +192,8 @@ class Step {
   std::size_t head_of(const Piece& piece, std::size_t row) const {
     return piece.head * group_ + (piece.first + row) % group_;
   }
-  // How many tokens a row sees, its own included; one where a request is said to be shorter than
-  // what it asks for (vLLM's dummy steps).
+  // Number of tokens that a row sees, including its own; one if the request is shorter than its
+  // queries (vLLM's dummy steps).
   std::size_t context_of(const Piece& piece, std::size_t row) const {
     const std::size_t after = tokens_of(piece.request) - (piece.first + row) / group_ - 1;
     const auto length = static_cast<std::size_t>(requests_.lengths[piece.request]);

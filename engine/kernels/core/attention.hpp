@@ -1,4 +1,4 @@
-// Causal attention of a step over vLLM's paged cache, on all threads.
+// Causal attention of a step over vLLM's paged KV cache, on all threads.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@
 
 namespace specgate::kernels {
 
-// The requests of a step: request i has the queries [starts[i], starts[i + 1]), the last tokens of
-// the lengths[i] that its row of the table of blocks has keys and values of.
+// The requests of a step: request i has the queries [starts[i], starts[i + 1]), which are the last
+// of its lengths[i] tokens; its row of `blocks` lists the blocks with their keys and values.
 struct Requests {
   const std::int32_t* starts;
   const std::int32_t* lengths;
@@ -18,7 +18,7 @@ struct Requests {
   std::size_t blocks_stride;
 };
 
-// A layer's cache, and where each block and each of its heads begins.
+// A layer's cache, and the distances between blocks and between heads.
 template <class Number>
 struct PagedCache {
   const Number* keys;
@@ -28,8 +28,8 @@ struct PagedCache {
   std::size_t block_tokens;
 };
 
-// Queries, and where their results are written: (tokens, heads, dim). Heads follow one another;
-// tokens are `*_stride` numbers apart. `heads` is a multiple of `kv_heads`.
+// Queries, and where their results are written: (tokens, heads, dim). Heads are contiguous; tokens
+// are `*_stride` numbers apart. `heads` is a multiple of `kv_heads`.
 template <class Number>
 struct Queries {
   const Number* from;
@@ -42,8 +42,8 @@ struct Queries {
   float scale;
 };
 
-// A query sees the keys up to its own. Its result is computed in the same order whatever else is in
-// the step. OpenMP's threads share the work.
+// A query sees the keys up to its own. Results are batch-invariant: each is computed in the same
+// order whatever else is in the step. OpenMP's threads share the work.
 template <class Number>
 void attend(const AttentionKernel<Number>& kernel, const Requests& requests,
             const PagedCache<Number>& cache, const Queries<Number>& queries);

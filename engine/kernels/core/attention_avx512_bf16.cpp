@@ -1,7 +1,7 @@
-// Attention for processors that multiply bfloat16 by AVX-512: two lines of the cache at once.
+// Attention for processors with AVX-512 bfloat16 instructions: two lines of the cache at once.
 //
-// Weights are rounded to bfloat16 for it, as FlashAttention does on GPUs (arXiv 2205.14135), and
-// what they are divided by is the sum of the rounded ones.
+// Weights are rounded to bfloat16, as in FlashAttention on GPUs (arXiv 2205.14135), and normalised
+// by the sum of the rounded weights.
 #include "attention_kernels.hpp"
 
 #if defined(__AVX512BF16__) && defined(__AVX512BW__)

@@ -1,4 +1,4 @@
-// What computes attention over a piece of the cache, for each set of instructions.
+// The attention kernels over a chunk of the cache, for each instruction set.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 
 namespace specgate::kernels {
 
-// Tokens whose scores are in the cache of the core at once. A query's sums are made for each chunk,
-// counted from the beginning of its request, and put together in their order.
+// Tokens whose scores fit into a core's cache at once. A query's sums are computed for each chunk,
+// counted from the start of its request, and combined in order.
 inline constexpr std::size_t kChunkTokens = 256;
-// vLLM's blocks hold a multiple of these.
+// vLLM's block size is a multiple of this.
 inline constexpr std::size_t kGroupTokens = 32;
 inline constexpr std::size_t kMostQueries = 96;
 inline constexpr std::size_t kMostDim = 512;
 
-// The keys and values of one head of a request, in vLLM's layout for vectors: a block has the keys
-// as (dim, block_tokens) and the values as (block_tokens, dim).
+// The keys and values of one head of a request, in vLLM's layout for vector instructions: a block
+// has the keys as (dim, block_tokens) and the values as (block_tokens, dim).
 template <class Number>
 struct CacheView {
   const Number* keys;
@@ -29,9 +29,9 @@ struct CacheView {
   std::size_t dim;
 };
 
-// What some queries take from a chunk: each one's greatest score, in octaves, the sum of its
-// weights, which are relative to that, and the values (rows, dim) times the weights. A query that sees nothing of it
-// has -infinity, and numbers that mean nothing.
+// The result of some queries for a chunk: each query's greatest score in octaves, the sum of its
+// weights relative to that, and the weighted sum of the values, (rows, dim). A query that sees none
+// of the chunk has -infinity, and undefined numbers.
 struct Partial {
   float* most;
   float* total;
@@ -43,21 +43,20 @@ struct AttentionKernel {
   const char* name;
   std::size_t most_rows;
   // For the tokens [begin, begin + count) of a chunk, of which row i sees the first visible[i].
-  // `begin` is a multiple of kChunkTokens; each of the queries is (dim,), and `octaves` what its
-  // scores are multiplied by: the scale, times log2(e). What a row gets depends on no other row,
-  // bit for bit.
+  // `begin` is a multiple of kChunkTokens; each query is (dim,); `octaves` is the factor of the
+  // scores: the scale times log2(e). A row's result does not depend on other rows, bit for bit.
   void (*attend)(const CacheView<Number>& cache, std::size_t begin, std::size_t count,
                  const Number* const* queries, float octaves, const std::size_t* visible,
                  std::size_t rows, const Partial& into);
-  // Gives back what a thread keeps from one chunk to the next; null for nothing.
+  // Releases what a thread keeps between chunks; null if that is nothing.
   void (*release)();
 };
 
-// Those that this processor has, the best first.
+// The kernels of this processor, best first.
 template <class Number>
 std::vector<const AttentionKernel<Number>*> find_attention_kernels();
 
-// Of one set of instructions; null where it was not compiled in.
+// The kernels of one instruction set; null if it was not compiled in.
 struct AttentionKernels {
   const AttentionKernel<float>* floats;
   const AttentionKernel<BFloat16>* halves;

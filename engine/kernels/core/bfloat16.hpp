@@ -10,7 +10,7 @@ struct BFloat16 {
   std::uint16_t bits;
 };
 
-// Two that are neighbours, as instructions that multiply bfloat16 take them.
+// Two neighbouring numbers, as bfloat16 instructions take them.
 struct alignas(4) Pair {
   BFloat16 first;
   BFloat16 second;
@@ -24,7 +24,7 @@ inline float widen(BFloat16 number) {
 
 inline void narrow(float number, float& into) { into = number; }
 
-// Rounds to the nearest, ties to even; what is not a number stays none.
+// Rounds to nearest, ties to even; NaN stays NaN.
 inline void narrow(float number, BFloat16& into) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(number);
   const std::uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);

@@ -1,5 +1,5 @@
-// The Python module engine._core.kernels. Tensors go in and out by their address: a step has a
-// hundred products, and to take a tensor apart costs more than to ask it for one.
+// The Python module engine._core.kernels. Tensors are passed by address: a step has a hundred
+// products, and unpacking a tensor here would cost more than asking torch for its address.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>

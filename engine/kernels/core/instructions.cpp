@@ -1,4 +1,4 @@
-// Which kernels this processor has.
+// Finds the kernels that this processor supports.
 #include "instructions.hpp"
 
 #include "attention_kernels.hpp"
@@ -36,7 +36,7 @@ struct Instructions {
   const AttentionKernels* attention;
 };
 
-// The best first.
+// Best first.
 std::vector<Instructions> find_instructions() {
   std::vector<Instructions> found;
 #if defined(__x86_64__)

@@ -1,7 +1,7 @@
-// The kernel for processors that multiply bfloat16 by AVX-512: a pair of products a lane at once.
+// Linear layers for processors with AVX-512 bfloat16 instructions: two products per lane at once.
 //
-// VDPBF16PS rounds each of its two additions to nearest and takes subnormal numbers for zero,
-// whatever is set (Intel SDM, volume 2; AMD's is the same).
+// VDPBF16PS rounds each of its two additions to nearest and treats subnormal numbers as zero,
+// regardless of MXCSR (Intel SDM, volume 2; the same on AMD).
 #include "panel.hpp"
 
 #if defined(__AVX512BF16__)

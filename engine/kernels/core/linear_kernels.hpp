@@ -1,4 +1,4 @@
-// What multiplies a panel of a weight with rows, for each set of instructions.
+// The kernels that multiply rows with a panel of a weight, for each instruction set.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace specgate::kernels {
 
-// The most rows that pass a panel while it is in the caches, of any kernel.
+// Maximum rows that any kernel multiplies with a panel while it is in the caches.
 inline constexpr std::size_t kMostRows = 512;
 inline constexpr std::size_t kMostWidth = 32;
 
-// A kind of weight: the type of its values as a panel holds them. `Number` is what the weight, the
-// rows and the outputs consist of, `Input` what a kernel reads of a row at a time.
+// A kind of weight, named by the type of its values in a panel. `Number` is the type of the weight,
+// rows and outputs in memory; `Input` is what a kernel reads of a row at a time.
 template <class Weight>
 struct Kind;
 
@@ -23,14 +23,14 @@ struct Kind<float> {
   using Input = float;
 };
 
-// For processors without instructions for bfloat16: widened as they are read, rows before.
+// For processors without bfloat16 instructions: weights are widened when read, rows beforehand.
 template <>
 struct Kind<BFloat16> {
   using Number = BFloat16;
   using Input = float;
 };
 
-// For those with them.
+// For processors with bfloat16 instructions.
 template <>
 struct Kind<Pair> {
   using Number = BFloat16;
@@ -42,28 +42,28 @@ using NumberOf = typename Kind<Weight>::Number;
 template <class Weight>
 using InputOf = typename Kind<Weight>::Input;
 
-// A panel is `width` rows of the weight, laid out so that the values that one input is multiplied
-// with are neighbours: (in, width). Where they are single bfloat16, those of the first half of the
-// rows alternate with those of the second, so that two make two float32 by a shift and a mask.
+// A panel is `width` rows of the weight, stored as (in, width), so that the values for one input
+// are contiguous. Single bfloat16 values of the first half of the rows alternate with those of the
+// second half, so that a shift and a mask turn each pair into two float32.
 template <class Weight>
 struct LinearKernel {
   const char* name;
   std::size_t width;
-  std::size_t most_rows;  // at once
-  std::size_t unit;       // a row has a multiple of so many inputs, of which the last may be zeros
-  // Writes the sums (count, width) of a panel and up to most_rows rows, which are `stride` inputs
-  // apart. Each is added up in float32, in the order of the inputs, however many rows there are.
+  std::size_t most_rows;  // at once, at most kMostRows
+  std::size_t unit;       // rows are padded with zeros to a multiple of this many inputs
+  // Writes the sums (count, width) for a panel and up to `most_rows` rows, which are `stride`
+  // inputs apart. Accumulates in float32, in the order of the inputs, for any number of rows.
   void (*multiply)(const Weight* panel, std::size_t in, const InputOf<Weight>* rows,
                    std::size_t stride, std::size_t count, float* sums);
-  // Gives back what a thread keeps from one product to the next; null for nothing.
+  // Releases what a thread keeps between products; null if that is nothing.
   void (*release)();
 };
 
-// Those that this processor has, the best first.
+// The kernels of this processor, best first.
 template <class Weight>
 std::vector<const LinearKernel<Weight>*> find_linear_kernels();
 
-// Of one set of instructions; null where it was not compiled in.
+// The kernels of one instruction set; null if it was not compiled in.
 struct LinearKernels {
   const LinearKernel<float>* floats;
   const LinearKernel<BFloat16>* halves;

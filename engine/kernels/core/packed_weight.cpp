@@ -16,29 +16,29 @@ constexpr std::size_t kLineBytes = 64;
 constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 
 void* allocate(std::size_t bytes) {
-  // What is fetched ahead crosses fewer pages; a small weight would leave most of one unused.
+  // Huge pages reduce page crossings of prefetches; a small weight would leave most of one unused.
   const std::size_t unit = bytes < kHugePageBytes ? kLineBytes : kHugePageBytes;
   const std::size_t rounded = (std::max<std::size_t>(1, bytes) + unit - 1) / unit * unit;
   void* const memory = std::aligned_alloc(unit, rounded);
   if (memory == nullptr) throw std::bad_alloc();
-  // Advice only: where the kernel has no huge pages to give, small ones do.
+  // Only advice: without huge pages, small ones are used.
   if (unit == kHugePageBytes) ::madvise(memory, rounded, MADV_HUGEPAGE);
   return memory;
 }
 
-// How many numbers of a row are one input of a kernel.
+// Numbers of a row per input of a kernel.
 template <class Weight>
 constexpr std::size_t kNumbers = std::is_same_v<Weight, Pair> ? 2 : 1;
 
-// Writes the values of a weight's row, one of a panel's `width`.
+// Writes one row of the weight to a lane of a panel with `width` lanes.
 void pack(const float* row, std::size_t in, std::size_t lane, std::size_t width, float* panel) {
   for (std::size_t i = 0; i < in; ++i) panel[i * width + lane] = row[i];
 }
 
 void pack(const BFloat16* row, std::size_t in, std::size_t lane, std::size_t width,
           BFloat16* panel) {
-  const std::size_t half = width / 2, place = 2 * (lane % half) + lane / half;
-  for (std::size_t i = 0; i < in; ++i) panel[i * width + place] = row[i];
+  const std::size_t half = width / 2, column = 2 * (lane % half) + lane / half;
+  for (std::size_t i = 0; i < in; ++i) panel[i * width + column] = row[i];
 }
 
 Pair pair_at(const BFloat16* row, std::size_t in, std::size_t i) {
@@ -49,7 +49,7 @@ void pack(const BFloat16* row, std::size_t in, std::size_t lane, std::size_t wid
   for (std::size_t i = 0; i < in; i += 2) panel[i / 2 * width + lane] = pair_at(row, in, i);
 }
 
-// Rows as kernels read them. Those that are not that already are copied to `memory`.
+// Rows in the form that kernels read; copied to `memory` if they are in another form.
 template <class Input>
 struct Rows {
   const Input* first;

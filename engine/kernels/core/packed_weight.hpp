@@ -1,4 +1,4 @@
-// A weight in the layout of a kernel, and its products with rows on all threads.
+// A weight in a kernel's layout, and its products with rows on all threads.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +9,13 @@
 
 namespace specgate::kernels {
 
-// Products are added up in float32; the weight, rows, bias and outputs are of one type.
+// Accumulates in float32; the weight, rows, bias and outputs have the same type.
 template <class Weight>
 class PackedWeight {
  public:
   using Number = NumberOf<Weight>;
 
-  // Copies a weight (out, in), row by row. Throws std::bad_alloc.
+  // Copies a weight (out, in), row-major. Throws std::bad_alloc.
   PackedWeight(const LinearKernel<Weight>& kernel, const Number* values, std::size_t out,
                std::size_t in);
 
@@ -40,9 +40,9 @@ class PackedWeight {
   const LinearKernel<Weight>& kernel_;
   std::size_t out_;
   std::size_t in_;
-  std::size_t inputs_;  // of a row, as a kernel reads it
+  std::size_t inputs_;  // inputs per row, as a kernel reads it
   std::size_t panels_;
-  std::unique_ptr<Weight, Free> values_;  // (panels, inputs, width); zeros behind the last row
+  std::unique_ptr<Weight, Free> values_;  // (panels, inputs, width); zeros after the last row
 };
 
 }  // namespace specgate::kernels

@@ -1,8 +1,8 @@
-// A panel of a weight times some rows, for vectors of any length.
+// Multiplies a panel of a weight with some rows, for any vector length.
 //
-// A step that decodes reads all weights and does little with each, so reading them from memory is
-// what takes the time; a few rows more should cost nothing. So the next piece of the weight is
-// fetched while all rows pass this one, evenly: reading and computing go on side by side.
+// A decoding step reads all weights and does little with each, so memory bandwidth limits it; a few
+// more rows should cost nothing. So while all rows pass one piece of the weight, the next piece is
+// prefetched evenly, and reading overlaps with computing.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace specgate::kernels {
 
-// How vectors of kLanes sums take a weight of one kind: its values for one input (or for a pair of
-// them) and all rows of the panel, in two halves, and what they add when an input comes.
+// How vectors of kLanes sums use a kind of weight: its values for one input (or a pair of inputs)
+// and all rows of the panel, in two halves, and the multiply-add with an input.
 template <std::size_t kLanes, class Weight>
 struct Lanes {
   using Vector [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = float;
@@ -49,11 +49,11 @@ struct Panel {
   static constexpr std::size_t kLineValues = 64 / sizeof(Weight);
   static constexpr std::size_t kUnrolled = 4;  // inputs
   static constexpr std::size_t kGroupLines = kUnrolled * kWidth / kLineValues;
-  static constexpr std::size_t kPiece = 64;  // inputs whose part of the panel the cache holds
-  // 8 KiB: what is read in some 400 ns, and memory takes 100 to answer.
+  static constexpr std::size_t kPiece = 64;  // inputs whose part of the panel stays in the cache
+  // 8 KiB: read in about 400 ns, with a memory latency of about 100 ns.
   static constexpr std::size_t kAhead = 8192 / sizeof(Weight);
 
-  // What is fetched while some rows pass a piece: so many lines for each group of inputs.
+  // What to prefetch while some rows pass a piece: a number of lines for each group of inputs.
   struct Fetch {
     const Weight* from;
     std::size_t lines;
@@ -65,7 +65,7 @@ struct Panel {
                                                            Vector (&sums)[kRows][2]) {
     Values left, right;
     Take::load(panel, left, right);
-    // Else they are read again for each row, and reading becomes what takes the time.
+    // Prevents reloading them for each row, which would make loads the bottleneck.
     asm("" : "+v"(left), "+v"(right));
 #pragma GCC unroll 16
     for (std::size_t row = 0; row < kRows; ++row) {
@@ -79,7 +79,7 @@ struct Panel {
   template <std::size_t kRows>
   static void multiply_rows(const Weight* panel, std::size_t inputs, const Input* rows,
                             std::size_t stride, float* into, Fetch fetch) {
-    Vector sums[kRows][2];  // in registers, as every loop over them is unrolled
+    Vector sums[kRows][2];  // stays in registers, since every loop over it is unrolled
 #pragma GCC unroll 16
     for (std::size_t row = 0; row < kRows; ++row) {
       sums[row][0] = reinterpret_cast<const Vector*>(into + row * kWidth)[0];
@@ -108,7 +108,7 @@ struct Panel {
   using MultiplyRows = void (*)(const Weight*, std::size_t, const Input*, std::size_t, float*,
                                 Fetch);
 
-  // `table[n]` multiplies n + 1 rows; as many as there are registers for.
+  // `table[n]` multiplies n + 1 rows, up to the number that there are registers for.
   template <std::size_t kMost>
   static void multiply(const MultiplyRows (&table)[kMost], const Weight* panel, std::size_t in,
                        const Input* rows, std::size_t stride, std::size_t count, float* sums) {
@@ -139,7 +139,7 @@ struct Panel {
   }
 };
 
-// Up to kRegisters rows pass at once: two registers of sums for each.
+// Up to kRegisters rows pass at once, with two registers of sums each.
 template <std::size_t kLanes, std::size_t kRegisters, class Weight>
 void multiply_panel(const Weight* panel, std::size_t in, const InputOf<Weight>* rows,
                     std::size_t stride, std::size_t count, float* sums) {
