@@ -40,34 +40,34 @@ check: install-tests ## format, lint, types, architecture and unit tests: 90 sec
 
 .PHONY: bench-gateway
 bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m loadtest.gateway $(BENCH_FLAGS)
+	@$(VENV)/bin/python -m bench.gateway $(BENCH_FLAGS)
 
 .PHONY: bench-suffix
 bench-suffix: install-dev ## measure the suffix index against arctic-inference (TRACES=dir, QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m tests.bench.suffix $(BENCH_FLAGS) $(addprefix --data ,$(or $(TRACES),$(DATA)))
+	@$(VENV)/bin/python -m bench.suffix $(BENCH_FLAGS) $(addprefix --data ,$(or $(TRACES),$(DATA)))
 
 .PHONY: bench-engine
 bench-engine: install-dev ## measure speculation on a real model (BATCH=1,4,16 MODEL= DATA=dir, QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m tests.bench.engine $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
+	@$(VENV)/bin/python -m bench.engine $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
 		$(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA)) $(addprefix --methods ,$(METHODS))
 
 .PHONY: bench-head
 bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MODEL= DATA=dir, QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m tests.bench.head $(BENCH_FLAGS) \
+	@$(VENV)/bin/python -m bench.head $(BENCH_FLAGS) \
 		$(addprefix --head ,$(HEAD)) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
 
 .PHONY: bench-gate-sim
 bench-gate-sim: install-dev ## simulate the gate against fixed drafts, other engines and an oracle (DATA=dir, QUICK=1 for a minute)
-	@$(VENV)/bin/python -m loadtest.gate_sim $(BENCH_FLAGS) $(addprefix --data ,$(DATA))
+	@$(VENV)/bin/python -m bench.gate_sim $(BENCH_FLAGS) $(addprefix --data ,$(DATA))
 
 .PHONY: bench-gate
 bench-gate: install-dev ## measure the gate on a real model (BATCH=1,4,16 DATA=dir PLOT=file, QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m tests.bench.gate $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
+	@$(VENV)/bin/python -m bench.gate $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \
 		$(addprefix --data ,$(DATA)) $(addprefix --plot ,$(PLOT))
 
 .PHONY: bench-pacing
 bench-pacing: install-dev ## measure pacing (DATA=dir URL= PATTERNS=file PLOT=file, QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m loadtest.pacing $(BENCH_FLAGS) $(addprefix --data ,$(DATA)) \
+	@$(VENV)/bin/python -m bench.pacing $(BENCH_FLAGS) $(addprefix --data ,$(DATA)) \
 		$(addprefix --url ,$(URL)) $(addprefix --patterns ,$(PATTERNS)) $(addprefix --plot ,$(PLOT))
 
 .PHONY: load

@@ -1,4 +1,4 @@
-// Written by `python -m tests.bench.suffix.fit_prior`, from what adr/0012 says.
+// Written by `python -m bench.suffix.fit_prior`, from what adr/0012 says.
 #pragma once
 
 #include <array>

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from loadtest.gateway.targets import fake_worker_command
+from bench.gateway.targets import fake_worker_command
 from loadtest.processes import (
     ChildProcess,
     Command,

@@ -1,0 +1,151 @@
+"""Runs every rule through the same course, and keeps how fast each was."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.gate_sim.arrays import Floats, Ints
+from bench.gate_sim.engine import Record, World, simulate
+from bench.gate_sim.oracle import Oracle
+from bench.gate_sim.rule import Rule, TimedRule
+from bench.gate_sim.schedules import Schedule, Scheduled, Source, fixed, vllm_schedule
+from bench.gate_sim.texts import HEAD
+from bench.gate_sim.thresholds import SGLang, TensorRT
+
+FIXED_TOKENS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
+_BOTH_TOKENS = (4, 16, 32)
+
+Figure = dict[str, float | list[float]]
+Policy = Callable[[World, int, Source], TimedRule]
+"""Makes the rule under test for a world, so many lanes, and the sources that there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """How fast each rule was.
+
+    Attributes:
+        records: By rule; (steps, seeds).
+        begin: Tokens after which it counts.
+        end: Tokens up to which it counts.
+        policy_ns: Of each step that the policy decided: its rows and its own time; (n, 2).
+    """
+
+    records: Mapping[str, Record]
+    begin: int
+    end: int
+    policy_ns: Ints
+
+    def speed(self, name: str) -> Floats:
+        """Tokens a second of a request; (seeds,)."""
+        return self.records[name].speed(self.begin, self.end)
+
+    def best_fixed(self) -> str:
+        """The name of the fastest fixed setting, no drafts being one of them."""
+        names = [name for name in self.records if is_fixed(name)]
+        return max(names, key=lambda name: float(self.speed(name).mean()))
+
+    def ratio(self, name: str, other: str) -> Floats:
+        """One rule's speed over another's, seed by seed; (seeds,)."""
+        return np.asarray(self.speed(name) / self.speed(other))
+
+    def stage_ratio(self, name: str, other: str, begin: int, end: int) -> Floats:
+        """The same between two marks, in tokens; (seeds,)."""
+        ours, theirs = (self.records[rule].speed(begin, end) for rule in (name, other))
+        return np.asarray(ours / theirs)
+
+    def regret(self) -> Floats | None:
+        """What is missing to the oracle, of its speed; (seeds,). None where there is no oracle."""
+        return 1.0 - self.ratio("specgate", "oracle") if "oracle" in self.records else None
+
+    def as_json(self) -> dict[str, object]:
+        """Every figure of this contest; ratios are medians over seeds, with [min, max]."""
+        best = self.best_fixed()
+        ours, regret = self.records["specgate"], self.regret()
+        return {
+            "ratio_to_none": figure(self.ratio("specgate", "none")),
+            "ratio_to_best_fixed": figure(self.ratio("specgate", best)),
+            "regret_to_oracle": None if regret is None else figure(regret),
+            "best_fixed": best,
+            "tokens_per_second": {
+                name: float(np.median(self.speed(name))) for name in self.records
+            },
+            "drafted_per_step": float(ours.drafted.mean()),
+            "accepted_ratio": _accepted(ours),
+            "head_share": float(ours.head_passes.mean()),
+        }
+
+
+def hold(world: World, source: Source, policy: Policy, *, seeds: int, begin: int) -> Contest:
+    """Run all rules with the same requests, arrivals and noise.
+
+    Args:
+        world: Machine, texts and course. In an open loop there is no oracle: what time is worth
+            there depends on who comes after this step.
+        source: Where drafts may come from.
+        policy: Makes the rule under test, which goes by the name of `specgate`.
+        seeds: How many there are.
+        begin: Tokens after which speed counts.
+    """
+    schedules = [*fixed_settings(source), vllm_schedule(world.curve, _one(source))]
+    records = _schedules(world, schedules, seeds)
+    specgate = policy(world, seeds, source)
+    learning: dict[str, Rule] = {
+        "sglang": SGLang(seeds, _one(source)),
+        "tensorrt": TensorRT(seeds, _one(source)),
+        "specgate": specgate,
+    }
+    if world.course.per_second is None:
+        learning["oracle"] = Oracle(world, seeds, source)
+    lanes = np.arange(seeds)
+    for name, rule in learning.items():
+        records[name] = simulate(world, rule, lanes)
+    return Contest(
+        records, begin, world.course.tokens, np.array([specgate.rows, specgate.spent_ns]).T
+    )
+
+
+def fixed_settings(source: Source) -> list[Schedule]:
+    """No drafts, and every fixed number of tokens of every source that there is."""
+    settings = [fixed(0, source)]
+    if source != "head":
+        settings += [fixed(tokens, "suffix") for tokens in FIXED_TOKENS]
+    if source != "suffix":
+        settings += [fixed(tokens, "head") for tokens in range(1, HEAD + 1)]
+    if source == "both":
+        settings += [fixed(tokens, "both") for tokens in _BOTH_TOKENS]
+    return settings
+
+
+def is_fixed(name: str) -> bool:
+    """Whether a rule of this name is a fixed setting."""
+    return name == "none" or name.partition("-")[0] in ("suffix", "head", "both")
+
+
+def figure(values: Floats) -> Figure:
+    """Median over seeds, and [min, max]."""
+    return {
+        "median": float(np.median(values)),
+        "spread": [float(values.min()), float(values.max())],
+    }
+
+
+def _schedules(world: World, schedules: Sequence[Schedule], seeds: int) -> dict[str, Record]:
+    """All schedules at once, a lane for each of them and each seed."""
+    rule = Scheduled([schedule for schedule in schedules for _ in range(seeds)])
+    record = simulate(world, rule, np.tile(np.arange(seeds), len(schedules)))
+    return {
+        schedule.name: record.lanes(slice(seeds * number, seeds * (number + 1)))
+        for number, schedule in enumerate(schedules)
+    }
+
+
+def _one(source: Source) -> Source:
+    """The source of rules that know one drafter: the head where there is one."""
+    return "suffix" if source == "suffix" else "head"
+
+
+def _accepted(record: Record) -> float | None:
+    drafted = int(record.drafted.sum())
+    return int(record.accepted.sum()) / drafted if drafted else None

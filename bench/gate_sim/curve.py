@@ -1,0 +1,125 @@
+"""What a step and a pass of the head take on a machine: read from a file, looked up in bulk."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+
+from bench.gate_sim.arrays import Floats, Ints
+
+FOLDER = Path(__file__).parent / "curves"
+MOST_ROWS = 256
+MOST_TOKENS = 12_288
+"""A full step: 256 rows with drafts of 32, and prompts."""
+
+_PROFILED_TOKENS = (1, *(size for n in range(10) for size in (2 << n, 3 << n)))
+_PROFILED_DRAFT = 4
+
+Points = Sequence[tuple[int, float]]
+
+
+class CurveError(Exception):
+    """A file is no curve; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Times of one machine with one model, in seconds.
+
+    Attributes:
+        name: Of its file.
+        step: A step by rows and tokens, without context; (MOST_ROWS + 1, MOST_TOKENS + 1).
+        context_seconds: What a token of context adds that a row attends to.
+        head: A pass of the draft head by rows; (MOST_ROWS + 1,).
+        verify: What a step adds that verifies any draft, by rows; (MOST_ROWS + 1,).
+    """
+
+    name: str
+    step: Floats
+    context_seconds: float
+    head: Floats
+    verify: Floats
+
+    def seconds(self, rows: Ints, tokens: Ints, context: Ints) -> Floats:
+        """Return the times of steps that verify nothing; all arrays have one shape.
+
+        Args:
+            rows: Requests that a step computes.
+            tokens: Tokens that it computes, prompts and drafts included; at least `rows`.
+            context: Tokens that its rows attend to, added up.
+        """
+        return self.step[rows, tokens] + self.context_seconds * context
+
+    def profile(self) -> list[tuple[int, float]]:
+        """Return (tokens, seconds) as a start-up profile measures them: drafts of three tokens."""
+        at = np.array(_PROFILED_TOKENS)
+        rows = np.clip(at // _PROFILED_DRAFT, 1, MOST_ROWS)
+        # A start-up profile is not allowed to fall, whatever was measured.
+        seconds = np.maximum.accumulate(self.step[rows, at])
+        return [(int(tokens), float(time)) for tokens, time in zip(at, seconds, strict=True)]
+
+    def head_profile(self) -> list[tuple[int, float]]:
+        """Return (rows, seconds) of a pass of the head, as a start-up profile measures them."""
+        return [(rows, float(self.head[rows])) for rows in (1, 4, 16, 64, MOST_ROWS)]
+
+
+def load_curve(path: Path) -> Curve:
+    """Read a curve.
+
+    Raises:
+        CurveError: The file is not as `curves/` has them.
+    """
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        by_rows = {int(rows): _checked(points) for rows, points in found["step_ms"].items()}
+        head = _checked(found["head_ms"])
+        verify = _checked(found.get("verify_ms", [[1, 0.0]]))
+        context_us = float(found["context_us"])
+    except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
+        raise CurveError(f"{path.name}: {error!r}") from error
+    return Curve(
+        name=path.stem,
+        step=_over_rows(by_rows) / 1e3,
+        context_seconds=context_us / 1e6,
+        head=_along(head, np.arange(MOST_ROWS + 1)) / 1e3,
+        verify=_along(verify, np.arange(MOST_ROWS + 1)) / 1e3,
+    )
+
+
+def load_curves(folder: Path = FOLDER) -> list[Curve]:
+    """Read every curve of a folder, in the order of their names."""
+    return [load_curve(path) for path in sorted(folder.glob("*.yaml"))]
+
+
+def _checked(points: Points) -> Points:
+    at = [x for x, _ in points]
+    if not points or at != sorted(set(at)) or min(y for _, y in points) < 0:
+        raise ValueError("points rise, and no time is below 0")
+    return points
+
+
+def _over_rows(by_rows: Mapping[int, Points]) -> Floats:
+    """Between the rows that were measured it is straight; beyond them it stays as it is."""
+    measured = sorted(by_rows)
+    tokens = np.arange(MOST_TOKENS + 1)
+    lines = np.array([_along(by_rows[rows], tokens) for rows in measured])
+    if len(measured) == 1:
+        return np.broadcast_to(lines, (MOST_ROWS + 1, MOST_TOKENS + 1)).copy()
+    rows = np.clip(np.arange(MOST_ROWS + 1), measured[0], measured[-1])
+    after = np.clip(np.searchsorted(measured, rows), 1, len(measured) - 1)
+    low, high = np.array(measured)[after - 1], np.array(measured)[after]
+    share = ((rows - low) / (high - low))[:, None]
+    return np.asarray((1.0 - share) * lines[after - 1] + share * lines[after])
+
+
+def _along(points: Points, at: Ints) -> Floats:
+    """Straight between the points and beyond the last two; before the first as there."""
+    xs = np.array([x for x, _ in points], dtype=np.float64)
+    ys = np.array([y for _, y in points], dtype=np.float64)
+    inside = np.interp(at, xs, ys)
+    if len(xs) == 1:
+        return inside
+    slope = (ys[-1] - ys[-2]) / (xs[-1] - xs[-2])
+    return np.asarray(inside + slope * np.maximum(0.0, at - xs[-1]))

@@ -1,0 +1,147 @@
+"""The JSON line: the keys of BENCH.md flat, then every run by curve, traffic and load."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from bench.gate_sim.arrays import Floats
+from bench.gate_sim.bench import Findings
+from bench.gate_sim.contest import Contest, figure
+from bench.gate_sim.curve import MOST_ROWS
+from bench.gate_sim.plan import BEYOND
+
+DEFINITIONS = {
+    "speed": "tokens a second of a request in the system, waiting ones included: in a closed loop "
+    "goodput over clients, in an open one what clients wait for, inverted. Tokens are counted as "
+    "expected values, times without the noise that rules measure; the first fifth of a run, or "
+    "80 tokens of a request if that is more, is left out. The policy's own time is not in it",
+    "worst_*": "the worst of all runs, open loops and shifts included; of each the median over "
+    f"seeds, and the spread is that run's. Without {', '.join(sorted(BEYOND))}, a staircase that "
+    "is harder than what is asked: `worst_by_curve` has every curve",
+    "worst_stage_*": "the same of the stages between shifts, and beside it the oracle's own in "
+    "that stage: rules come to a stage with requests that are further or less far, and read other "
+    "prompts in it, so that some hundred steps are not exactly the same work for each",
+    "best fixed": "the fastest of no drafts and every fixed number of tokens from every source, "
+    "chosen for each run in hindsight",
+    "oracle": "knows the true survival of every token (of the head's before its pass only what it "
+    "may be, by request and stretch of text), the true time of this step for every number of "
+    "tokens, and how fast it has been under the present conditions, prompts left out; it counts a "
+    "token for less in a request that gets on fast by itself. It knows neither what will come true "
+    "nor anything after this step. In closed loops only; its choices are not always the best set, "
+    "so a rule may come out a little above it",
+    "reconverge_steps": "steps after a shift until speed over the oracle's, in windows of ten "
+    "steps over all seeds, is within 2 % (or its noise) of what it is in the second half of the "
+    "stage, or was in an earlier one with the same conditions if that is more",
+    "policy_us_per_step_256": "median over steps with 256 rows of the policy's own time, with the "
+    "Python around it that engine/drafting has too; without sources, head and simulator",
+    "not_simulated": "a token behind the head's that the index adds, predictions and vLLM's own "
+    "drafters",
+}
+
+
+def report(findings: Findings) -> dict[str, object]:
+    """Put all findings into one object, to be `rounded`."""
+    contests = findings.contests()
+    recoveries = [steps for run in findings.shifted.values() for steps in run.recovery or ()]
+    return {
+        "bench": "gate-sim",
+        **_worsts(held := findings.of([name for name in findings.curves if name not in BEYOND])),
+        **_worst_stage(held),
+        "reconverge_steps_max": max(recoveries, default=None),
+        "policy_us_per_step_256": _policy_us(contests, MOST_ROWS),
+        "policy_us_per_step": {
+            str(rows): _policy_us(contests, rows) for rows in (1, 16, 64, MOST_ROWS)
+        },
+        "worst_by_curve": {curve: _worsts(findings.of([curve])) for curve in findings.curves},
+        "by_concurrency": _nested(findings.closed),
+        "open_loop": _nested(findings.opened),
+        "shifts": {
+            curve: {
+                shift: run.contest.as_json()
+                | {
+                    "reconverge_steps": run.recovery,
+                    "ratio_to_none_by_stage": [figure(ratio) for ratio in run.to_none],
+                    "oracle_to_none_by_stage": [figure(ratio) for ratio in run.oracle_to_none],
+                    "regret_to_oracle_by_stage": [figure(regret) for regret in run.regret],
+                }
+                for (of, shift), run in findings.shifted.items()
+                if of == curve
+            }
+            for curve in dict.fromkeys(curve for curve, _ in findings.shifted)
+        },
+        "definitions": DEFINITIONS,
+    }
+
+
+def rounded(value: object) -> object:
+    """Four significant digits of every fraction, and Python's own numbers; NaN becomes null."""
+    if isinstance(value, Mapping):
+        return {key: rounded(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [rounded(inner) for inner in value]
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if math.isfinite(value) else None
+    return value
+
+
+def _worsts(findings: Findings) -> dict[str, object]:
+    contests = findings.contests()
+    return {
+        **_worst("worst_ratio_to_none", map(_to_none, contests), high=False),
+        **_worst("worst_ratio_to_best_fixed", [_to_best(one) for one in contests], high=False),
+        **_worst("worst_regret_to_oracle", _regrets(contests), high=True),
+    }
+
+
+def _worst(name: str, found: Iterable[Floats], *, high: bool) -> dict[str, object]:
+    """The run with the lowest median, or the highest, and its spread; None where there is none."""
+    ranked = sorted(found, key=lambda values: float(np.median(values)), reverse=high)
+    if not ranked:
+        return {name: None, f"{name}_spread": None}
+    worst = figure(ranked[0])
+    return {name: worst["median"], f"{name}_spread": worst["spread"]}
+
+
+def _worst_stage(findings: Findings) -> dict[str, object]:
+    """The stage with the lowest ratio to none, and what the oracle had in the same."""
+    stages = [
+        pair
+        for run in findings.shifted.values()
+        for pair in zip(run.to_none, run.oracle_to_none, strict=True)
+    ]
+    ours, oracle = min(stages, key=lambda pair: float(np.median(pair[0])), default=(None, None))
+    return {
+        **_worst("worst_stage_ratio_to_none", _given(ours), high=False),
+        **_worst("worst_stage_oracle_to_none", _given(oracle), high=False),
+    }
+
+
+def _given(values: Floats | None) -> list[Floats]:
+    return [] if values is None else [values]
+
+
+def _to_none(contest: Contest) -> Floats:
+    return contest.ratio("specgate", "none")
+
+
+def _to_best(contest: Contest) -> Floats:
+    return contest.ratio("specgate", contest.best_fixed())
+
+
+def _regrets(contests: Iterable[Contest]) -> list[Floats]:
+    return [regret for one in contests if (regret := one.regret()) is not None]
+
+
+def _nested(
+    contests: Mapping[tuple[str, str, float], Contest],
+) -> dict[str, dict[str, dict[str, object]]]:
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    for (curve, traffic, load), contest in contests.items():
+        found.setdefault(curve, {}).setdefault(traffic, {})[str(load)] = contest.as_json()
+    return found
+
+
+def _policy_us(contests: Iterable[Contest], rows: int) -> float | None:
+    spent = np.concatenate([one.policy_ns[one.policy_ns[:, 0] == rows, 1] for one in contests])
+    return float(np.median(spent)) / 1e3 if len(spent) else None

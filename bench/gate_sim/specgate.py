@@ -1,0 +1,300 @@
+"""The engine's own policy under the simulator: the one file here that knows `engine.policy`.
+
+The order of a step is that of `engine/drafting/core/batch`, without what needs token ids: a
+prediction, vLLM's own drafter, and the index going on behind the head's tokens.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from bench.gate_sim.arrays import Ints
+from bench.gate_sim.curve import Curve
+from bench.gate_sim.engine import World
+from bench.gate_sim.rule import Decision, Outcome, View
+from bench.gate_sim.schedules import Source
+from bench.gate_sim.texts import DEPTH
+from bench.gate_sim.texts import HEAD as HEAD_TOKENS
+from engine.policy import (
+    HEAD,
+    SUFFIX,
+    ForwardDrafter,
+    Gate,
+    Guesser,
+    Limits,
+    Load,
+    Pace,
+    paying,
+    worth,
+)
+
+_PROBE_STEPS = 16
+"""As in `engine/drafting/drafter.py`: how often the head runs although it does not pay."""
+_LEAST_ACCEPTED = 0.4
+"""As in `engine/config.py`: the floor of acceptance that operators get."""
+
+Survival = list[float]
+RunHead = Callable[[Sequence[int]], list[Survival]]
+"""A pass of the head over some of a step's rows; what it says of its tokens."""
+
+_PROPOSED = list(range(1, HEAD_TOKENS + 1))
+_OTHER = 0
+"""Token ids that stand for what the head proposes, and for anything else."""
+
+
+@dataclass(slots=True)
+class _Row:
+    """A row of a step: the best draft so far, and what one of its tokens counts."""
+
+    room: int
+    best: Survival
+    guesser: Guesser | None
+    count: float
+    from_head: bool = False
+    drafted: int = 0
+
+    @property
+    def counted(self) -> Survival:
+        """Survival times what tokens count."""
+        return [chance * self.count for chance in self.best]
+
+
+class Specgate:
+    """A gate for each lane, told what its step brought and asked for the next.
+
+    It knows what the worker's has: the profile of an idle machine, what the drafters state, what
+    was accepted, and how long steps took, with noise. All of it is passed in; the policy reads no
+    clock. How long the gate takes is measured here, around its calls.
+
+    Args:
+        world: Of which it gets the profile of the machine, and the most rows of a step.
+        lanes: How many.
+        source: Where drafts may come from.
+
+    Attributes:
+        spent_ns: Of each step of each lane, the gate's own time.
+        rows: How many rows it decided for, in the same order.
+    """
+
+    def __init__(self, world: World, lanes: int, source: Source) -> None:
+        most_rows = int(world.course.seats.max())
+        self.spent_ns: list[int] = []
+        self.rows: list[int] = []
+        self._source: Source = source
+        self._read = [0] * lanes
+        self._lanes = [
+            _Lane(world.curve, most_rows, has_head=source != "suffix") for _ in range(lanes)
+        ]
+
+    def decide(self, view: View) -> Decision:
+        """Ask the gate of each lane."""
+        lengths = np.zeros(view.decoding.shape, dtype=np.int64)
+        from_head = np.zeros(view.decoding.shape, dtype=np.bool_)
+        head_rows = np.zeros(len(self._lanes), dtype=np.int64)
+        for number, lane in enumerate(self._lanes):
+            at = np.flatnonzero(view.decoding[number])
+            places = view.places[number, at]
+            lane.begin(_load(view, number, len(at), self._read[number]))
+            rows = self._rows(view, number, at, lane)
+            head_rows[number] = lane.choose(rows, _head_at(view, places))
+            lengths[number, at] = [row.drafted for row in rows]
+            from_head[number, at] = [row.from_head for row in rows]
+            self.spent_ns.append(lane.take_spent_ns())
+            self.rows.append(len(rows))
+        return Decision(lengths, from_head, head_rows)
+
+    def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
+        """Tell the gate of each lane what the step brought."""
+        accepted = np.where(view.decoding, outcome.emitted - 1, 0)
+        self._read = view.prompt_tokens.tolist()
+        for number, lane in enumerate(self._lanes):
+            got = np.flatnonzero(outcome.emitted[number])
+            lane.observe(
+                int(outcome.tokens[number]),
+                int(view.context[number]),
+                float(outcome.step_seconds[number]),
+                verifying=len(got) if decision.lengths[number].any() else 0,
+            )
+            if decision.head_rows[number]:
+                lane.observe_head(
+                    int(decision.head_rows[number]), float(outcome.head_seconds[number])
+                )
+            lane.learn_paces(
+                view.requests[number, got].tolist(), outcome.emitted[number, got].tolist()
+            )
+            lane.learn_head(
+                got.tolist(),
+                outcome.emitted[number, got].tolist(),
+                outcome.head_right[number, got].tolist(),
+            )
+            by_source = []
+            for of in (decision.from_head[number], ~decision.from_head[number]):
+                drafted = int(decision.lengths[number, of].sum())
+                by_source.append((drafted, int(accepted[number, of].sum())))
+            emitted = int(outcome.emitted[number].sum())
+            lane.learn(len(got), emitted, dict(zip((HEAD, SUFFIX), by_source, strict=True)))
+
+    def _rows(self, view: View, number: int, at: Ints, lane: "_Lane") -> list[_Row]:
+        offers = view.offers
+        rooms, requests = view.room[number, at].tolist(), view.requests[number, at].tolist()
+        places = view.places[number, at]
+        offered = np.minimum(offers.suffix_tokens[places], view.room[number, at]).tolist()
+        if self._source == "head":
+            offered = [0] * len(rooms)
+        stated = offers.suffix[places].tolist()
+        return [
+            _Row(
+                room,
+                stated[i][: offered[i]],
+                lane.guesser(int(at[i]), requests[i]),
+                lane.count(requests[i]),
+            )
+            for i, room in enumerate(rooms)
+        ]
+
+
+class _Lane:
+    """The policy of one engine, and the head as its requests see it."""
+
+    def __init__(self, curve: Curve, most_rows: int, *, has_head: bool) -> None:
+        self._gate = Gate(
+            step_cost=curve.profile(),
+            pass_cost=curve.head_profile(),
+            most_rows=most_rows,
+            longest_draft=DEPTH,
+            limits=Limits(min_acceptance_ratio=_LEAST_ACCEPTED),
+        )
+        self._head = ForwardDrafter(
+            HEAD_TOKENS if has_head else 0, calibrated=True, probe_steps=_PROBE_STEPS
+        )
+        self._known: dict[int, tuple[int, Guesser]] = {}
+        self._paces: dict[int, Pace] = {}
+        self._promised = 0.0
+        self._spent_ns = 0
+
+    def take_spent_ns(self) -> int:
+        """What the gate took since this was asked last."""
+        spent, self._spent_ns = self._spent_ns, 0
+        return spent
+
+    def guesser(self, at: int, request: int) -> Guesser | None:
+        """The head as the request in a row sees it; None where there is none."""
+        if not self._head.most:
+            return None
+        known = self._known.get(at)
+        if known is None or known[0] != request:
+            known = self._known[at] = (request, self._head.guesser())
+        return known[1]
+
+    def count(self, request: int) -> float:
+        """What a token of a request counts."""
+        return self._gate.count(self._paces.setdefault(request, Pace()))
+
+    def learn_paces(self, requests: Sequence[int], emitted: Sequence[int]) -> None:
+        """Take in how many tokens requests got."""
+        for request, tokens in zip(requests, emitted, strict=True):
+            self._paces.setdefault(request, Pace()).learn(tokens)
+
+    def observe(self, tokens: int, context_tokens: int, seconds: float, *, verifying: int) -> None:
+        began = time.perf_counter_ns()
+        self._gate.observe_step(tokens, context_tokens, seconds, verifying)
+        self._spent_ns += time.perf_counter_ns() - began
+
+    def observe_head(self, rows: int, seconds: float) -> None:
+        began = time.perf_counter_ns()
+        self._gate.observe_head(rows, seconds)
+        self._spent_ns += time.perf_counter_ns() - began
+
+    def learn(self, rows: int, emitted: int, by_source: dict[int, tuple[int, int]]) -> None:
+        drafted = sum(count for count, _ in by_source.values())
+        began = time.perf_counter_ns()
+        self._gate.learn(rows, drafted, emitted, promised=self._promised)
+        for source, (count, accepted) in by_source.items():
+            self._gate.learn_source(source, count, accepted)
+        self._spent_ns += time.perf_counter_ns() - began
+
+    def learn_head(self, got: Sequence[int], emitted: Sequence[int], right: Sequence[int]) -> None:
+        """Score what the head proposed for the rows that got tokens."""
+        for at, tokens, hits in zip(got, emitted, right, strict=True):
+            if (known := self._known.get(at)) is not None:
+                known[1].learn([*_PROPOSED[:hits], *[_OTHER] * (tokens - hits)])
+
+    def begin(self, load: Load) -> None:
+        began = time.perf_counter_ns()
+        self._gate.begin(load)
+        self._spent_ns += time.perf_counter_ns() - began
+
+    def choose(self, rows: list[_Row], head: RunHead) -> int:
+        """Set what each row drafts; how many rows the head ran for."""
+        floor, least = self._gate.floor, self._gate.least(SUFFIX)
+        for row in rows:  # the index stops there by itself
+            row.best = row.best[: paying(row.best, max(floor / row.count, least))]
+        price = self._settle(rows)
+        asked = self._head_rows(rows, price)
+        if asked:
+            least = self._gate.least(HEAD)
+            for at, confidence in zip(asked, head(asked), strict=True):
+                self._offer_head(rows[at], confidence, price, least)
+            price = self._settle(rows)
+        for row in rows:
+            row.drafted = paying(row.counted, price) if self._gate.buys else 0
+        self._promised = sum(sum(row.best[: row.drafted]) for row in rows)
+        return len(asked)
+
+    def _settle(self, rows: list[_Row]) -> float:
+        survival = np.fromiter(chain.from_iterable(row.counted for row in rows), dtype=np.float64)
+        began = time.perf_counter_ns()
+        price = self._gate.settle(survival)
+        self._spent_ns += time.perf_counter_ns() - began
+        return price
+
+    def _head_rows(self, rows: list[_Row], price: float) -> list[int]:
+        """The rows that the head runs for: where it pays together, or to try it."""
+        able = [at for at, row in enumerate(rows) if row.guesser is not None and row.room > 0]
+        gains = [_gain(rows[at], price) for at in able]
+        wanted = [at for at, gain in zip(able, gains, strict=True) if gain > 0]
+        began = time.perf_counter_ns()
+        brings = sum(gain * rows[at].count for at, gain in zip(able, gains, strict=True))
+        pays = brings > self._gate.cost_of_pass(len(wanted))
+        self._spent_ns += time.perf_counter_ns() - began
+        if not self._head.runs(pays=pays):
+            return []
+        return wanted if pays else [able[at] for at in self._head.trial(len(able))]
+
+    def _offer_head(self, row: _Row, confidence: Survival, price: float, least: float) -> None:
+        assert row.guesser is not None
+        survival = row.guesser.propose(_PROPOSED, confidence)[: row.room]
+        survival = survival[: paying(survival, least)]
+        price /= row.count
+        if worth(survival, price) > worth(row.best, price):
+            row.best, row.from_head = survival, True
+
+
+def _gain(row: _Row, price: float) -> float:
+    assert row.guesser is not None
+    price /= row.count
+    expected = row.guesser.expected_gain(row.room, price)
+    return max(0.0, expected - worth(row.best, price)) if row.best else expected
+
+
+def _load(view: View, number: int, rows: int, read_tokens: int) -> Load:
+    return Load(
+        rows,
+        prefill_tokens=int(view.unread_tokens[number]),
+        context_tokens=int(view.context[number]),
+        waiting=int(view.unread_rows[number]),
+        read_tokens=read_tokens,
+    )
+
+
+def _head_at(view: View, places: Ints) -> RunHead:
+    """A pass of the head over some of the rows at these places."""
+
+    def run(rows: Sequence[int]) -> list[Survival]:
+        found: list[Survival] = view.offers.confidence[places[list(rows)]].tolist()
+        return found
+
+    return run

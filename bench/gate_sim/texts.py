@@ -1,0 +1,162 @@
+"""Answers to be generated, and what drafters say at each place of them.
+
+A place is a token that an answer has yet to get. Whether a drafter is right there is settled before
+a run, so every rule meets the same texts, and rules differ in nothing but what they choose.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.gate_sim.arrays import Floats, Ints
+
+DEPTH = 32
+"""Most tokens that the suffix source offers."""
+HEAD = 3
+"""Tokens that the head proposes."""
+GUESSES = 8
+"""Draws that stand for what is known of a pass of the head before it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """What a rule may know.
+
+    Attributes:
+        suffix_tokens: How many tokens the suffix source offers at a place; (places,).
+        suffix: Their stated survival, 0 beyond them; (places, DEPTH).
+        confidence: The head's own probability of each token that it would propose, each given the
+            ones before; (places, HEAD). Known only where the head has run.
+    """
+
+    suffix_tokens: Ints
+    suffix: Floats
+    confidence: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What happens, and how likely it was.
+
+    Attributes:
+        suffix: Survival of the tokens that the suffix source offers, 0 beyond; (places, DEPTH).
+        head: Survival of the tokens that the head would propose; (places, HEAD).
+        head_before: What it may turn out to be, as far as that can be known before the pass, from
+            where the text is (copying or writing): equally likely draws; (places, GUESSES, HEAD).
+        suffix_right: How many of the first tokens come true; (places,).
+        head_right: Likewise of the head; (places,).
+    """
+
+    suffix: Floats
+    head: Floats
+    head_before: Floats
+    suffix_right: Ints
+    head_right: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Some answers, end to end.
+
+    Attributes:
+        lengths: Tokens of each answer; (texts,).
+        prompts: Tokens of each prompt that have to be computed; (texts,).
+        cached: Tokens of each prompt that are in the prefix cache; (texts,).
+    """
+
+    offers: Offers
+    truth: Truth
+    lengths: Ints
+    prompts: Ints
+    cached: Ints
+
+    @property
+    def begins(self) -> Ints:
+        """The first place of each answer."""
+        return np.concatenate([[0], np.cumsum(self.lengths)[:-1]]).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Texts of several seeds and phases, in one piece.
+
+    Attributes:
+        texts: All of them. Phases of a seed have equal lengths, so that a request can be halfway
+            through an answer when the phase changes.
+        base: The first place of a seed's texts in a phase; (seeds, phases).
+        first: The first text of a seed; (seeds,).
+        count: Texts of a seed.
+        suffix_sum: Expected tokens of the first n tokens of a suffix draft; (places, DEPTH + 1).
+        head_sum: Likewise of the head's; (places, HEAD + 1).
+    """
+
+    texts: Texts
+    base: Ints
+    first: Ints
+    count: int
+    suffix_sum: Floats
+    head_sum: Floats
+
+
+def build_library(by_seed: Sequence[Sequence[Texts]]) -> Library:
+    """Join the texts of each seed and phase.
+
+    Raises:
+        ValueError: Phases of a seed differ in lengths, or seeds in the number of texts.
+    """
+    for phases in by_seed:
+        if any(not np.array_equal(phases[0].lengths, other.lengths) for other in phases):
+            raise ValueError("the phases of a seed have equal lengths")
+    count = len(by_seed[0][0].lengths)
+    if any(len(phases[0].lengths) != count for phases in by_seed):
+        raise ValueError("every seed has as many texts")
+    flat = [texts for phases in by_seed for texts in phases]
+    sizes = np.array([int(texts.lengths.sum()) for texts in flat])
+    base = (np.cumsum(sizes) - sizes).reshape(len(by_seed), -1)
+    texts = _joined(flat)
+    firsts = [phases[0] for phases in by_seed]
+    return Library(
+        texts=Texts(
+            texts.offers,
+            texts.truth,
+            np.concatenate([one.lengths for one in firsts]),
+            np.concatenate([one.prompts for one in firsts]),
+            np.concatenate([one.cached for one in firsts]),
+        ),
+        base=base,
+        first=np.arange(len(by_seed)) * count,
+        count=count,
+        suffix_sum=_summed(texts.truth.suffix),
+        head_sum=_summed(texts.truth.head),
+    )
+
+
+def runs_of(hits: Ints) -> Ints:
+    """Count how many of the first columns of each row are 1; (rows,)."""
+    return np.asarray(np.cumprod(hits, axis=1).sum(axis=1), dtype=np.int64)
+
+
+def _summed(survival: Floats) -> Floats:
+    return np.concatenate([np.zeros((len(survival), 1)), np.cumsum(survival, axis=1)], axis=1)
+
+
+def _joined(flat: Sequence[Texts]) -> Texts:
+    offers, truths = [texts.offers for texts in flat], [texts.truth for texts in flat]
+    return Texts(
+        Offers(
+            np.concatenate([one.suffix_tokens for one in offers]),
+            np.concatenate([one.suffix for one in offers]),
+            np.concatenate([one.confidence for one in offers]),
+        ),
+        Truth(
+            np.concatenate([one.suffix for one in truths]),
+            np.concatenate([one.head for one in truths]),
+            np.concatenate([one.head_before for one in truths]),
+            np.concatenate([one.suffix_right for one in truths]),
+            np.concatenate([one.head_right for one in truths]),
+        ),
+        np.concatenate([one.lengths for one in flat]),
+        np.concatenate([one.prompts for one in flat]),
+        np.concatenate([one.cached for one in flat]),
+    )

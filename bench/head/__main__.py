@@ -1,0 +1,97 @@
+"""`make bench-head`: acceptance, cost and speed of a draft head, on the real worker.
+
+    python -m bench.head [--quick] [--head FOLDER] [--model NAME] [--data DIR] [--config FILE]
+
+Measured are
+
+- acceptance, by greedy answers to chat, code and mathematics prompts, each draft 3 tokens long;
+- the cost of a draft: mean time of a head pass for 3 tokens and one request (the worker's own
+  `engine_spec_step_seconds`, phase `head`) over the mean time of a whole decoding step of a worker
+  that does not speculate (vLLM's `inter_token_latency_seconds`), in the same round, at batch 1;
+- tokens a second at batch 1 of the head alone, at the profile's prices, over none, round by round.
+
+The head is the one that ships for the model; `--head` takes another. A model that a profile in
+configs/ is made for is measured with that one.
+
+Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
+"""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+from bench.engine.methods import profile_of
+from bench.engine.plan import KV_GIB, SEED
+from bench.engine.records import Pools, load_pools
+from bench.engine.worker import WorkerError
+from bench.head.measure import HeadBench, measure
+from bench.head.methods import find_head, methods_of_head
+from bench.head.plan import FULL, KINDS, QUICK, HeadPlan
+from bench.head.report import report
+from bench.suffix.corpus import DATA
+from bench.suffix.datasets import DataError
+from bench.suffix.replay import Json
+from bench.suffix.report import rounded
+from engine.config import EngineSettings, load_settings
+from engine.errors import EngineError
+from engine.models import fetch_with_pip, resolve_model
+from engine.worker.versions import find_version
+from loadtest.machine import describe_machine
+from loadtest.progress import say
+
+_BUSY_LOAD = 0.7
+
+
+def main() -> int:
+    """Run the benchmark and print its JSON line."""
+    # As Ctrl-C, so that the workers are stopped; killed outright it takes them along.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    parser = argparse.ArgumentParser(prog="python -m bench.head")
+    parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
+    parser.add_argument("--head", type=Path, help="folder of another head than the shipped one")
+    parser.add_argument("--model", help="another model than the profile's")
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--config", type=Path, help="the profile; by default that of the model")
+    arguments = parser.parse_args()
+    overrides = {"model": arguments.model} if arguments.model else {}
+    config = arguments.config or profile_of(arguments.model)
+    plan = QUICK if arguments.quick else FULL
+    try:
+        settings = load_settings(config, overrides=overrides)
+        head = find_head(settings, arguments.head)
+        pools = load_pools(arguments.data.resolve(), plan.requests, KINDS)
+        found = asyncio.run(_run(plan, settings, head, pools))
+    except (DataError, EngineError, OSError, WorkerError) as error:
+        say(f"failed: {error}")
+        return 1
+    sys.stdout.write(json.dumps(rounded({**found, "profile": config.name})) + "\n")
+    return 0
+
+
+async def _run(plan: HeadPlan, settings: EngineSettings, head: Path, pools: Pools) -> Json:
+    ends_at = time.monotonic() + plan.seconds
+    machine = await describe_machine()
+    if machine.load_before > _BUSY_LOAD:
+        say(f"the machine is already busy (load {machine.load_before:.1f}): expect wide spreads")
+    model = resolve_model(settings, fetch=fetch_with_pip, report=say)
+    methods = methods_of_head(settings, head)
+    figures = await measure(HeadBench(plan, methods, settings, model, pools, ends_at))
+    return {
+        **report(figures),
+        "methods": {method.name: method.as_json() for method in methods},
+        "head": str(head),
+        "model": settings.model,
+        "seed": SEED,
+        "kv_gib": KV_GIB,
+        "versions": {"vllm": find_version(), "torch": metadata.version("torch")},
+        "machine": machine.as_json(),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

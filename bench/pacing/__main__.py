@@ -1,0 +1,77 @@
+"""`make bench-pacing`: what pacing does to streams, what it costs, and what it hides.
+
+    python -m bench.pacing [--quick] [--data DIR] [--url URL] [--patterns FILE]
+        [--rounds N] [--plot FILE]
+
+Progress goes to stderr; the last line on stdout is one JSON object (keys: see `report`).
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from bench.pacing.bench import Choices, run
+from bench.pacing.figures import MismatchError
+from bench.pacing.patterns import PatternError
+from bench.pacing.plan import FULL, QUICK
+from bench.pacing.prompts import PromptError
+from bench.pacing.record import RecordError
+from loadtest.processes import StartError
+from loadtest.progress import say
+
+_DATA = Path("../shared/data")
+
+
+def _local_port(url: str) -> int:
+    parts = urlsplit(url)
+    if parts.scheme != "http" or parts.hostname not in ("127.0.0.1", "localhost"):
+        raise argparse.ArgumentTypeError("only http://127.0.0.1:PORT: both ends share a clock")
+    return parts.port or 80
+
+
+def main() -> int:
+    """Run the benchmark and print its JSON line."""
+    # As Ctrl-C, so that the children are stopped.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    parser = argparse.ArgumentParser(prog="python -m bench.pacing")
+    parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
+    parser.add_argument("--data", type=Path, default=_DATA)
+    parser.add_argument("--url", type=_local_port, help="a service here to record from")
+    parser.add_argument("--patterns", type=Path, help="what an earlier run recorded")
+    parser.add_argument("--rounds", type=int, help="how often every mode plays everything")
+    parser.add_argument("--plot", type=Path, help="draw one stream in this file (.svg or .png)")
+    arguments = parser.parse_args()
+    plan = QUICK if arguments.quick else FULL
+    if arguments.rounds is not None:
+        rounds = max(1, arguments.rounds)
+        plan = replace(plan, rounds=rounds, crowd_rounds=min(rounds, plan.crowd_rounds))
+    choices = Choices(
+        plan=plan,
+        data=arguments.data,
+        port=arguments.url,
+        patterns=arguments.patterns,
+        plot=arguments.plot,
+    )
+    gc.disable()  # a collection in the client would be taken for latency of the gateway
+    try:
+        found = asyncio.run(run(choices))
+    except (
+        *(MismatchError, PatternError, PromptError, RecordError, StartError),
+        *(OSError, aiohttp.ClientError),
+    ) as error:
+        say(f"failed: {error}")
+        return 1
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""The least p99 over median of the gaps that any release of a stream can have: proven. Pure.
+
+The ratio by itself can be brought near 1 by making a stream worse: who sends nearly half of the
+tokens in heaps raises the median of all to the gaps of the others. So there are two bounds.
+"""
+
+import math
+
+import numpy as np
+
+from bench.pacing.figures import Played, Values
+from bench.pacing.reach import ROUNDED, Stream, is_reachable, most_fast, stream_of
+
+_STEP = 1.02
+_STEPS = 400
+_PRECISION = 1.01
+
+
+def least_ratio(played: Played) -> float:
+    """No release has a lower ratio.
+
+    Returns:
+        At least 1, which every release has; at most the worker's own.
+    """
+    stream = stream_of(played)
+    # More than half of the tokens have a gap of the median or a longer one.
+    slower = stream.least_gaps - most_fast(stream.least_gaps)
+    return _least_ratio(stream, _worker_ratio(played), most_median_us=_share(stream, slower))
+
+
+def least_ratio_unheaped(played: Played) -> float:
+    """No release has a lower ratio whose median is not above its mean.
+
+    Nobody can change the mean by more than the end may be late. If most tokens are slower than it,
+    the others come in heaps.
+
+    Returns:
+        At least 1, and at most the worker's own: releases that are worse were not looked at.
+    """
+    stream = stream_of(played)
+    most = _share(stream, stream.least_gaps)
+    return _least_ratio(stream, _worker_ratio(played), most_median_us=most)
+
+
+def _worker_ratio(played: Played) -> float:
+    return played.worker_gaps().token_ratio or 1.0
+
+
+def _share(stream: Stream, tokens: int) -> float:
+    return stream.most_us[-1] / max(1, tokens)
+
+
+def _least_ratio(stream: Stream, most_ratio: float, *, most_median_us: float) -> float:
+    """Bisect; for each ratio the p99 can lie between any two steps of a scale."""
+    least, most = 1.0, most_ratio
+    p99_us: Values = most_ratio * most_median_us * np.power(_STEP, -np.arange(float(_STEPS)))
+    p99_us = p99_us[is_reachable(stream, np.zeros(_STEPS), p99_us)]
+    if len(p99_us) == _STEPS:  # it may be below the scale
+        return least
+    while most > least * _PRECISION:
+        ratio = math.sqrt(least * most)
+        median_us = p99_us / _STEP / ratio
+        found = median_us <= most_median_us * (1 + ROUNDED)
+        found[found] = is_reachable(stream, median_us[found], p99_us[found])
+        if found.any():
+            most, p99_us = ratio, p99_us[found]
+        else:
+            least = ratio
+    return least

@@ -1,0 +1,61 @@
+"""Our side: `engine.suffix` through its Python face, as the worker will call it.
+
+python -m bench.suffix.ours TOKENS.npz
+"""
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+
+from bench.suffix.datasets import Tokens
+from bench.suffix.hostile import measure_hostile
+from bench.suffix.scale import measure_scale
+from bench.suffix.worker import COMMANDS, Setting, serve
+from engine.suffix import Draft, SuffixIndex
+
+_TENANT = "bench"
+
+
+class Ours:
+    """Calls the index.
+
+    Args:
+        setting: `max_tokens`, `capacity_bytes`, `salt`; `min_survival` unless the default is meant.
+    """
+
+    def __init__(self, setting: Setting) -> None:
+        self._most = int(setting["max_tokens"])
+        self._least = setting.get("min_survival")
+        self._index = SuffixIndex(int(setting["capacity_bytes"]), salt=int(setting["salt"]))
+        self.append = self._index.extend
+
+    def start(self, name: str, prompt: Tokens) -> None:
+        self._index.start(name, _TENANT, prompt)
+
+    def propose(self, name: str, text: Tokens, end: int) -> tuple[object, list[int]]:
+        draft = self._index.propose(name, self._most, min_survival=self._least)
+        return draft, draft.tokens
+
+    def propose_rows(
+        self, names: Sequence[str], texts: Sequence[tuple[Tokens, int]]
+    ) -> list[list[int]]:
+        most = np.full(len(names), self._most, np.int32)
+        batch = self._index.propose_many(names, most, min_survival=self._least)
+        rows = zip(batch.tokens, batch.lengths.tolist(), strict=True)
+        return [row[:length].tolist() for row, length in rows]
+
+    def finish(self, name: str) -> None:
+        self._index.finish(name, keep=True)
+
+    def claims(self, draft: object) -> tuple[Sequence[float], Sequence[float]]:
+        assert isinstance(draft, Draft)
+        return draft.survival, draft.share
+
+    def claimed_bytes(self) -> int:
+        return self._index.stats().bytes
+
+
+if __name__ == "__main__":
+    ours = {"scale": measure_scale, "hostile": measure_hostile}
+    sys.exit(serve(sys.argv[1], Ours, {**COMMANDS, **ours}))

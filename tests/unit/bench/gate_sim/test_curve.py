@@ -1,0 +1,94 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.gate_sim.curve import FOLDER, MOST_ROWS, CurveError, load_curve, load_curves
+from bench.gate_sim.plan import FULL, QUICK
+
+FILE = """
+step_ms:
+  1: [[1, 10], [3, 30]]
+  4: [[4, 50], [8, 70]]
+context_us: 2
+head_ms: [[1, 1], [3, 5]]
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "machine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("rows", "tokens", "milliseconds"),
+    [
+        pytest.param(1, 1, 10.0, id="a point"),
+        pytest.param(1, 2, 20.0, id="between points"),
+        pytest.param(1, 5, 50.0, id="beyond the last point"),
+        pytest.param(4, 6, 60.0, id="other rows"),
+        pytest.param(9, 6, 60.0, id="more rows than measured"),
+        pytest.param(2, 4, 40.0 * 2 / 3 + 50.0 / 3, id="rows between those measured"),
+    ],
+)
+def test_times_are_straight_between_what_was_measured(
+    tmp_path: Path, rows: int, tokens: int, milliseconds: float
+) -> None:
+    curve = load_curve(write(tmp_path, FILE))
+
+    found = curve.seconds(np.array(rows), np.array(tokens), np.array(0))
+
+    assert float(found) == pytest.approx(milliseconds / 1e3)
+
+
+def test_context_adds_to_a_step(tmp_path: Path) -> None:
+    curve = load_curve(write(tmp_path, FILE))
+
+    found = curve.seconds(np.array([1]), np.array([1]), np.array([1000]))
+
+    assert found.tolist() == pytest.approx([0.012])
+
+
+def test_a_pass_of_the_head_grows_with_its_rows(tmp_path: Path) -> None:
+    curve = load_curve(write(tmp_path, FILE))
+
+    assert curve.head[[1, 2, 4]].tolist() == pytest.approx([0.001, 0.003, 0.007])
+
+
+def test_verification_adds_by_rows_and_to_nothing_where_it_is_not_given(tmp_path: Path) -> None:
+    plain = load_curve(write(tmp_path, FILE))
+    told = load_curve(write(tmp_path, FILE + "verify_ms: [[1, 2], [3, 4]]"))
+
+    assert plain.verify.tolist() == [0.0] * (MOST_ROWS + 1)
+    assert told.verify[[1, 2, 3]].tolist() == pytest.approx([0.002, 0.003, 0.004])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("step_ms: {1: [[1, 10]]}\ncontext_us: 0", id="no head"),
+        pytest.param(FILE.replace("[3, 30]", "[1, 30]"), id="tokens do not rise"),
+        pytest.param(FILE.replace("30", "-30"), id="a time below 0"),
+        pytest.param("- a\n- b", id="a list"),
+        pytest.param("{", id="no YAML"),
+    ],
+)
+def test_what_is_no_curve_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    with pytest.raises(CurveError, match=r"machine\.yaml"):
+        load_curve(write(tmp_path, text))
+
+
+def test_every_curve_of_a_plan_is_there() -> None:
+    names = {curve.name for curve in load_curves()}
+
+    assert {*FULL.curves, *FULL.shift_curves, *QUICK.curves, *QUICK.shift_curves} <= names
+
+
+@pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.yaml")])
+def test_a_profile_never_falls_and_begins_with_one_token(name: str) -> None:
+    tokens, seconds = zip(*load_curve(FOLDER / f"{name}.yaml").profile(), strict=True)
+
+    assert tokens[0] == 1
+    assert list(seconds) == sorted(seconds)
+    assert tokens[-1] > MOST_ROWS

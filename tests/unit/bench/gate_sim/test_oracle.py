@@ -1,0 +1,98 @@
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from bench.gate_sim.contest import fixed_settings
+from bench.gate_sim.course import Stage, course_of
+from bench.gate_sim.curve import Curve
+from bench.gate_sim.engine import Record, World, simulate
+from bench.gate_sim.oracle import Oracle
+from bench.gate_sim.processes import EDIT
+from bench.gate_sim.schedules import Scheduled, Source
+from tests.unit.bench.gate_sim.worlds import HOPELESS, SURE, curve_of, world_of
+
+SEEDS = np.array([0, 1])
+
+
+def run(world: World, source: Source) -> Record:
+    return simulate(world, Oracle(world, len(SEEDS), source), SEEDS)
+
+
+def fastest_fixed(world: World, source: Source) -> float:
+    settings = fixed_settings(source)
+    rule = Scheduled([setting for setting in settings for _ in SEEDS])
+    record = simulate(world, rule, np.tile(SEEDS, len(settings)))
+    tokens = world.course.tokens
+    return float(record.speed(tokens // 5, tokens).reshape(-1, len(SEEDS)).mean(1).max())
+
+
+@pytest.mark.parametrize(
+    ("seats", "curve", "source"),
+    [
+        pytest.param(seats, curve, source, id=f"{seats}, {name}, {source}")
+        for seats, (name, curve), source in product(
+            (1, 8),
+            [
+                ("flat", curve_of(a_token=0.0, head=0.2)),
+                ("rising", curve_of(a_token=0.03, head=0.1)),
+                ("steep", curve_of(a_token=0.3, head=0.1)),
+            ],
+            ("suffix", "head", "both"),
+        )
+    ],
+)
+def test_no_fixed_setting_is_faster(seats: int, curve: Curve, source: Source) -> None:
+    world = world_of(curve, EDIT, course=course_of([Stage({1: 700, 8: 500}[seats], seats)]))
+
+    speed = run(world, source).speed(world.course.tokens // 5, world.course.tokens).mean()
+
+    assert speed > 0.97 * fastest_fixed(world, source)
+
+
+def test_where_tokens_cost_nothing_all_are_bought() -> None:
+    world = world_of(curve_of(a_token=0.0))
+
+    record = run(world, "suffix")
+
+    assert record.drafted.mean() > 4 * 3.0
+
+
+def test_where_every_token_costs_a_step_almost_none_is() -> None:
+    record = run(world_of(curve_of(a_token=1.0, base=0.01), HOPELESS), "both")
+
+    # Now and then one is as good as certain.
+    assert record.drafted.sum() < 0.01 * record.tokens.sum()
+    assert record.head_passes.sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("head", "runs"), [(0.01, True), (50.0, False)], ids=["cheap head", "dear head"]
+)
+def test_the_head_runs_where_it_pays(head: float, runs: bool) -> None:
+    record = run(world_of(curve_of(a_token=0.0, head=head), SURE), "head")
+
+    # Not where nothing decodes, nor for the last token of an answer.
+    assert bool(record.head_passes.mean() > 0.9) == runs
+    assert runs or record.head_passes.sum() == 0
+
+
+def test_a_curve_that_falls_makes_nobody_buy_tokens_that_are_not_there() -> None:
+    curve = curve_of(a_token=0.0)
+    falling = curve.step - 0.001 * np.arange(curve.step.shape[1])
+    world = world_of(replace(curve, step=falling.clip(min=0.1)))
+
+    record = run(world, "suffix")
+
+    assert record.drafted.max() <= 4 * 32
+
+
+def test_it_knows_at_once_that_tokens_have_become_dear() -> None:
+    course = course_of([Stage(100, 4), Stage(100, 4, steep=40.0)])
+    world = world_of(curve_of(a_token=0.02), course=course)
+
+    record = run(world, "suffix")
+
+    after = record.before >= course.ends[0]
+    assert record.drafted[after].mean() < 0.2 * record.drafted[~after].mean()

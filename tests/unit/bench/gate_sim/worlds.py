@@ -1,0 +1,85 @@
+"""Small worlds to run rules in, single steps to ask them about, and records to judge."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from bench.gate_sim.course import Course, Stage, course_of
+from bench.gate_sim.curve import MOST_ROWS, MOST_TOKENS, Curve
+from bench.gate_sim.engine import Record, World
+from bench.gate_sim.processes import Mode, Process
+from bench.gate_sim.rule import Decision, Outcome, View
+from bench.gate_sim.schedules import Scheduled, Source, fixed
+from bench.gate_sim.texts import HEAD, Offers, build_library
+
+SURE = Process(
+    "sure",
+    Mode(offered=1.0, suffix=0.9, head=(0.8, 0.7, 0.6)),
+    answer_tokens=60.0,
+    prompt_tokens=20.0,
+)
+HOPELESS = replace(SURE, name="hopeless", write=Mode(offered=1.0, suffix=0.02, head=(0.02,) * 3))
+
+
+def curve_of(
+    *, a_token: float, base: float = 1.0, head: float = 0.01, verify: float = 0.0
+) -> Curve:
+    """A step takes `base`, and `a_token` for each token, in seconds."""
+    tokens = np.arange(MOST_TOKENS + 1)
+    step = np.broadcast_to(base + a_token * tokens, (MOST_ROWS + 1, MOST_TOKENS + 1))
+    zero = np.zeros(MOST_ROWS + 1)
+    return Curve("straight", step, 0.0, np.full(MOST_ROWS + 1, head), zero + verify)
+
+
+def world_of(
+    curve: Curve, *phases: Process, seats: int = 4, tokens: int = 60, course: Course | None = None
+) -> World:
+    """Two seeds of 64 answers."""
+    kinds = phases or (SURE,)
+    library = build_library([[kind.write_texts(64, seed) for kind in kinds] for seed in range(2)])
+    return World(curve, library, course or course_of([Stage(tokens, seats)]))
+
+
+def view_of(*, offered: list[int], stated: list[float], room: int = 32) -> View:
+    """One lane whose rows have these suffix drafts, each token stated alike."""
+    rows = len(offered)
+    suffix = np.array([[chance] * 32 for chance in stated])
+    return View(
+        stage=np.array([0]),
+        decoding=np.ones((1, rows), dtype=np.bool_),
+        places=np.arange(rows)[None, :],
+        room=np.full((1, rows), room),
+        requests=np.arange(rows)[None, :],
+        prefilling=np.zeros((1, rows), dtype=np.bool_),
+        prompt_tokens=np.array([0]),
+        unread_rows=np.array([0]),
+        unread_tokens=np.array([0]),
+        context=np.array([0]),
+        waiting=np.array([0]),
+        offers=Offers(np.array(offered), suffix, np.full((rows, HEAD), 0.5)),
+    )
+
+
+def record_of(speeds: list[float]) -> Record:
+    """A step of one token in each lane, at these speeds."""
+    seconds = 1.0 / np.array([speeds])
+    none = np.zeros((1, len(speeds)), dtype=np.int64)
+    return Record(none, np.ones_like(seconds), seconds, seconds, none, none, none)
+
+
+class Eager:
+    """A rule under test that drafts four tokens wherever it can, and takes 7 us."""
+
+    def __init__(self, world: World, lanes: int, source: Source) -> None:
+        self.spent_ns: list[int] = []
+        self.rows: list[int] = []
+        self._rule = Scheduled([fixed(4, source)] * lanes)
+
+    def decide(self, view: View) -> Decision:
+        rows = view.decoding.sum(1).tolist()
+        self.rows += rows
+        self.spent_ns += [7_000] * len(rows)
+        return self._rule.decide(view)
+
+    def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
+        pass

@@ -1,0 +1,98 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bench.suffix.datasets import (
+    DataError,
+    DataSet,
+    exchanges_of,
+    is_edit_set,
+    load_dataset,
+    load_saved,
+    save_datasets,
+)
+
+ASKED = [{"role": "user", "content": "q"}]
+TURNS = [{"messages": ASKED, "response": "one"}, {"messages": ASKED, "response": "two"}]
+
+
+def letters(texts: Sequence[str]) -> list[list[int]]:
+    return [[ord(letter) for letter in text] for text in texts]
+
+
+def load(path: Path, records: Sequence[object], *, most_tokens: int = 10_000) -> DataSet | None:
+    path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
+    return load_dataset(path, letters, most_tokens=most_tokens)
+
+
+def test_each_turn_is_a_request_with_the_recorded_history_before_it() -> None:
+    first, second = exchanges_of({"turns": TURNS})
+
+    assert first.prompt == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
+    assert second.prompt == f"{first.prompt}one<|im_end|>\n{first.prompt}"
+    assert (first.answer, second.answer) == ("one<|im_end|>", "two<|im_end|>")
+    assert (first.is_last, second.is_last) == (False, True)
+
+
+def test_a_reference_that_is_no_string_is_its_json() -> None:
+    (exchange,) = exchanges_of({"messages": ASKED, "reference": {"a": 1}})
+
+    assert exchange.answer == '{"a": 1}<|im_end|>'
+
+
+def test_a_file_without_recorded_answers_is_no_data_set(tmp_path: Path) -> None:
+    assert load(tmp_path / "bare.jsonl", [{"messages": ASKED, "followups": ["more"]}]) is None
+
+
+def test_requests_beyond_the_bound_are_left_out_and_counted(tmp_path: Path) -> None:
+    dataset = load(tmp_path / "long.jsonl", [{"turns": TURNS}], most_tokens=100)
+
+    assert dataset is not None
+    assert (len(dataset.requests), dataset.left_out) == (1, 1)
+
+
+def test_a_conversation_is_one_document(tmp_path: Path) -> None:
+    dataset = load(tmp_path / "trace_two.jsonl", [{"turns": TURNS}, {"turns": TURNS}])
+
+    assert dataset is not None
+    assert [len(conversation) for conversation in dataset.conversations] == [2, 2]
+    assert bytes(dataset.documents[0].tolist()).decode().endswith("two<|im_end|>")
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"turns": [{"response": "x"}]}'])
+def test_a_damaged_line_is_a_clear_error(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text(line, encoding="utf-8")
+
+    with pytest.raises(DataError, match=r"bad\.jsonl"):
+        load_dataset(path, letters, most_tokens=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "categories", "is_edit"),
+    [
+        ("trace_any", ["chat"], True),
+        ("edit_any", [], True),
+        ("other", ["code_edit", "agent_swe", "math"], True),
+        ("other", ["math"], False),
+    ],
+)
+def test_agent_sessions_and_edits_are_told(name: str, categories: list[str], is_edit: bool) -> None:
+    assert is_edit_set(name, categories) is is_edit
+
+
+def test_saved_tokens_come_back(tmp_path: Path) -> None:
+    dataset = load(tmp_path / "trace_one.jsonl", [{"turns": TURNS}])
+    assert dataset is not None
+
+    save_datasets(tmp_path / "tokens.npz", [dataset])
+    found = load_saved(tmp_path / "tokens.npz")["trace_one"]
+
+    assert found.is_edit
+    assert [r.is_last for r in found.requests] == [False, True]
+    for mine, other in zip(found.requests, dataset.requests, strict=True):
+        np.testing.assert_array_equal(mine.prompt, other.prompt)
+        np.testing.assert_array_equal(mine.answer, other.answer)
