@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.config import RESERVED_VLLM_OPTIONS, export_environment, load_settings
+from engine.config import export_environment, load_settings
 from engine.errors import ConfigError
 
 
@@ -68,12 +68,6 @@ def test_command_line_wins_over_environment(profile: Path) -> None:
     )
 
     assert settings.port == 9002
-
-
-def test_bare_off_in_yaml_means_off(tmp_path: Path) -> None:
-    path = write(tmp_path, "engine: {speculation: {sources: off}}\n")
-
-    assert load_settings(path, environ={}).speculation.sources == ()
 
 
 @pytest.mark.parametrize("section", ["engine:\n", "gateway: {port: 1}\n"], ids=["empty", "absent"])
@@ -203,38 +197,8 @@ def test_exported_variables_yield_to_the_process_and_forced_ones_do_not(
     ]
 
 
-def test_every_option_that_we_set_is_reserved() -> None:
-    assert {"model", "speculative_config", "uds", "per_request_spec_decode_metrics"} <= (
-        RESERVED_VLLM_OPTIONS
-    )
-
-
 @pytest.mark.parametrize("text", ["off", "{sources: off}"], ids=["off", "no sources"])
 def test_speculation_can_be_off(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, f"engine: {{speculation: {text}}}")
 
     assert load_settings(path, environ={}).speculation.sources == ()
-
-
-def test_limits_of_the_gate(tmp_path: Path) -> None:
-    default = load_settings(None, environ={}).speculation
-    path = write(
-        tmp_path,
-        "engine: {speculation: {max_batch_size: 16, min_acceptance_ratio: 0.6, fixed_price: 0.2}}",
-    )
-    found = load_settings(path, environ={}).speculation
-
-    assert (default.max_batch_size, default.min_acceptance_ratio) == (None, 0.4)
-    assert (default.step_cost, default.fixed_price) == (None, None)
-    assert (found.max_batch_size, found.min_acceptance_ratio) == (16, 0.6)
-    assert found.fixed_price == 0.2
-
-
-@pytest.mark.parametrize(
-    "limit", ["max_batch_size: 0", "min_acceptance_ratio: 1.5", "fixed_price: -1"]
-)
-def test_limits_that_make_no_sense_are_refused(tmp_path: Path, limit: str) -> None:
-    path = write(tmp_path, f"engine: {{speculation: {{{limit}}}}}")
-
-    with pytest.raises(ConfigError, match=limit.partition(":")[0]):
-        load_settings(path, environ={})

@@ -21,12 +21,6 @@ def test_print_config_shows_the_merged_settings(capsys: pytest.CaptureFixture[st
     assert (shown["port"], shown["uds"]) == (9100, None)
 
 
-def test_socket_of_the_command_line_wins(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["--print-config", "--uds", "worker.sock"])
-
-    assert json.loads(capsys.readouterr().out)["uds"] == "worker.sock"
-
-
 def test_wrong_settings_exit_with_two_and_one_line_each(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -38,10 +32,6 @@ def test_wrong_settings_exit_with_two_and_one_line_each(
     captured = capsys.readouterr()
     assert (status, captured.out) == (2, "")
     assert [line.partition(": ")[0] for line in captured.err.splitlines()] == ["engine"] * 2
-
-
-def test_a_port_out_of_range_is_refused_on_the_command_line_too() -> None:
-    assert main(["--print-config", "--port", "70000"]) == 2
 
 
 def test_an_untested_vllm_is_refused_before_anything_heavy(

@@ -27,8 +27,3 @@ def test_the_kernel_says_what_there_is(
 
     assert multiplies_bfloat16(cpuinfo) is multiplies
     assert has_bfloat16_tiles(cpuinfo) is has_tiles
-
-
-def test_where_nobody_says_nothing_changes(tmp_path: Path) -> None:
-    assert multiplies_bfloat16(tmp_path / "missing")
-    assert has_bfloat16_tiles(tmp_path / "missing")

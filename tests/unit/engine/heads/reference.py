@@ -51,12 +51,6 @@ class Reference:
             scored.append(self.score(position, state))
         return scored
 
-    def draft(self, hidden: Tensor, token: int, n: int) -> list[int]:
-        tokens = [token]
-        for _ in range(n):
-            tokens.append(int(self.logits(hidden, tokens)[-1].argmax()))
-        return tokens[1:]
-
     def step(
         self, position: int, state: Tensor, memory: Tensor | None, token: int
     ) -> tuple[Tensor, Tensor | None]:
@@ -194,15 +188,3 @@ def check_logits(head: DraftHead, reference: Reference) -> None:
             torch.testing.assert_close(
                 logits[row].double(), expected[position], atol=1e-4, rtol=1e-4
             )
-
-
-def check_drafts(head: DraftHead, reference: Reference) -> None:
-    """Compare a head's drafts with the formulas'."""
-    draws, positions = torch.Generator().manual_seed(6), head.config.positions
-    hidden = torch.randn(4, head.config.hidden_size, generator=draws)
-
-    drafted, _ = head.propose(hidden, torch.tensor([1, 2, 3, 4]), positions)
-
-    assert drafted.tolist() == [
-        reference.draft(hidden[row], row + 1, positions) for row in range(4)
-    ]

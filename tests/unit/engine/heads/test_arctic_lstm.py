@@ -14,7 +14,6 @@ from tests.unit.engine.heads.reference import (
     LstmReference,
     Reference,
     SumRnnReference,
-    check_drafts,
     check_logits,
 )
 
@@ -164,26 +163,6 @@ def test_logits_are_those_of_the_formulas(
     check_logits(load_head(write_folder(*case), target), refer(*case))
 
 
-def test_drafts_are_those_of_the_formulas(
-    write_folder: WriteFolder, target: TargetFacts, case: Case
-) -> None:
-    check_drafts(load_head(write_folder(*case), target), refer(*case))
-
-
-def test_tied_embeddings_and_outputs_may_be_stored_under_all_names(
-    write_folder: WriteFolder, target: TargetFacts
-) -> None:
-    weights = make_lstm()
-    for gate in GATES[1:]:
-        weights[f"{gate}_emb.0.weight"] = weights["forget_emb.0.weight"].clone()
-    for position in (1, 2):
-        weights[f"head.{position}.weight"] = weights["head.0.weight"].clone()
-
-    head = load_head(write_folder(make_config(), weights), target)
-
-    assert len(head.weights.outputs) == 1
-
-
 def test_method_is_sum_rnn_where_it_is_not_said(
     write_folder: WriteFolder, target: TargetFacts
 ) -> None:
@@ -191,14 +170,6 @@ def test_method_is_sum_rnn_where_it_is_not_said(
     del config["method"]
 
     assert load_head(write_folder(config, make_rnn()), target).config.kind == "mlp"
-
-
-def test_single_position_loads(write_folder: WriteFolder, target: TargetFacts) -> None:
-    head = load_head(write_folder(make_config(n_predict=1), make_lstm()), target)
-
-    drafted, _ = head.propose(torch.randn(1, HIDDEN), torch.tensor([5]), 1)
-
-    assert drafted.shape == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -218,11 +189,3 @@ def test_config_that_no_reference_runs_is_refused(
 ) -> None:
     with pytest.raises(HeadFileError, match=rf"config.json: .*{problem}"):
         load_head(write_folder(make_config(**fields), make_lstm()), target)
-
-
-def test_missing_gate_is_named(write_folder: WriteFolder, target: TargetFacts) -> None:
-    weights = make_lstm()
-    del weights["output_proj.1.weight"]
-
-    with pytest.raises(HeadFileError, match=r"found no weight output_proj.1.weight"):
-        load_head(write_folder(make_config(), weights), target)

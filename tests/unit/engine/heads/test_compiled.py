@@ -213,10 +213,6 @@ def test_what_the_core_does_not_know_drafts_with_torch(fields: dict[str, Any]) -
     assert len(head.guess(hidden, [0, 1], tokens, 3, None)) == 2
 
 
-def test_float32_heads_draft_with_torch() -> None:
-    assert not isinstance(drafting_of(make({}, torch.float32)), CompiledDrafting)
-
-
 def test_states_that_the_core_cannot_read_draft_with_torch() -> None:
     head = make({})
     hidden, tokens = states(4)
@@ -241,14 +237,3 @@ def test_a_state_that_is_not_there_is_refused() -> None:
 
     with pytest.raises(ValueError, match="no such row"):
         head.guess(hidden, [2], [1], 3, None)
-
-
-def test_positions_that_do_not_follow_one_another_are_refused() -> None:
-    head = make({"positions": 1, "inner_size": 64})
-    drafting = drafting_of(head)
-    assert isinstance(drafting, CompiledDrafting)
-    hidden, tokens = states(1)
-
-    assert len(drafting.guess(hidden, [0], tokens, 1, None)[0][0]) == 1
-    with pytest.raises(ValueError, match="one position"):
-        drafting.guess(hidden, [0], tokens, 2, None)

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from engine.heads import Guess, HeadMemory, fold
-from engine.heads.matrix import Matrix
 from tests.unit.engine.heads.conftest import HIDDEN, VOCAB, MakeHead, looking_head
 
 
@@ -58,29 +56,3 @@ def test_what_a_head_looks_at_is_drafted_the_same_however_little_is_folded(
 
     assert [ids for ids, _ in draft()] == [ids for ids, _ in folded]
     assert not {1, 4, 9} >= set(folded[0][0])
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        # Of each position its projection; the rest once.
-        ({}, 2 + 1),
-        ({"kind": "gated"}, 2 + 2 + 1),
-        ({"kind": "gated", "tie_positions": False}, 3 * (1 + 2 + 1)),
-    ],
-    ids=["lstm", "gated", "not tied"],
-)
-def test_what_positions_share_is_folded_once(
-    make_head: MakeHead, monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], expected: int
-) -> None:
-    made: list[Tensor] = []
-
-    def make(weight: Tensor) -> Matrix:
-        made.append(weight)
-        return Matrix(weight)
-
-    monkeypatch.setattr(fold, "Matrix", make)
-
-    make_head(**fields).prepare()
-
-    assert len(made) == expected

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.errors import HeadInputError, HeadTargetError
+from engine.errors import HeadInputError
 from engine.heads import Context, DraftHead, HeadConfig
 from tests.unit.engine.heads.conftest import HIDDEN, INNER, VOCAB, MakeHead
 
@@ -99,14 +99,6 @@ def test_draft_is_the_greedy_unrolled_forward(head: DraftHead, m: int) -> None:
     torch.testing.assert_close(confidence, expected_confidence, atol=1e-5, rtol=1e-4)
 
 
-def test_draft_has_the_promised_shape_and_dtype(head: DraftHead) -> None:
-    drafted, confidence = head.propose(*draw_rows(4), 2)
-
-    assert (drafted.shape, drafted.dtype) == ((4, 2), torch.int64)
-    assert (confidence.shape, confidence.dtype) == ((4, 2), torch.float32)
-    assert bool(((confidence > 0) & (confidence <= 1)).all())
-
-
 def test_no_rows_give_no_drafts(head: DraftHead) -> None:
     drafted, confidence = head.propose(*draw_rows(0), 3)
 
@@ -138,18 +130,6 @@ def test_bfloat16_drafts_with_about_the_same_confidence(head: DraftHead) -> None
     assert float((confidence[:, 0] - expected[1][:, 0])[first].abs().mean()) < 0.02
 
 
-def test_many_rows_in_bfloat16_draft_like_few(head: DraftHead) -> None:
-    hidden, tokens = draw_rows(32)
-    head = head.to(torch.bfloat16)
-
-    many, _ = head.propose(hidden, tokens, 1)
-
-    few = torch.cat(
-        [head.propose(hidden[i : i + 4], tokens[i : i + 4], 1)[0] for i in range(0, 32, 4)]
-    )
-    assert float((many == few).float().mean()) > 0.85
-
-
 def test_every_weight_learns(head: DraftHead) -> None:
     hidden, tokens = draw_rows(6)
     head.train()
@@ -177,17 +157,6 @@ def test_autocast_changes_little(head: DraftHead, enabled: bool) -> None:
     for one, other in zip(found, expected, strict=True):
         difference = (one.detach().float() - other.detach()).abs().mean()
         assert difference < 0.05 * other.detach().abs().mean() + 0.05
-
-
-def test_forward_takes_any_leading_shape(head: DraftHead) -> None:
-    hidden, tokens = draw_rows(6)
-    sequence = tokens[:, None].expand(-1, 2)
-
-    flat = head(hidden, sequence)
-    nested = head(hidden.view(2, 3, -1), sequence.view(2, 3, 2))
-
-    assert len(nested) == 2
-    torch.testing.assert_close(nested[1].flatten(0, 1), flat[1], atol=1e-5, rtol=1e-4)
 
 
 def test_drafts_follow_weights_that_were_trained(make_head: MakeHead) -> None:
@@ -249,43 +218,6 @@ def test_shapes_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(HeadInputError, match=r"found hidden"):
         make_head().propose(torch.zeros(hidden), torch.zeros(tokens, dtype=torch.int64), 1)
-
-
-def test_new_head_without_a_table_that_it_shares_is_refused() -> None:
-    config = HeadConfig(
-        kind="mlp",
-        hidden_size=HIDDEN,
-        vocab_size=VOCAB,
-        inner_size=INNER,
-        positions=2,
-        share_output=True,
-    )
-
-    with pytest.raises(HeadTargetError, match=r"shares the target's output: found none"):
-        DraftHead.new(config)
-
-
-def test_state_dict_holds_no_table_of_the_target(make_head: MakeHead) -> None:
-    head = make_head(share_embedding=True, share_output=True, inner_size=HIDDEN)
-
-    assert max(tensor.numel() for tensor in head.state_dict().values()) == 4 * HIDDEN * HIDDEN
-
-
-def test_same_seed_gives_the_same_head(make_head: MakeHead) -> None:
-    one, other = make_head().state_dict(), make_head().state_dict()
-
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_gated_layer_starts_by_adding_little() -> None:
-    config = HeadConfig(kind="gated", hidden_size=64, vocab_size=VOCAB, inner_size=64, positions=2)
-
-    cell = DraftHead.new(config).weights.cells[0]
-
-    deviations = [
-        float(layer.weight.detach().std() * 64**0.5) for layer in (cell.enter, cell.leave)
-    ]
-    assert deviations == pytest.approx([1, 0.2], rel=0.05)
 
 
 @pytest.mark.parametrize("size", [0.01, 30.0])

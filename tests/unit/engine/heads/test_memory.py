@@ -147,17 +147,6 @@ def test_a_place_that_was_freed_shows_nothing_of_who_had_it(head: DraftHead) -> 
     assert list(memory.requests) == ["b"]
 
 
-def test_steps_that_were_only_noted_are_cleared_too(head: DraftHead) -> None:
-    memory = HeadMemory(head, requests=1, device=CPU)
-    note(memory, {"torn": Text(1)}, {"torn": 3})
-    after = Text(2)
-
-    memory.clear()
-    note(memory, {"b": after}, {"b": 2})
-
-    check(seen(memory.view(["b"]).context(), 0), expected(head, after))
-
-
 def test_nothing_is_left_of_what_was_cleared(head: DraftHead) -> None:
     memory = HeadMemory(head, requests=2, device=CPU)
     note(memory, {"a": Text(1), "b": Text(2)}, {"a": 3, "b": 3})
@@ -209,20 +198,6 @@ def test_steps_that_no_one_asks_about_share_a_pass(head: DraftHead, passes: list
     assert passes == [3, WINDOW + 1]
 
 
-def test_nothing_is_made_of_requests_that_no_one_asks_for(
-    head: DraftHead, passes: list[int]
-) -> None:
-    memory, texts = HeadMemory(head, requests=2, device=CPU), {"a": Text(1), "b": Text(2)}
-    for _ in range(2):
-        note(memory, texts, {"a": 1, "b": 2})
-
-    memory.view(["a"])
-    memory.forget(["b"])
-    memory.view(["a", "b"])
-
-    assert passes == [2]
-
-
 def test_states_that_no_one_asks_about_take_little_memory(
     head: DraftHead, passes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,17 +228,6 @@ def test_a_request_alone_is_shown_its_own_memory_without_a_copy(head: DraftHead)
     assert not alone.keys.is_contiguous()  # a part of something larger
     assert together.mask is not None
     check(seen(alone, 0), seen(together, 1))
-
-
-def test_only_what_is_filled_is_shown(head: DraftHead) -> None:
-    memory = HeadMemory(head, requests=2, device=CPU)
-    note(memory, {"a": Text(1), "b": Text(2)}, {"a": 3, "b": 2})
-
-    context = memory.view(["a", "b"]).context()
-
-    assert context is not None
-    assert context.keys.shape[2] == 1 + 2
-    assert memory.view(["unknown"]).context() is None
 
 
 def test_nothing_is_made_of_rows_that_are_ignored_until_they_are_forgotten(

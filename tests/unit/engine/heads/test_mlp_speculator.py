@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.errors import HeadFileError
 from engine.heads import TargetFacts, load_head
 from tests.unit.engine.heads.conftest import HIDDEN, INNER, VOCAB, WriteFolder
-from tests.unit.engine.heads.reference import MlpReference, check_drafts, check_logits
+from tests.unit.engine.heads.reference import MlpReference, check_logits
 
 POSITIONS = 3
 
@@ -86,42 +85,3 @@ def test_logits_are_those_of_the_formulas(
     case: tuple[dict[str, Any], dict[str, Tensor]],
 ) -> None:
     check_logits(load_head(write_folder(*case), target), refer(*case))
-
-
-def test_drafts_are_those_of_the_formulas(
-    write_folder: WriteFolder,
-    target: TargetFacts,
-    case: tuple[dict[str, Any], dict[str, Tensor]],
-) -> None:
-    check_drafts(load_head(write_folder(*case), target), refer(*case))
-
-
-def test_tied_weights_may_be_stored_for_each_position(
-    write_folder: WriteFolder, target: TargetFacts
-) -> None:
-    weights = make_weights(stored=range(1))
-    for name in list(weights):
-        kind, position, part = name.split(".")
-        if position == "0" and kind != "proj":
-            weights[f"{kind}.1.{part}"] = weights[name].clone()
-    weights["proj.2.weight"] = weights["proj.1.weight"].clone()
-
-    head = load_head(write_folder(make_config(**TIED), weights), target)
-
-    assert len(head.weights.embeddings) == 1
-    assert len(head.weights.projections) == 2
-
-
-def test_tied_weights_that_differ_are_refused(
-    write_folder: WriteFolder, target: TargetFacts
-) -> None:
-    with pytest.raises(HeadFileError, match=r"emb.1.weight: found other values than emb.0.weight"):
-        load_head(write_folder(make_config(**TIED), make_weights()), target)
-
-
-def test_config_without_a_size_is_refused(write_folder: WriteFolder, target: TargetFacts) -> None:
-    config = make_config()
-    del config["n_predict"]
-
-    with pytest.raises(HeadFileError, match=r"config.json: n_predict: .*required"):
-        load_head(write_folder(config, make_weights()), target)

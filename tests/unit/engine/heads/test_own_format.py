@@ -30,14 +30,6 @@ def folder(make_head: MakeHead, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_unknown_setting_is_refused(folder: Path, target: TargetFacts) -> None:
-    path = folder / "config.json"
-    path.write_text(path.read_text("utf-8").replace('"kind"', '"kid"'), "utf-8")
-
-    with pytest.raises(HeadFileError, match=r"config.json: kind: .*; kid: "):
-        load_head(folder, target)
-
-
 @pytest.mark.parametrize(
     ("name", "tensor", "problem"),
     [
@@ -59,17 +51,6 @@ def test_wrong_tensor_is_named(
     save_file(load_file(path) | {name: tensor}, path)
 
     with pytest.raises(HeadFileError, match=problem):
-        load_head(folder, target)
-
-
-@pytest.mark.parametrize("name", ["vocabulary.ids", "cells.0.cell_norm.bias"])
-def test_missing_tensor_is_named(folder: Path, target: TargetFacts, name: str) -> None:
-    path = folder / "model.safetensors"
-    tensors = load_file(path)
-    del tensors[name]
-    save_file(tensors, path)
-
-    with pytest.raises(HeadFileError, match=rf"found no weight {name}"):
         load_head(folder, target)
 
 

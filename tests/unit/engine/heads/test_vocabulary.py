@@ -23,13 +23,6 @@ def test_truncated_ids_lead_there_and_back() -> None:
     assert vocabulary.draft_ids(torch.tensor([9, 0, 5])).tolist() == [2, IGNORED, 1]
 
 
-def test_whole_vocabulary_leaves_ids_alone() -> None:
-    vocabulary = Vocabulary(make_config(None))
-
-    tokens = torch.tensor([3, 9])
-    assert vocabulary.target_ids(tokens).tolist() == vocabulary.draft_ids(tokens).tolist() == [3, 9]
-
-
 def test_what_is_left_out_is_named_once() -> None:
     vocabulary = Vocabulary(make_config(3), [2, 5, 9])
 
@@ -39,34 +32,11 @@ def test_what_is_left_out_is_named_once() -> None:
     assert found.shape == (2, 6)
 
 
-def test_a_whole_vocabulary_leaves_nothing_out() -> None:
-    assert Vocabulary(make_config(None)).left_out(torch.tensor([[3, 9]])).tolist() == [[-1, -1]]
-
-
 def test_ids_beyond_the_vocabulary_are_those_of_more() -> None:
     vocabulary = Vocabulary(make_config(3), [2, 5, 9])
     more = torch.tensor([[-1, 7], [4, -1], [-1, -1]])
 
     assert vocabulary.target_ids(torch.tensor([4, 3, 1]), more).tolist() == [7, 4, 5]
-
-
-@pytest.mark.parametrize(
-    ("draft", "ids", "rows"), [(None, None, list(range(10))), (2, [1, 8], [1, 8])]
-)
-def test_rows_are_those_that_can_be_drafted(
-    draft: int | None, ids: list[int] | None, rows: list[int]
-) -> None:
-    padded = torch.arange(12)[:, None]
-
-    assert Vocabulary(make_config(draft), ids).rows_of(padded)[:, 0].tolist() == rows
-
-
-def test_ignored_tokens_are_those_that_cross_entropy_passes_over() -> None:
-    labels = Vocabulary(make_config(2), [1, 8]).draft_ids(torch.tensor([8, 3]))
-
-    loss = torch.nn.functional.cross_entropy(torch.zeros(2, 2), labels, reduction="sum")
-
-    assert loss.item() == pytest.approx(0.6931, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -112,17 +112,6 @@ def test_no_rows_have_no_products(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_the_weight_is_a_copy(dtype: torch.dtype, kernel: str) -> None:
-    weight, rows = random(20, 30, dtype=dtype), random(2, 30, dtype=dtype, seed=4)
-    layer = PackedLinear(weight, kernel)
-    expected = layer(rows)
-
-    weight.zero_()
-
-    assert torch.equal(layer(rows), expected)
-
-
-@pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
 def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype, kernel: str) -> None:
     layer = PackedLinear(random(40, 30, dtype=dtype).abs() + 1, kernel)
     rows = random(4, 30, dtype=dtype, seed=4)
@@ -162,14 +151,3 @@ def test_what_does_not_fit_is_refused(rows: Tensor, bias: Tensor | None) -> None
 
     with pytest.raises(ValueError, match=r"expected torch\.float32"):
         layer(rows, bias)
-
-
-@pytest.mark.parametrize("weight", [torch.ones(20), torch.ones(20, 30, dtype=torch.float16)])
-def test_no_other_weight_is_taken(weight: Tensor) -> None:
-    with pytest.raises(ValueError, match="weight: got"):
-        PackedLinear(weight)
-
-
-def test_a_kernel_that_is_not_here_is_refused() -> None:
-    with pytest.raises(ValueError, match="kernel: mmx"):
-        PackedLinear(torch.ones(20, 30), "mmx")

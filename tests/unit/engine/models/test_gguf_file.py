@@ -4,23 +4,7 @@ import pytest
 
 from engine.errors import ModelError
 from engine.models.gguf_file import open_gguf
-from tests.unit.engine.models.conftest import HIDDEN, TOKENS, MakeGguf
-
-
-def test_metadata_comes_back_typed(make_gguf: MakeGguf) -> None:
-    source = open_gguf(make_gguf())
-
-    assert source.architecture_name == "llama"
-    assert source.dimension("embedding_length") == HIDDEN
-    assert source.ratio("rope.freq_base") == 10000.0
-    assert source.items("tokenizer.ggml.tokens") == TOKENS
-
-
-def test_tensors_come_in_row_major_order(make_gguf: MakeGguf) -> None:
-    shapes = {name: values.shape for name, values in open_gguf(make_gguf()).tensors()}
-
-    assert shapes["token_embd.weight"] == (len(TOKENS), HIDDEN)
-    assert shapes["blk.0.attn_k.weight"] == (HIDDEN // 2, HIDDEN)
+from tests.unit.engine.models.conftest import MakeGguf
 
 
 def test_a_missing_key_names_itself(make_gguf: MakeGguf) -> None:

@@ -35,19 +35,6 @@ def interleave(rows: np.ndarray, heads: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("gguf_name", "expected"),
-    [
-        ("token_embd.weight", "model.embed_tokens.weight"),
-        ("output.weight", "lm_head.weight"),
-        ("blk.11.attn_k.bias", "model.layers.11.self_attn.k_proj.bias"),
-        ("blk.0.ffn_norm.weight", "model.layers.0.post_attention_layernorm.weight"),
-    ],
-)
-def test_tensors_get_their_hugging_face_names(gguf_name: str, expected: str) -> None:
-    assert rename_tensor(gguf_name) == expected
-
-
-@pytest.mark.parametrize(
     "gguf_name", ["rope_freqs.weight", "blk.0.attn_q.scale", "blk.0.moe.weight", "blk.0"]
 )
 def test_an_unknown_tensor_is_refused_not_dropped(gguf_name: str) -> None:

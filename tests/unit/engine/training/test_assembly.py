@@ -10,11 +10,9 @@ from engine.heads import save_head
 from engine.training.assembly import (
     Vocabulary,
     build_head,
-    build_trainer,
     load_first_head,
     mark_of,
 )
-from engine.training.group import Group
 from engine.training.recipe import Recipe
 from engine.training.target import Target, load_target
 from tests.unit.engine.training.tiny import HIDDEN_SIZE, RECIPE, VOCAB_SIZE, speak, write_target
@@ -44,11 +42,6 @@ def vocabulary(size: int | None) -> Vocabulary:
     return Vocabulary.of(DOCUMENTS, size, vocab_size=VOCAB_SIZE)
 
 
-@pytest.mark.parametrize("size", [None, VOCAB_SIZE, VOCAB_SIZE + 1])
-def test_a_vocabulary_as_large_as_the_targets_is_no_choice(size: int | None) -> None:
-    assert vocabulary(size) == Vocabulary(None, 1.0)
-
-
 def test_a_head_takes_from_the_target_what_the_recipe_does_not_say(
     folder: Path, target: Target
 ) -> None:
@@ -58,42 +51,6 @@ def test_a_head_takes_from_the_target_what_the_recipe_does_not_say(
     assert (head.config.output_size, head.config.inner_size) == (20, 32)
     assert head.config.tokenizer_sha256 is not None
     assert head.training
-
-
-def test_the_same_seed_gives_the_same_first_weights(folder: Path, target: Target) -> None:
-    one, same = (build_head(recipe(), target, vocabulary(20), source=str(folder)) for _ in range(2))
-    other = build_head(
-        recipe().model_copy(update={"seed": 9}), target, vocabulary(20), source=str(folder)
-    )
-
-    weight = "weights.outputs.0.weight"
-    assert torch.equal(one.state_dict()[weight], same.state_dict()[weight])
-    assert not torch.equal(one.state_dict()[weight], other.state_dict()[weight])
-
-
-@pytest.mark.parametrize("kind", ["mlp", "lstm", "gated"])
-@pytest.mark.parametrize("size", [20, None])
-def test_every_kind_can_be_trained(
-    folder: Path, target: Target, kind: str, size: int | None
-) -> None:
-    shares = {"share_embedding": True, "share_output": True, "project_output": True}
-    said = recipe(head={"kind": kind, "inner_size": HIDDEN_SIZE, **shares})
-    chosen = vocabulary(size)
-    head = build_head(said, target, chosen, source=str(folder))
-
-    trainer = build_trainer(said, head, target, chosen, group=Group(0, 1, CPU))
-
-    # What the target shares is no parameter.
-    known = {id(parameter) for parameter in head.parameters()}
-    assert not known & {id(target.embedding), id(target.output)}
-    assert trainer.micro_batch_tokens == 64
-
-
-def test_an_impossible_shape_is_an_error_of_ours(folder: Path, target: Target) -> None:
-    shape = {"draft_vocab_size": 20}
-
-    with pytest.raises(TrainingError, match="head: "):
-        build_head(recipe(head=shape), target, Vocabulary([5, 4], 1.0), source=str(folder))
 
 
 def saved_head(target: Target, folder: Path, **shape: Any) -> Path:
@@ -135,11 +92,6 @@ def test_a_head_of_another_shape_is_no_start(folder: Path, target: Target, tmp_p
         build_head(
             recipe(), target, Vocabulary.of_head(DOCUMENTS, first), source=str(folder), first=first
         )
-
-
-def test_a_start_that_is_not_there_says_what_to_do(target: Target, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="run that recipe first"):
-        load_first_head(tmp_path / "head", target, source=str(tmp_path))
 
 
 def test_the_mark_changes_with_the_head_that_training_starts_from(

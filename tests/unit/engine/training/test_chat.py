@@ -52,20 +52,9 @@ def test_a_turn_that_is_only_begun_ends_with_what_the_user_wrote(template: ChatT
     assert begun.count(1) == 0
 
 
-def test_what_was_written_is_decoded_without_end_tokens(template: ChatTemplate) -> None:
-    written = template.ask("x")[-len("assistant:") :]
-
-    assert template.decode([*written, 1]) == "assistant:"
-
-
 def test_a_model_without_a_template_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="has no chat template"):
         ChatTemplate(write_tokenizer(tmp_path, None))
-
-
-def test_a_model_without_a_tokenizer_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="no tokenizer"):
-        ChatTemplate(str(tmp_path))
 
 
 def test_a_template_that_changes_the_text_is_refused(tmp_path: Path) -> None:

@@ -24,10 +24,6 @@ def test_the_last_one_is_read_again(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
-def test_a_run_that_has_none_begins_anew(tmp_path: Path) -> None:
-    assert load_checkpoint(tmp_path / "checkpoint.pt", mark="m") is None
-
-
 def test_one_that_is_about_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(checkpoint(1), path)
@@ -43,8 +39,3 @@ def test_a_damaged_one_is_an_error_of_ours(tmp_path: Path, content: bytes) -> No
 
     with pytest.raises(TrainingError, match="is no checkpoint, or damaged"):
         load_checkpoint(path, mark="m")
-
-
-def test_a_full_disk_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="cannot be written"):
-        save_checkpoint(checkpoint(1), tmp_path / "missing" / "checkpoint.pt")

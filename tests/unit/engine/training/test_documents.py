@@ -27,11 +27,3 @@ def test_a_line_that_was_cut_off_is_written_anew(tmp_path: Path) -> None:
 
     assert [document.number for document in DocumentFile(path)] == [0, 1]
     assert again.tokens == 3
-
-
-def test_a_file_with_nothing_but_the_beginning_of_a_line_is_empty(tmp_path: Path) -> None:
-    path = tmp_path / "text.jsonl"
-    path.write_text('{"number":1', encoding="utf-8")
-
-    assert list(DocumentFile(path)) == []
-    assert path.read_bytes() == b""

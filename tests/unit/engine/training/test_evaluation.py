@@ -58,10 +58,3 @@ def test_figures_are_given_by_kind_and_in_all() -> None:
             },
         },
     }
-
-
-def test_tokens_of_prompts_are_not_counted() -> None:
-    found = evaluated(("code", [7, 1, 2, 3]), ("code", [7, 5, 5, 6]), prompt=1)
-
-    assert found.tokens == 6
-    assert (found.total.drafted.tolist(), found.total.accepted.tolist()) == ([3, 2], [2, 1])

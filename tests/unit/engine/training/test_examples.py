@@ -50,12 +50,3 @@ def test_a_token_that_the_head_cannot_draft_is_ignored_but_exists() -> None:
 
     assert labels.draft_ids.tolist() == [[[11, 12], [12, IGNORED], [IGNORED, IGNORED]]]
     assert labels.exist.all()
-
-
-def test_runs_come_in_the_order_of_their_shards() -> None:
-    shards = [some_shard(9), some_shard(9)]
-
-    found = cutter().cut(shards, np.array([[0, 1], [1, 4], [1, 2]]))
-
-    assert found.tokens[:, 0, 0].tolist() == [11, 14, 12]
-    assert found.hidden[:, 0, 0].tolist() == [11, 14, 12]

@@ -4,7 +4,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from engine.training.group import Group
-from engine.training.journal import Journal, append, forget_after
+from engine.training.journal import Journal, append
 from engine.training.loss import Counts, Sums
 from engine.training.recipe import TrainSettings
 from engine.training.trainer import Outcome
@@ -58,39 +58,3 @@ def test_steps_that_will_be_done_again_are_forgotten(tmp_path: Path) -> None:
 
     text = (tmp_path / "train.csv").read_text(encoding="utf-8")
     assert text == "step,loss,x\n2,1,2\n4,1,2\n"
-
-
-def test_a_table_without_any_line_left_begins_anew(tmp_path: Path) -> None:
-    path = tmp_path / "train.csv"
-    append(2, {"loss": 1.0}, path)
-
-    forget_after(0, path)
-    append(1, {"hits": 3.0}, path)
-
-    assert path.read_text(encoding="utf-8") == "step,hits\n1,3\n"
-
-
-def test_an_empty_table_is_no_trouble(tmp_path: Path) -> None:
-    path = tmp_path / "train.csv"
-    path.write_text("", encoding="utf-8")
-
-    forget_after(5, path)
-
-    assert not path.exists()
-
-
-def test_the_last_step_is_not_evaluated_on_the_way(tmp_path: Path) -> None:
-    with Journal(tmp_path, SETTINGS, group=ALONE, done=0) as journal:
-        wanted = [step for step in range(1, 11) if journal.wants_evaluation(step)]
-
-    assert wanted == [5]
-
-
-def test_other_processes_write_nothing(tmp_path: Path) -> None:
-    other = Group(1, 1, torch.device("cpu"))
-
-    with Journal(tmp_path, SETTINGS, group=other, done=0) as journal:
-        journal.note(2, outcome())
-        assert not journal.wants_evaluation(5)
-
-    assert list(tmp_path.iterdir()) == []

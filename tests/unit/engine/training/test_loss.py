@@ -163,24 +163,6 @@ def test_a_lower_temperature_sharpens_what_is_taught(
     assert not torch.allclose(tempered, sum_losses(head, examples, teacher).soft)
 
 
-def test_without_a_teacher_there_is_no_soft_loss(head: DraftHead, shard: Shard) -> None:
-    assert sum_losses(head, cut(shard), None).soft.tolist() == [0, 0]
-
-
-def test_the_gradient_comes_from_both_losses(
-    head: DraftHead, shard: Shard, teacher: Tensor
-) -> None:
-    found = sum_losses(head, cut(shard), teacher)
-
-    (hard,) = torch.autograd.grad(
-        found.hard.sum(), [head.weights.outputs[0].weight], retain_graph=True
-    )
-    (soft,) = torch.autograd.grad(found.soft.sum(), [head.weights.outputs[0].weight])
-
-    assert hard.abs().sum() > 0
-    assert soft.abs().sum() > 0
-
-
 def test_the_loss_is_a_weighted_sum_of_means() -> None:
     settings = TrainSettings(steps=1, position_weights=(1.0, 0.5), distillation_ratio=0.25)
     sums = Sums(torch.tensor([8.0, 6.0]), torch.tensor([4.0, 10.0]), torch.zeros(2))

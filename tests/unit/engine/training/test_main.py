@@ -1,4 +1,3 @@
-import importlib.util
 import shutil
 import signal
 from collections.abc import Iterator
@@ -78,31 +77,6 @@ def test_a_step_that_fails_is_status_1(tmp_path: Path, capsys: pytest.CaptureFix
     assert "raise text.tokens" in capsys.readouterr().err
 
 
-def test_a_disk_that_refuses_is_status_1(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe = prepare(tmp_path)
-    (tmp_path / "tiny" / "states").touch()
-
-    assert main([str(recipe)]) == 1
-
-    assert "File exists" in capsys.readouterr().err
-
-
-def test_a_missing_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe = prepare(tmp_path)
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find_spec(name)
-    )
-
-    assert main([str(recipe)]) == 1
-
-    assert "needs matplotlib: install the extra `train`" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
 )
@@ -119,22 +93,3 @@ def test_a_signal_ends_it_in_order(
     assert main([str(recipe)]) == status
 
     assert "the same command goes on" in capsys.readouterr().err
-
-
-def test_sigterm_ends_a_background_job_which_ignores_ctrl_c(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = prepare(tmp_path)
-    monkeypatch.setattr(Run, "carry_out", lambda *_: signal.raise_signal(signal.SIGTERM))
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        assert main([str(recipe)]) == 143
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def test_a_step_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(["recipe.yaml", "--until", "ship"])
-
-    assert "choose from" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 import itertools
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from engine.training.order import Batch, order_batches
@@ -34,24 +33,6 @@ def test_an_epoch_sees_every_row_once(window_shards: int | None) -> None:
             break
 
     assert sorted(seen) == [(shard, row) for shard, rows in enumerate(ROWS) for row in range(rows)]
-
-
-def test_the_same_seed_gives_the_same_order() -> None:
-    first, again = (itertools.islice(batches(), 40) for _ in range(2))
-
-    for one, other in zip(first, again, strict=True):
-        assert one.window == other.window
-        assert np.array_equal(one.runs, other.runs)
-
-
-def test_another_seed_and_another_epoch_give_another_order() -> None:
-    first = list(itertools.islice(batches(), 16))
-    other_seed = list(itertools.islice(batches(seed=6), 8))
-
-    assert any(not np.array_equal(a.runs, b.runs) for a, b in zip(first, other_seed, strict=False))
-    assert any(
-        not np.array_equal(a.runs, b.runs) for a, b in zip(first[:8], first[8:], strict=False)
-    )
 
 
 def test_batches_keep_their_size_and_stay_in_their_window() -> None:

@@ -21,16 +21,6 @@ def write(path: Path, document: object) -> Path:
     return path
 
 
-def test_the_recipes_are_there() -> None:
-    assert [path.stem for path in RECIPES] == [
-        "llama-3.1-8b-lstm",
-        "qwen2.5-coder-1.5b-lstm",
-        "smollm2-135m-first",
-        "smollm2-135m-lstm",
-        "smollm2-135m",
-    ]
-
-
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_loads_and_is_named_as_its_file(path: Path) -> None:
     recipe: Recipe | None = load_recipe(path)
@@ -46,12 +36,6 @@ def test_every_recipe_loads_and_is_named_as_its_file(path: Path) -> None:
     assert tokens >= 1_000_000
 
 
-def test_the_recipe_that_ships_a_head_bounds_its_size() -> None:
-    (path,) = (path for path in RECIPES if path.stem == "smollm2-135m")
-
-    assert load_recipe(path).export.most_mb == 16
-
-
 @pytest.mark.parametrize(
     ("window", "said", "expected"), [(0, {}, 0), (6, {}, 6), (6, {"max_prompt_tokens": 9}, 9)]
 )
@@ -61,21 +45,6 @@ def test_prompts_have_as_many_rows_as_the_head_looks_back_if_the_recipe_says_not
     document = changed(head={"kind": "gated", "window": window}, hidden=said)
 
     assert Recipe.model_validate(document).prompt_rows == expected
-
-
-def test_a_run_has_a_folder_of_its_own() -> None:
-    recipe = Recipe.model_validate({**changed(), "folder": "~/runs"})
-
-    assert recipe.run_folder == Path.home() / "runs" / "tiny"
-
-
-def test_the_head_that_training_starts_from_is_that_of_another_recipe_beside() -> None:
-    alone = Recipe.model_validate({**changed(), "folder": "/runs"})
-    second = Recipe.model_validate({**changed(train={"start_from": "first"}), "folder": "/runs"})
-
-    assert alone.first_head is None
-    assert second.first_head == Path("/runs/first/head")
-    assert second.head_folder == Path("/runs/tiny/head")
 
 
 def test_recipes_come_with_those_that_they_start_from(tmp_path: Path) -> None:

@@ -64,23 +64,6 @@ def test_acceptance_is_that_of_decoding_step_by_step(texts: list[list[int]]) -> 
     assert found.accepted.tolist() == np.sum([accepted for _, accepted in slow], axis=0).tolist()
 
 
-def test_kinds_are_counted_apart_over_all_shards() -> None:
-    shards = [told([[0, 1, 2], [0, 0]], ["a", "b"]), told([[1, 2]], ["a"])]
-
-    found = replay(propose, shards, positions=3)
-
-    assert {kind: one.accepted.tolist() for kind, one in found.items()} == {
-        "a": [2, 1, 0],
-        "b": [0, 0, 0],
-    }
-
-
-def test_a_match_does_not_reach_into_the_next_answer() -> None:
-    matched = count_matches(propose, told([[0, 1], [2, 0, 1, 2]]), positions=3)
-
-    assert matched.tolist() == [1, 0, 3, 2, 1, 0]
-
-
 def test_nothing_is_drafted_in_a_prompt() -> None:
     texts = [[0, 1, 2, 0, 1], [2, 2, 0, 1]]
 
@@ -108,20 +91,6 @@ def test_runs_that_lie_in_prompts_are_passed_over() -> None:
     assert matched[190:].tolist() == [1] * 9 + [0] + [1] * 99 + [0]
 
 
-def test_many_rows_are_drafted_in_parts() -> None:
-    shard = some_shard(2500)
-    sizes = []
-
-    def count_on(_hidden: Tensor, tokens: Tensor, _before: Before | None) -> Tensor:
-        sizes.append(len(tokens))
-        return tokens[:, None] + torch.tensor([1, 2])
-
-    matched = count_matches(count_on, shard, positions=2)
-
-    assert sizes == [1024, 1024, 512]
-    assert matched.tolist() == [2] * 2498 + [1, 0]
-
-
 def test_figures_follow_from_the_counts() -> None:
     found = walk(np.array([2, 0, 1, 0, 0]), positions=2) + Acceptance(
         np.array([2, 2]), np.array([1, 0])
@@ -132,9 +101,3 @@ def test_figures_follow_from_the_counts() -> None:
     assert found.ratio == pytest.approx(3 / 7)
     assert found.length == pytest.approx(1 + 3 / 4)
     assert found.by_position == pytest.approx([2 / 4, 1 / 3])
-
-
-def test_an_answer_of_one_token_drafts_nothing() -> None:
-    found = walk(np.array([0]), positions=2)
-
-    assert (found.ratio, found.length, found.by_position) == (0, 1, [0, 0])

@@ -11,14 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.errors import TrainingError
-from engine.heads import TargetFacts, load_head
 from engine.training.documents import Document
 from engine.training.group import Group
 from engine.training.recipe import load_recipe
 from engine.training.run import Corpus, Run
 from engine.training.steps import STEPS, Step
 from engine.training.trainer import Outcome, Trainer
-from tests.unit.engine.training.tiny import HIDDEN_SIZE, VOCAB_SIZE, prepare
+from tests.unit.engine.training.tiny import prepare
 
 ALONE = Group(0, 1, torch.device("cpu"))
 
@@ -86,38 +85,6 @@ def test_training_goes_on_from_the_head_of_another_recipe(whole: Path, tmp_path:
     assert ratio_of(run) == pytest.approx(ratio_of(whole), abs=0.05)
     assert "goes on from the head of `first`" in (run / "head" / "README.md").read_text("utf-8")
     assert head_of(run) != head_of(whole)
-
-
-def test_everything_is_there_at_the_end(whole: Path) -> None:
-    assert {path.name for path in whole.iterdir()} == {
-        "acceptance.png",
-        "evaluation.json",
-        "head",
-        "states",
-        "text.jsonl",
-        "train",
-    }
-    assert {path.name for path in (whole / "train").iterdir()} == {
-        "checkpoint.pt",
-        "evaluate.csv",
-        "tensorboard",
-        "train.csv",
-    }
-    steps = [
-        line.split(",")[0]
-        for line in (whole / "train" / "train.csv").read_text(encoding="utf-8").splitlines()
-    ]
-    assert steps == ["step", "4", "8", "12", "16", "20", "24"]
-
-
-def test_the_exported_head_drafts_for_its_target(whole: Path) -> None:
-    sha256 = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
-    target = TargetFacts(HIDDEN_SIZE, VOCAB_SIZE, sha256, torch.float32, torch.device("cpu"))
-
-    head = load_head(whole / "head", target)
-
-    drafts, confidence = head.propose(torch.randn(2, HIDDEN_SIZE), torch.tensor([1, 2]), 3)
-    assert drafts.shape == confidence.shape == (2, 3)
 
 
 def test_step_by_step_comes_to_the_same_head(whole: Path, tmp_path: Path) -> None:
@@ -204,14 +171,6 @@ def test_states_of_an_older_version_are_computed_again(
     assert torch.equal(found["hidden"], expected["hidden"])
 
 
-def test_small_windows_learn_as_well(whole: Path, tmp_path: Path) -> None:
-    recipe = beside(whole, tmp_path, hidden={"store": False, "window_shards": 2})
-
-    run = carry_out(recipe)
-
-    assert ratio_of(run) == pytest.approx(ratio_of(whole), abs=0.05)
-
-
 def test_other_text_or_another_recipe_must_begin_anew(whole: Path, tmp_path: Path) -> None:
     carry_out(beside(whole, tmp_path), "train")
     other = tmp_path / "other.yaml"
@@ -223,15 +182,3 @@ def test_other_text_or_another_recipe_must_begin_anew(whole: Path, tmp_path: Pat
 
     shutil.rmtree(tmp_path / "tiny" / "train")
     carry_out(other)
-
-
-@pytest.mark.parametrize("documents", [0, 49])
-def test_text_that_is_too_little_is_an_error_of_ours(tmp_path: Path, documents: int) -> None:
-    recipe = prepare(tmp_path, documents=documents, text={"tokens": 1})
-    if documents == 0:
-        (tmp_path / "tiny" / "text.jsonl").write_text(
-            '{"number":0,"kind":"count","prompt":[1],"answer":[2]}\n', encoding="utf-8"
-        )
-
-    with pytest.raises(TrainingError, match=r"raise text\.tokens"):
-        carry_out(recipe)

@@ -132,19 +132,6 @@ def test_documents_are_shared_out_in_order_and_whole() -> None:
     assert cut_documents([], shard_tokens=10, prompt_rows=9) == []
 
 
-def test_rows_of_prompts_fill_shards_too() -> None:
-    documents = [document(n, prompt=4, answer=3) for n in range(4)]
-
-    assert [cut.rows for cut in cut_documents(documents, shard_tokens=12, prompt_rows=9)] == [
-        12,
-        12,
-    ]
-    assert [cut.rows for cut in cut_documents(documents, shard_tokens=12, prompt_rows=1)] == [
-        12,
-        4,
-    ]
-
-
 def stored(
     folder: Path,
     *,
@@ -172,13 +159,6 @@ def test_what_is_missing_is_written_and_loaded(tmp_path: Path) -> None:
 
     assert states.missing() == []
     assert [len(shard.tokens) for shard in states.load([1, 0])] == [6, 9]
-
-
-def test_more_text_leaves_full_shards_as_they_are(tmp_path: Path) -> None:
-    for number in (0, 1):
-        write(stored(tmp_path), number)
-
-    assert stored(tmp_path, answers=(4, 5, 6, 2, 7)).missing() == [1, 2]
 
 
 @pytest.mark.parametrize("change", [{"target": "u"}, {"prompt_rows": 4}])

@@ -5,8 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.config import EngineSettings
-from engine.errors import TrainingError
-from engine.training.target import Target, find_target, load_target, tokenizer_sha256
+from engine.training.target import Target, load_target, tokenizer_sha256
 from tests.unit.engine.training.tiny import HIDDEN_SIZE, VOCAB_SIZE, write_target
 
 CPU = torch.device("cpu")
@@ -71,20 +70,6 @@ def test_without_a_word_it_is_what_the_processor_is_good_at(
     target = load_target(str(tmp_path), EngineSettings(), device=CPU)
 
     assert target.output.dtype == expected
-
-
-def test_a_folder_without_a_model_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="transformers cannot load it"):
-        load(tmp_path, "auto")
-
-
-def test_a_model_that_is_not_there_is_an_error_of_ours() -> None:
-    with pytest.raises(TrainingError, match="is not a folder"):
-        find_target(EngineSettings(model="./nowhere"), report=lambda _: None)
-
-
-def test_a_folder_is_found_as_it_is(folder: Path) -> None:
-    assert find_target(EngineSettings(model=str(folder)), report=lambda _: None) == str(folder)
 
 
 def test_the_tokenizer_is_known_by_its_checksum(folder: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from engine.errors import TrainingError
 from engine.training.documents import DocumentFile
-from engine.training.recipe import Prompts, TextSettings
+from engine.training.recipe import TextSettings
 from engine.training.text import Plan, write_documents
 
 PROMPT, ANSWER = 1, 2
@@ -122,15 +122,6 @@ async def test_a_later_run_goes_on_with_the_documents_that_are_not_there(tmp_pat
     }
 
 
-async def test_nothing_is_written_when_there_is_enough(tmp_path: Path) -> None:
-    await write(settings(), tmp_path / "t", Writer())
-    idle = Writer()
-
-    await write(settings(), tmp_path / "t", idle)
-
-    assert idle.asked == []
-
-
 @pytest.mark.parametrize(
     "writer",
     [Writer(ends=False, fails_at=5), Writer(reply="  ", fails_at=5)],
@@ -168,7 +159,3 @@ def test_a_document_is_drawn_from_seed_and_number_alone() -> None:
     kinds = Counter(plan.prompts.kind for plan in plans)
     assert 2 < kinds["chat"] / kinds["code"] < 4
     assert Counter(plan.temperature for plan in plans).keys() == {0.0, 1.0}
-
-
-def test_openings_default_to_the_bare_user_turn() -> None:
-    assert Prompts(kind="chat", weight=1).openings == ("",)

@@ -152,18 +152,6 @@ def test_processes_share_a_batch_and_agree(
     assert outcomes[0].positions == outcomes[2].positions
 
 
-def test_being_asked_to_stop_is_passed_on(make: Make, shard: Shard) -> None:
-    assert make().step(0, BATCH, [shard], stop=True).is_stopped
-    assert not make().step(0, BATCH, [shard], stop=False).is_stopped
-
-
-def test_norms_do_not_decay(make: Make) -> None:
-    matrices, norms = make().state()["param_groups"]
-
-    assert (matrices["weight_decay"], norms["weight_decay"]) == (0.1, 0.0)
-    assert len(norms["params"]) == 2
-
-
 def test_the_learning_rate_rises_and_falls() -> None:
     settings = TrainSettings(steps=100, learning_rate=2.0, warmup_ratio=0.1, final_ratio=0.25)
 

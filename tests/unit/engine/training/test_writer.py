@@ -100,16 +100,6 @@ async def test_it_asks_the_worker_and_stops_it_at_the_end(
     assert not worker.is_running()
 
 
-async def test_a_refusal_is_an_error_of_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
-) -> None:
-    stand_in(tmp_path, monkeypatch)
-
-    async with starting_writer({}, model="m", log=log) as writer:
-        with pytest.raises(TrainingError, match="400 Bad Request"):
-            await writer.write([1], most=400, temperature=1.0)
-
-
 async def test_a_worker_that_is_gone_is_an_error_of_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
 ) -> None:
@@ -132,19 +122,6 @@ async def test_a_worker_that_does_not_start_points_to_its_log(
             raise AssertionError("it started")
 
     assert "no model" in read(log)
-
-
-async def test_a_worker_that_is_never_ready_is_given_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
-) -> None:
-    stand_in(tmp_path, monkeypatch)
-    monkeypatch.setattr(writer_module, "_START_SECONDS", 0.0)
-
-    with pytest.raises(TrainingError, match="is not ready"):
-        async with starting_writer({}, model="m", log=log):
-            raise AssertionError("it is ready")
-
-    assert stand_ins(tmp_path) == []
 
 
 async def test_the_worker_does_not_take_itself_for_one_of_torchruns_processes(

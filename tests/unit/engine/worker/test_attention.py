@@ -1,6 +1,5 @@
-"""Whose attention a layer takes; what ours computes is tests/unit/engine/kernels."""
+"""Which attention a layer uses; tests/unit/engine/kernels checks the results."""
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -8,8 +7,12 @@ from typing import Any
 
 import pytest
 import torch
+from vllm import _custom_ops as ops
+from vllm.v1.attention.backend import AttentionType
+from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
 from engine.kernels import attention_kernels
+from engine.worker.attention import _Forward, attend_with_ours
 
 needs_kernel = pytest.mark.skipif(
     not attention_kernels(torch.float32), reason="needs a processor with AVX2 and FMA, or AVX-512"
@@ -18,19 +21,8 @@ needs_kernel = pytest.mark.skipif(
 HEADS, KV_HEADS, DIM, BLOCK = 6, 2, 32, 32
 
 
-@pytest.fixture(scope="module", autouse=True)
-def vllm() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
-        import engine.worker.attention  # noqa: F401
-
-
 @pytest.fixture
 def patched() -> Iterator[Any]:
-    from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
-
-    from engine.worker.attention import attend_with_ours
-
     before = CPUAttentionBackendImpl.forward
     attend_with_ours()
     yield CPUAttentionBackendImpl
@@ -38,9 +30,7 @@ def patched() -> Iterator[Any]:
 
 
 def impl_of(owner: type, **changes: Any) -> Any:
-    """A layer's implementation as vLLM makes it for a plain decoder."""
-    from vllm.v1.attention.backend import AttentionType
-
+    """The implementation of a plain decoder layer, as vLLM makes it."""
     impl: Any = object.__new__(owner)
     usual = {
         "num_heads": HEADS,
@@ -65,7 +55,7 @@ LAYER = SimpleNamespace(isa="vec", _k_scale_float=1.0, _v_scale_float=1.0)
 
 @dataclass
 class Metadata:
-    """The fields of vLLM's that attention reads."""
+    """The fields of vLLM's metadata that attention reads."""
 
     num_actual_tokens: int
     query_start_loc: torch.Tensor
@@ -80,8 +70,6 @@ class Step:
     """Two requests, one of which has five queries, in vLLM's own cache."""
 
     def __init__(self, impl: Any, dtype: torch.dtype) -> None:
-        from vllm import _custom_ops as ops
-
         lengths, queries = (45, 70), (5, 1)
         self.cache = torch.zeros(6, KV_HEADS, BLOCK, 2 * DIM, dtype=dtype)
         table = torch.tensor([[3, 1, 0], [5, 0, 2]], dtype=torch.int32)
@@ -122,10 +110,10 @@ class Step:
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_ours_gives_what_vllms_gives(dtype: torch.dtype, patched: Any) -> None:
+def test_our_attention_equals_vllms(dtype: torch.dtype, patched: Any) -> None:
     impl = impl_of(patched)
     step = Step(impl, dtype)
-    theirs = impl_of(patched, attn_type=None)  # so that it is not for us
+    theirs = impl_of(patched, attn_type=None)  # not supported by ours
 
     expected = step.run(theirs).clone()
     found = step.run(impl)
@@ -139,7 +127,7 @@ def test_ours_gives_what_vllms_gives(dtype: torch.dtype, patched: Any) -> None:
 
 
 @needs_kernel
-def test_another_cache_is_taken_when_it_comes(patched: Any) -> None:
+def test_a_new_cache_is_noticed(patched: Any) -> None:
     impl = impl_of(patched)
     step = Step(impl, torch.float32)
     first = step.run(impl).clone()
@@ -154,7 +142,7 @@ def test_another_cache_is_taken_when_it_comes(patched: Any) -> None:
 
 
 @needs_kernel
-def test_a_step_that_goes_on_is_taken_as_it_is_then(patched: Any) -> None:
+def test_changed_metadata_of_a_step_are_noticed(patched: Any) -> None:
     impl = impl_of(patched)
     step = Step(impl, torch.float32)
     first = step.run(impl).clone()
@@ -165,74 +153,36 @@ def test_a_step_that_goes_on_is_taken_as_it_is_then(patched: Any) -> None:
     assert torch.equal(step.run(impl), first)
 
 
-class Theirs:
-    """In place of vLLM's: notes what it was asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[Any, ...]] = []
-
-    def __call__(self, *arguments: Any) -> str:
-        self.asked.append(arguments)
-        return "theirs"
+PLAIN = {"causal": True, "dynamic_causal": None}
 
 
 @needs_kernel
 @pytest.mark.parametrize(
-    "change",
+    ("layer", "metadata", "isa", "dtype", "scale"),
     [
-        {"sliding_window": 16},
-        {"alibi_slopes": torch.ones(HEADS)},
-        {"sinks": torch.ones(HEADS)},
-        {"logits_soft_cap": 30.0},
-        {"is_fp8_kv_cache": True},
-        {"attn_type": "encoder"},
-    ],
-    ids=lambda change: next(iter(change)),
-)
-def test_layers_of_other_kinds_are_theirs(change: dict[str, Any]) -> None:
-    from engine.worker.attention import _Forward
-
-    theirs = Theirs()
-    owner = type("Owner", (), {"forward": _Forward(theirs)})
-    query = torch.zeros(1, HEADS, DIM)
-    metadata = SimpleNamespace(causal=True, dynamic_causal=None)
-    impl = impl_of(owner, **change)
-
-    assert impl.forward(LAYER, query, None, None, None, metadata, query) == "theirs"
-    assert theirs.asked == [(impl, LAYER, query, None, None, None, metadata, query, None, None)]
-
-
-@needs_kernel
-@pytest.mark.parametrize(
-    ("metadata", "isa", "dtype", "scale"),
-    [
-        (None, "vec", torch.float32, None),
-        (SimpleNamespace(causal=False, dynamic_causal=None), "vec", torch.float32, None),
-        (SimpleNamespace(causal=True, dynamic_causal=torch.ones(1)), "vec", torch.float32, None),
-        (SimpleNamespace(causal=True, dynamic_causal=None), "amx", torch.bfloat16, None),
-        (SimpleNamespace(causal=True, dynamic_causal=None), "vec", torch.float16, None),
-        (SimpleNamespace(causal=True, dynamic_causal=None), "vec", torch.float32, torch.ones(1)),
+        ({"sliding_window": 16}, PLAIN, "vec", torch.float32, None),
+        ({"alibi_slopes": torch.ones(HEADS)}, PLAIN, "vec", torch.float32, None),
+        ({"sinks": torch.ones(HEADS)}, PLAIN, "vec", torch.float32, None),
+        ({"logits_soft_cap": 30.0}, PLAIN, "vec", torch.float32, None),
+        ({"is_fp8_kv_cache": True}, PLAIN, "vec", torch.float32, None),
+        ({"attn_type": "encoder"}, PLAIN, "vec", torch.float32, None),
+        ({}, None, "vec", torch.float32, None),
+        ({}, {**PLAIN, "causal": False}, "vec", torch.float32, None),
+        ({}, {**PLAIN, "dynamic_causal": torch.ones(1)}, "vec", torch.float32, None),
+        ({}, PLAIN, "amx", torch.bfloat16, None),
+        ({}, PLAIN, "vec", torch.float16, None),
+        ({}, PLAIN, "vec", torch.float32, torch.ones(1)),
     ],
 )
-def test_steps_of_other_kinds_are_theirs(
-    metadata: Any, isa: str, dtype: torch.dtype, scale: Any
+def test_other_layers_and_steps_stay_with_vllm(
+    layer: dict[str, Any], metadata: dict[str, Any] | None, isa: str, dtype: torch.dtype, scale: Any
 ) -> None:
-    from engine.worker.attention import _Forward
-
-    owner = type("Owner", (), {"forward": _Forward(Theirs())})
+    asked: list[tuple[Any, ...]] = []
+    owner = type("Owner", (), {"forward": _Forward(lambda *given: asked.append(given) or "theirs")})
     query = torch.zeros(1, HEADS, DIM, dtype=dtype)
-    layer = SimpleNamespace(isa=isa)
+    of = (SimpleNamespace(isa=isa), query, None, None, None)
+    step = None if metadata is None else SimpleNamespace(**metadata)
+    impl = impl_of(owner, **layer)
 
-    found = impl_of(owner).forward(layer, query, None, None, None, metadata, query, scale)
-
-    assert found == "theirs"
-
-
-@needs_kernel
-def test_vllm_is_told_once(patched: Any) -> None:
-    from engine.worker.attention import attend_with_ours
-
-    told = patched.__dict__["forward"]
-    attend_with_ours()
-
-    assert patched.__dict__["forward"] is told
+    assert impl.forward(*of, step, query, scale) == "theirs"
+    assert asked == [(impl, *of, step, query, scale, None)]

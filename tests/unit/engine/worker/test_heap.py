@@ -17,10 +17,10 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc; needs glibc")
-def test_holes_between_blocks_that_live_on_are_given_back() -> None:
+def test_holes_between_live_blocks_are_returned() -> None:
     trim = find_trim()
     assert trim is not None
-    # Every second block lives on, so that no run of free pages reaches the top of the heap.
+    # Every second block stays alive, so that no free pages reach the top of the heap.
     blocks = [ctypes.create_string_buffer(b"x" * (_BLOCK_BYTES - 1)) for _ in range(_BLOCKS)]
     held = blocks[::2]
     del blocks

@@ -1,6 +1,5 @@
-"""Who computes a layer; what the products are is tests/unit/engine/kernels."""
+"""Which implementation computes a layer; tests/unit/engine/kernels checks the products."""
 
-import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -9,23 +8,21 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from vllm.model_executor.layers import utils as vllm_utils
+from vllm.model_executor.layers.linear import UnquantizedLinearMethod
+from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
-from engine.kernels import is_supported
+from engine.kernels import PackedLinear, is_supported
+from engine.worker import linear
+from engine.worker.linear import ALL_ROWS, Dispatch, pack_linear_layers, rows_that_pay
 
 needs_kernel = pytest.mark.skipif(
     not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def vllm() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
-        import engine.worker.linear  # noqa: F401
-
-
 class Theirs:
-    """In vLLM's place: notes for which rows it computes."""
+    """Stands in for vLLM; records the batch sizes that it computes."""
 
     def __init__(self) -> None:
         self.computed: list[int] = []
@@ -47,9 +44,7 @@ def layer_of(weight: Tensor) -> Any:
 
 @needs_kernel
 @pytest.mark.parametrize("remove_weight", [True, False])
-def test_all_rows_are_ours_and_the_weight_is_kept_once(remove_weight: bool) -> None:
-    from engine.worker.linear import ALL_ROWS, Dispatch
-
+def test_our_products_serve_all_rows_without_a_second_copy(remove_weight: bool) -> None:
     theirs = Theirs()
     layer, weight = layer_of(torch.randn(8, 6)), torch.randn(8, 6)
     layer.weight.data.copy_(weight)
@@ -64,9 +59,7 @@ def test_all_rows_are_ours_and_the_weight_is_kept_once(remove_weight: bool) -> N
 
 
 @needs_kernel
-def test_more_rows_than_pay_are_theirs() -> None:
-    from engine.worker.linear import Dispatch
-
+def test_larger_batches_fall_back_to_vllm() -> None:
     theirs = Theirs()
     layer = layer_of(torch.randn(8, 6).bfloat16())
     Dispatch(theirs, {torch.bfloat16: 4})(layer, True)
@@ -79,9 +72,7 @@ def test_more_rows_than_pay_are_theirs() -> None:
 
 
 @needs_kernel
-def test_a_bias_may_have_become_float32() -> None:
-    from engine.worker.linear import Dispatch
-
+def test_a_float32_bias_is_accepted() -> None:
     layer = layer_of(torch.randn(8, 6).bfloat16())
     weight, rows, bias = layer.weight.detach(), torch.randn(2, 6).bfloat16(), torch.randn(8)
     bias = bias.bfloat16().float()
@@ -97,9 +88,7 @@ def test_a_bias_may_have_become_float32() -> None:
     "weight",
     [torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.float16), torch.ones(2, 3, device="meta")],
 )
-def test_other_layers_are_theirs(weight: Tensor) -> None:
-    from engine.worker.linear import ALL_ROWS, Dispatch
-
+def test_unsupported_layers_stay_with_vllm(weight: Tensor) -> None:
     asked = []
     layer = layer_of(weight)
 
@@ -110,35 +99,13 @@ def test_other_layers_are_theirs(weight: Tensor) -> None:
 
 @pytest.fixture
 def utils() -> Iterator[Any]:
-    from vllm.model_executor.layers import utils
-
-    before = utils.dispatch_cpu_unquantized_gemm
-    yield utils
-    utils.dispatch_cpu_unquantized_gemm = before
+    before = vllm_utils.dispatch_cpu_unquantized_gemm
+    yield vllm_utils
+    vllm_utils.dispatch_cpu_unquantized_gemm = before
 
 
 @needs_kernel
-def test_vllm_is_told_once(utils: Any) -> None:
-    from engine.worker.linear import ALL_ROWS, pack_linear_layers, packed_rows
-
-    assert packed_rows(torch.float32) == 0
-    pack_linear_layers(torch.float32, 1 << 20)
-    told = utils.dispatch_cpu_unquantized_gemm
-    pack_linear_layers(torch.float32, 1 << 20)
-
-    assert packed_rows(torch.float32) == ALL_ROWS
-    assert packed_rows(torch.float16) == 0
-    assert utils.dispatch_cpu_unquantized_gemm is told
-
-
-@needs_kernel
-def test_vllm_loads_and_computes_its_layers_with_ours(utils: Any) -> None:
-    from vllm.model_executor.layers.linear import UnquantizedLinearMethod
-    from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
-
-    from engine.kernels import PackedLinear
-    from engine.worker.linear import pack_linear_layers
-
+def test_vllm_layers_use_our_products(utils: Any) -> None:
     weight, rows = torch.randn(8, 6), torch.randn(3, 6)
     pack_linear_layers(torch.float32, 1 << 20)
 
@@ -152,37 +119,11 @@ def test_vllm_loads_and_computes_its_layers_with_ours(utils: Any) -> None:
 
 
 @needs_kernel
-def test_what_pays_is_measured_where_the_processor_has_tiles(
-    utils: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from engine.worker import linear
-
-    monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: True)
-    monkeypatch.setattr(linear, "_SIZES", (1, 4))
-
-    linear.pack_linear_layers(torch.bfloat16, 1 << 20)
-
-    assert linear.packed_rows(torch.float32) == linear.ALL_ROWS
-    # Whoever was the faster, layers are computed right, below and above any number of rows.
-    layer = layer_of(torch.randn(64, 32).bfloat16())
-    weight = layer.weight.detach().float()
-    utils.dispatch_cpu_unquantized_gemm(layer, True)
-    for count in (1, 4, 300):
-        rows = torch.randn(count, 32).bfloat16()
-        found = layer.cpu_linear(rows, layer.weight, None).float()
-        torch.testing.assert_close(
-            found, functional.linear(rows.float(), weight), rtol=2**-7, atol=2**-7
-        )
-
-
-@needs_kernel
 @pytest.mark.parametrize("pairs", [True, False])
 @pytest.mark.parametrize("multiplies", [True, False])
-def test_nothing_is_measured_where_nobody_has_better_instructions(
+def test_products_are_timed_only_if_vllm_has_better_instructions(
     multiplies: bool, pairs: bool, utils: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.worker import linear
-
     monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: False)
     monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: multiplies)
     monkeypatch.setattr(linear, "multiplies_pairs", lambda: pairs)
@@ -197,11 +138,9 @@ def test_nothing_is_measured_where_nobody_has_better_instructions(
 @needs_kernel
 @pytest.mark.parametrize("weight_bytes", [1 << 30, 5 << 30, 0])
 @pytest.mark.parametrize("paid", [0, 16, 1 << 30])
-def test_only_a_small_model_is_kept_twice(
+def test_only_small_models_keep_two_copies(
     paid: int, weight_bytes: int, utils: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from engine.worker import linear
-
     monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: True)
     monkeypatch.setattr(linear, "_rows_that_pay", lambda theirs: paid)
 
@@ -221,11 +160,9 @@ def test_only_a_small_model_is_kept_twice(
         ({1: 1.0, 4: 1.0, 16: 3.2}, {1: 1.0, 4: 2.0, 16: 3.0}, 1 << 30),
     ],
 )
-def test_ours_are_taken_as_far_as_they_take_little_longer(
+def test_our_products_serve_sizes_at_which_they_are_about_as_fast(
     ours: dict[int, float], theirs: dict[int, float], most: int
 ) -> None:
-    from engine.worker.linear import rows_that_pay
-
     now = 0.0
 
     def takes(times: dict[int, float]) -> Any:
@@ -236,20 +173,3 @@ def test_ours_are_taken_as_far_as_they_take_little_longer(
         return compute
 
     assert rows_that_pay(takes(ours), takes(theirs), sizes=(1, 4, 16), clock=lambda: now) == most
-
-
-def test_a_neighbours_burst_decides_nothing() -> None:
-    from engine.worker.linear import ALL_ROWS, rows_that_pay
-
-    now, asked = 0.0, 0
-
-    def ours(rows: Tensor) -> None:
-        nonlocal now, asked
-        asked += 1
-        now += 9.0 if asked == 1 else 1.0
-
-    def theirs(rows: Tensor) -> None:
-        nonlocal now
-        now += 2.0
-
-    assert rows_that_pay(ours, theirs, sizes=(1, 4), clock=lambda: now) == ALL_ROWS

@@ -19,7 +19,7 @@ def registry() -> CollectorRegistry:
     return CollectorRegistry()
 
 
-def test_tokens_are_counted_for_the_source_of_their_part(registry: CollectorRegistry) -> None:
+def test_tokens_count_for_the_source_of_their_part(registry: CollectorRegistry) -> None:
     metrics = AcceptanceMetrics(registry)
     metrics.observe(Origin(NATIVE), 3, 1)
     metrics.observe(Origin(NATIVE, SUFFIX, 3), 8, 5)
@@ -33,7 +33,7 @@ def test_tokens_are_counted_for_the_source_of_their_part(registry: CollectorRegi
     assert (value("draft", "suffix"), value("accepted", "suffix")) == (5, 2)
 
 
-def test_positions_are_those_in_the_whole_draft(registry: CollectorRegistry) -> None:
+def test_positions_count_from_the_start_of_the_draft(registry: CollectorRegistry) -> None:
     metrics = AcceptanceMetrics(registry)
     metrics.observe(Origin(PREDICTION, SUFFIX, 1), 4, 3)
     metrics.publish()
@@ -48,7 +48,7 @@ def test_positions_are_those_in_the_whole_draft(registry: CollectorRegistry) -> 
     assert counts == {0: 1, 1: 1, 2: 1, 3: None}
 
 
-def test_a_source_of_which_nothing_is_accepted_has_accepted_nothing(
+def test_a_source_without_accepted_tokens_reports_zero(
     registry: CollectorRegistry,
 ) -> None:
     metrics = AcceptanceMetrics(registry)
@@ -59,18 +59,7 @@ def test_a_source_of_which_nothing_is_accepted_has_accepted_nothing(
     assert registry.get_sample_value("engine_spec_accepted_tokens_total", labels) == 0
 
 
-def test_publishing_twice_counts_once(registry: CollectorRegistry) -> None:
-    metrics = AcceptanceMetrics(registry)
-    for _ in range(3):
-        metrics.observe(Origin(SUFFIX), 2, 1)
-        metrics.publish()
-        metrics.publish()
-
-    found = registry.get_sample_value("engine_spec_draft_tokens_total", {"source": "suffix"})
-    assert found == 6
-
-
-def test_what_drafting_decided_and_the_index_holds(registry: CollectorRegistry) -> None:
+def test_decisions_costs_and_the_index_are_published(registry: CollectorRegistry) -> None:
     index = SuffixIndex(1 << 20, salt=1)
     index.start("r", "t", [1])
     index.extend("r", [2, 3, 4])
@@ -115,18 +104,7 @@ def published(metrics: DraftingMetrics) -> None:
     metrics.publish(Drafter(None, Gate([(1, 1.0)]), most=4), None, ())
 
 
-def test_steps_in_which_the_head_did_not_run_are_not_counted_for_it(
-    registry: CollectorRegistry,
-) -> None:
-    metrics = DraftingMetrics(registry)
-
-    metrics.observe_step(target=0.02, draft=0.0001, draft_cpu=0.00005, head=0.0)
-    published(metrics)
-
-    assert registry.get_sample_value("engine_spec_step_seconds_count", {"phase": "head"}) == 0
-
-
-def test_steps_that_are_handed_on_together_count_as_one_by_one(
+def test_published_batches_equal_single_observations(
     registry: CollectorRegistry,
 ) -> None:
     metrics = DraftingMetrics(registry)
@@ -154,17 +132,7 @@ def test_steps_that_are_handed_on_together_count_as_one_by_one(
     assert found["_count",] == len(ratios)
 
 
-def test_what_was_accepted_of_each_source_can_be_read() -> None:
-    metrics = AcceptanceMetrics(CollectorRegistry())
-    metrics.observe(Origin(NATIVE, SUFFIX, 3), 8, 2)
-
-    assert metrics.by_source() == {
-        "native": {"drafted": 3, "accepted": 2},
-        "suffix": {"drafted": 5, "accepted": 0},
-    }
-
-
-def test_a_source_is_shut_by_what_it_did_and_all_are_by_a_limit() -> None:
+def test_a_source_closes_by_its_acceptance_and_all_close_by_a_limit() -> None:
     gate = Gate([(1, 1.0), (9, 3.0)], limits=Limits(max_batch_size=8))
     gate.begin(Load(8))
     gate.settle([])

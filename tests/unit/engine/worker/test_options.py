@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 from pydantic import JsonValue
 
@@ -13,22 +11,6 @@ MODEL = ResolvedModel("/models/m", "my-model", is_local=True)
 
 def settings(**values: object) -> EngineSettings:
     return EngineSettings.model_validate(values)
-
-
-def test_accounting_is_always_on() -> None:
-    options = build_options(settings(), MODEL, has_bfloat16=True)
-
-    assert options["enable_per_request_metrics"] is True
-    assert options["per_request_spec_decode_metrics"] == "detailed"
-    assert options["enable_prompt_tokens_details"] is True
-    assert options["enable_server_load_tracking"] is True
-    assert options["disable_uvicorn_access_log"] is True
-
-
-def test_model_is_served_under_its_own_name() -> None:
-    options = build_options(settings(), MODEL, has_bfloat16=True)
-
-    assert (options["model"], options["served_model_name"]) == ("/models/m", "my-model")
 
 
 def test_a_socket_replaces_host_and_port() -> None:
@@ -49,7 +31,7 @@ def test_a_socket_replaces_host_and_port() -> None:
         (False, {"dtype": "auto"}, "auto"),
     ],
 )
-def test_the_dtype_is_what_multiplies_quickly_unless_the_profile_says_more(
+def test_the_default_dtype_is_fast_on_this_device(
     has_bfloat16: bool, given: dict[str, JsonValue], expected: str | None
 ) -> None:
     options = build_options(settings(vllm=given), MODEL, has_bfloat16=has_bfloat16)
@@ -57,7 +39,7 @@ def test_the_dtype_is_what_multiplies_quickly_unless_the_profile_says_more(
     assert options.get("dtype") == expected
 
 
-def test_speculation_off_asks_for_no_acceptance_either() -> None:
+def test_speculation_off_sets_no_speculative_options() -> None:
     options = build_options(settings(speculation={"sources": "off"}), MODEL, has_bfloat16=True)
 
     assert {"speculative_config", "per_request_spec_decode_metrics"}.isdisjoint(options)
@@ -78,66 +60,46 @@ def test_our_sources_run_in_our_worker_and_scheduler() -> None:
     assert options["async_scheduling"] is False
 
 
-def test_a_drafter_of_vllm_keeps_its_options() -> None:
-    config = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
-    chosen = {"sources": ["native"], "native": {"config": config}, "max_draft_tokens": 4}
-
-    options = build_options(settings(speculation=chosen), MODEL, has_bfloat16=True)
-
-    assert options["speculative_config"] == config
-
-
-def test_settings_reach_the_model_worker_whole() -> None:
-    chosen = settings(speculation={"suffix": {"capacity_mb": 7}})
-
-    ours = build_options(chosen, MODEL, has_bfloat16=True)["additional_config"]
-
-    assert isinstance(ours, dict)
-    assert isinstance(ours["specgate"], dict)
-    found = Speculation.model_validate(ours["specgate"]["speculation"])
-    assert found == chosen.speculation
+NGRAM: dict[str, object] = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
+NATIVE: dict[str, object] = {"sources": ["native"], "native": {"config": NGRAM}}
 
 
 @pytest.mark.parametrize(
-    ("speculation", "expected"),
-    [
-        ({}, "/cache/suffix/org-model"),
-        ({"suffix": {"warm_start": False}}, None),
-        (
-            {
-                "sources": ["native"],
-                "native": {"config": {"method": "ngram", "num_speculative_tokens": 1}},
-            },
-            None,
-        ),
-    ],
-    ids=["default", "cold", "no index"],
+    ("speculation", "longest"),
+    [(NATIVE, 4), ({**NATIVE, "sources": ["suffix", "native"], "max_draft_tokens": 7}, 7)],
+    ids=["alone", "with a source of ours"],
 )
-def test_an_index_is_kept_beside_the_models(
-    speculation: dict[str, object], expected: str | None
+def test_a_native_drafter_keeps_its_options(speculation: dict[str, object], longest: int) -> None:
+    options = build_options(settings(speculation=speculation), MODEL, has_bfloat16=True)
+
+    assert options["speculative_config"] == {**NGRAM, "num_speculative_tokens": longest}
+
+
+@pytest.mark.parametrize(
+    ("speculation", "snapshot", "head"),
+    [
+        ({"suffix": {"capacity_mb": 7}}, "/cache/suffix/org-model", None),
+        ({"suffix": {"warm_start": False}}, None, None),
+        (NATIVE, None, None),
+        ({"sources": ["head"], "head": {"path": "/head"}}, None, "/head"),
+    ],
+    ids=["default", "cold", "no index", "head"],
+)
+def test_settings_reach_the_model_worker(
+    speculation: dict[str, object], snapshot: str | None, head: str | None
 ) -> None:
     model = ResolvedModel("/models/m", "org/model", is_local=True)
+    chosen = settings(cache_dir="/cache", speculation=speculation)
 
-    options = build_options(
-        settings(cache_dir="/cache", speculation=speculation), model, has_bfloat16=True
-    )
-
-    assert isinstance(ours := options["additional_config"], dict)
-    assert isinstance(found := ours["specgate"], dict)
-    assert found["snapshot"] == expected
-
-
-def test_a_head_is_named_by_its_folder(tmp_path: Path) -> None:
-    chosen = {"sources": ["suffix", "head"], "head": {"path": str(tmp_path)}}
-
-    options = build_options(settings(speculation=chosen), MODEL, has_bfloat16=True)
+    options = build_options(chosen, model, has_bfloat16=True)
 
     assert isinstance(ours := options["additional_config"], dict)
     assert isinstance(found := ours["specgate"], dict)
-    assert found["head"] == str(tmp_path)
+    assert Speculation.model_validate(found["speculation"]) == chosen.speculation
+    assert (found["snapshot"], found["head"]) == (snapshot, head)
 
 
-def test_a_model_without_a_head_of_its_own_needs_a_folder() -> None:
+def test_a_model_without_a_shipped_head_needs_a_folder() -> None:
     chosen = settings(model="org/model", speculation={"sources": ["head"]})
 
     with pytest.raises(ConfigError, match="no head ships for org/model"):
@@ -159,5 +121,5 @@ def test_a_model_without_a_head_of_its_own_needs_a_folder() -> None:
     ],
     ids=str,
 )
-def test_each_kind_of_value_becomes_arguments(value: JsonValue, expected: list[str]) -> None:
+def test_values_become_arguments(value: JsonValue, expected: list[str]) -> None:
     assert to_arguments({"an_option": value}) == expected

@@ -1,8 +1,4 @@
-"""Our options against the real parser of the vLLM that is installed."""
-
-import warnings
-from argparse import Namespace
-from collections.abc import Callable, Sequence
+"""Our options, checked with the parser of the installed vLLM."""
 
 import pytest
 
@@ -10,27 +6,15 @@ from engine.config import RESERVED_VLLM_OPTIONS, EngineSettings
 from engine.errors import ConfigError
 from engine.models import ResolvedModel
 from engine.worker.options import build_options, to_arguments
+from engine.worker.parser import parse_arguments
 
 MODEL = ResolvedModel("/models/m", "my-model", is_local=True)
 
-# Importing vllm takes several seconds.
-pytestmark = pytest.mark.timeout(120)
 
-Parse = Callable[[Sequence[str]], Namespace]
-
-
-@pytest.fixture(scope="module")
-def parse() -> Parse:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
-        from engine.worker.parser import parse_arguments
-    return parse_arguments
-
-
-def test_vllm_understands_every_option_that_we_set(parse: Parse) -> None:
+def test_vllm_knows_every_option_that_we_set() -> None:
     settings = EngineSettings(vllm={"max_num_seqs": 4, "enable_prefix_caching": False})
 
-    parsed = parse(to_arguments(build_options(settings, MODEL, has_bfloat16=True)))
+    parsed = parse_arguments(to_arguments(build_options(settings, MODEL, has_bfloat16=True)))
 
     assert parsed.model == "/models/m"
     assert parsed.served_model_name == ["my-model"]
@@ -41,8 +25,8 @@ def test_vllm_understands_every_option_that_we_set(parse: Parse) -> None:
     assert parsed.enable_prompt_tokens_details is True
 
 
-def test_every_reserved_option_exists_in_vllm(parse: Parse) -> None:
-    known = vars(parse([]))
+def test_every_reserved_option_exists_in_vllm() -> None:
+    known = vars(parse_arguments([]))
 
     assert known.keys() >= RESERVED_VLLM_OPTIONS
 
@@ -57,12 +41,12 @@ def test_every_reserved_option_exists_in_vllm(parse: Parse) -> None:
     ],
     ids=["unknown", "abbreviated", "wrong type", "incomplete"],
 )
-def test_what_vllm_refuses_becomes_one_line(
-    parse: Parse, options: dict[str, object], problem: str
+def test_an_option_that_vllm_rejects_becomes_one_line(
+    options: dict[str, object], problem: str
 ) -> None:
     settings = EngineSettings.model_validate({"vllm": options})
 
     with pytest.raises(ConfigError, match=problem) as caught:
-        parse(to_arguments(build_options(settings, MODEL, has_bfloat16=True)))
+        parse_arguments(to_arguments(build_options(settings, MODEL, has_bfloat16=True)))
 
     assert caught.value.problems[0].startswith("engine.vllm: ")

@@ -28,7 +28,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def test_a_killed_parent_takes_its_vllm_children_along() -> None:
+def test_children_of_vllm_end_with_a_killed_parent() -> None:
     context = multiprocessing.get_context("spawn")
     hears, said = context.Pipe(duplex=False)
     child = context.Process(target=live_as_child, args=(said,))
@@ -44,14 +44,6 @@ def test_a_killed_parent_takes_its_vllm_children_along() -> None:
     while not has_ended(grandchild_pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert has_ended(grandchild_pid)
-
-
-def test_in_the_first_process_nothing_happens() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-
-    register()
-
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_vllm_finds_the_plugin() -> None:

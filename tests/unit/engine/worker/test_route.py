@@ -20,7 +20,7 @@ async def ask(method: str, path: str) -> httpx.Response:
         return await client.request(method, path)
 
 
-async def test_it_tells_what_the_engines_wrote(
+async def test_it_returns_the_reports_of_the_engines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
@@ -35,7 +35,7 @@ async def test_it_tells_what_the_engines_wrote(
 @pytest.mark.parametrize(
     ("method", "path"), [("GET", "/metrics"), ("POST", "/speculation")], ids=["path", "method"]
 )
-async def test_everything_else_is_vllms(
+async def test_other_requests_are_passed_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, method: str, path: str
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
@@ -45,7 +45,7 @@ async def test_everything_else_is_vllms(
     assert (answer.status_code, answer.text) == (418, path)
 
 
-async def test_without_a_folder_there_is_nothing_to_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_folder_requests_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
 
     assert (await ask("GET", "/speculation")).status_code == 418

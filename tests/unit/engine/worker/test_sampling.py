@@ -1,26 +1,26 @@
-import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from vllm import SamplingParams
+from vllm.exceptions import VLLMValidationError
 
-
-@pytest.fixture(scope="module", autouse=True)
-def params() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what vllm and torch do while they are imported is theirs
-        from vllm import SamplingParams
-
-        import engine.worker.sampling  # noqa: F401
-    return SamplingParams
+from engine.worker.sampling import (
+    accept_all_requests,
+    decodes_plainly,
+    expand_batch_to_tokens,
+    sample_recovered_tokens,
+    temperature_of,
+)
 
 
 @pytest.fixture
-def original(params: Any) -> Iterator[None]:
-    check = params._validate_spec_decode
+def original() -> Iterator[None]:
+    check = SamplingParams._validate_spec_decode
     yield
-    params._validate_spec_decode = check
+    SamplingParams._validate_spec_decode = check
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,8 @@ def original(params: Any) -> Iterator[None]:
     ],
     ids=str,
 )
-def test_who_decodes_plainly(params: Any, asked: dict[str, Any], plainly: bool) -> None:
-    from engine.worker.sampling import decodes_plainly
-
-    assert decodes_plainly(params(**asked)) is plainly
+def test_requests_that_decode_without_drafts(asked: dict[str, Any], plainly: bool) -> None:
+    assert decodes_plainly(SamplingParams(**asked)) is plainly
 
 
 @pytest.mark.parametrize(
@@ -52,20 +50,12 @@ def test_who_decodes_plainly(params: Any, asked: dict[str, Any], plainly: bool) 
     ],
     ids=str,
 )
-def test_how_warm_a_request_is(params: Any, asked: dict[str, Any], temperature: float) -> None:
-    from engine.worker.sampling import temperature_of
-
-    assert temperature_of(params(**asked)) == temperature
+def test_sampling_temperature_of_a_request(asked: dict[str, Any], temperature: float) -> None:
+    assert temperature_of(SamplingParams(**asked)) == temperature
 
 
-def test_vllm_refuses_some_requests_until_it_is_told_to_take_all(
-    params: Any, original: None
-) -> None:
-    from vllm.exceptions import VLLMValidationError
-
-    from engine.worker.sampling import accept_all_requests
-
-    biased = params(logit_bias={1: 2.0})
+def test_requests_that_vllm_rejects_are_accepted(original: None) -> None:
+    biased = SamplingParams(logit_bias={1: 2.0})
     with pytest.raises(VLLMValidationError, match="not yet supported"):
         biased._validate_spec_decode(object())
 
@@ -75,10 +65,6 @@ def test_vllm_refuses_some_requests_until_it_is_told_to_take_all(
 
 
 def test_each_draft_token_gets_the_value_of_its_request() -> None:
-    import torch
-
-    from engine.worker.sampling import expand_batch_to_tokens
-
     temperatures = torch.tensor([0.5, 0.0, 2.0, 0.25])
     cumulative = torch.tensor([2, 2, 3, 6], dtype=torch.int32)
 
@@ -90,34 +76,18 @@ def test_each_draft_token_gets_the_value_of_its_request() -> None:
     assert top_k.dtype == torch.int32
 
 
-def test_a_greedy_request_is_not_divided_by_zero() -> None:
-    import torch
-
-    from engine.worker.sampling import expand_batch_to_tokens
-
-    expanded = expand_batch_to_tokens(
-        torch.tensor([0.0, 0.5]), torch.tensor([1, 2]), 2, replace_from=0, replace_to=1
-    )
-
-    assert expanded.tolist() == [1.0, 0.5]
-
-
-class TestWhatReplacesARefusedToken:
-    """Drawn 40,000 times from known probabilities; shares are off by 0.0025 in one of 3 draws."""
+class TestRecoveredTokens:
+    """40,000 samples of known probabilities; the standard error of a share is at most 0.0025."""
 
     TIMES = 40_000
     TARGET = (0.4, 0.1, 0.0, 0.3, 0.2)
 
-    def draw(self, *, refused: int, drafter: tuple[float, ...] | None = None) -> list[float]:
-        import torch
-
-        from engine.worker.sampling import sample_recovered_tokens
-
+    def draw(self, *, rejected: int, drafter: tuple[float, ...] | None = None) -> list[float]:
         found = sample_recovered_tokens(
             1,
             [0, self.TIMES],
             torch.tensor([0, self.TIMES]),
-            torch.full((self.TIMES,), refused, dtype=torch.int32),
+            torch.full((self.TIMES,), rejected, dtype=torch.int32),
             None if drafter is None else torch.tensor(drafter).repeat(self.TIMES, 1),
             torch.tensor(self.TARGET).repeat(self.TIMES, 1),
             SimpleNamespace(generators={1: torch.Generator().manual_seed(7)}),
@@ -127,22 +97,17 @@ class TestWhatReplacesARefusedToken:
         shares: list[float] = (torch.bincount(found, minlength=5) / self.TIMES).tolist()
         return shares
 
-    def test_of_a_drafter_that_was_certain_it_is_another_by_the_targets_chances(self) -> None:
-        shares = self.draw(refused=0)
+    def test_after_a_certain_drafter_other_tokens_keep_their_ratios(self) -> None:
+        shares = self.draw(rejected=0)
 
         assert shares == pytest.approx([0.0, 1 / 6, 0.0, 1 / 2, 1 / 3], abs=0.012)
         assert shares[0] == shares[2] == 0.0
 
-    def test_of_one_that_was_not_it_is_what_the_target_gives_more(self) -> None:
-        shares = self.draw(refused=0, drafter=(0.7, 0.0, 0.1, 0.1, 0.1))
+    def test_after_an_uncertain_drafter_the_difference_is_sampled(self) -> None:
+        shares = self.draw(rejected=0, drafter=(0.7, 0.0, 0.1, 0.1, 0.1))
 
         assert shares == pytest.approx([0.0, 1 / 4, 0.0, 1 / 2, 1 / 4], abs=0.012)
         assert shares[0] == shares[2] == 0.0
 
-    def test_a_seeded_request_gets_the_same_again(self) -> None:
-        assert self.draw(refused=3) == self.draw(refused=3)
-
-    def test_where_nothing_is_left_it_is_some_token(self) -> None:
-        shares = self.draw(refused=0, drafter=self.TARGET)
-
-        assert sum(shares) == pytest.approx(1.0)
+    def test_a_seed_makes_the_token_reproducible(self) -> None:
+        assert self.draw(rejected=3) == self.draw(rejected=3)

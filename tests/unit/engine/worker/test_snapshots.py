@@ -17,7 +17,7 @@ def index(*answers: list[int]) -> SuffixIndex:
     return made
 
 
-def test_what_was_saved_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_a_saved_index_is_loaded_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "suffix" / "model.0"
     before = index([1, 2, 3, 4, 5])
     Snapshots(before, path).save()
@@ -30,7 +30,7 @@ def test_what_was_saved_is_there_after_a_restart(tmp_path: Path) -> None:
     assert warm.propose("r", 2, min_survival=0.0).tokens == [4, 5]
 
 
-def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "suffix" / "model.0"
 
     Snapshots(index([1, 2]), path).save()
@@ -45,7 +45,7 @@ def test_a_first_start_is_cold_and_silent(tmp_path: Path, caplog: pytest.LogCapt
     assert not caplog.records
 
 
-def test_a_damaged_file_is_a_cold_start_and_a_warning(
+def test_a_damaged_file_causes_a_cold_start_and_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "model.0"
@@ -60,7 +60,7 @@ def test_a_damaged_file_is_a_cold_start_and_a_warning(
     assert "the suffix index starts empty" in caplog.text
 
 
-def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:
+def test_an_unchanged_index_is_not_saved_again(tmp_path: Path) -> None:
     path = tmp_path / "model.0"
     saved = index([1, 2, 3])
     snapshots = Snapshots(saved, path)
@@ -77,7 +77,7 @@ def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:
     assert path.exists()
 
 
-def test_a_warm_start_is_not_written_back(tmp_path: Path) -> None:
+def test_a_loaded_index_is_not_saved_again(tmp_path: Path) -> None:
     path = tmp_path / "model.0"
     Snapshots(index([1, 2, 3]), path).save()
     again = Snapshots(index(), path)

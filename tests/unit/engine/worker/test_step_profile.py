@@ -9,7 +9,7 @@ POINTS = ((1, 0.015), (2, 0.016))
 
 
 class Machine:
-    """Whose steps take what the test says; keeps its own time."""
+    """A machine with scripted step times and its own clock."""
 
     def __init__(self, seconds: dict[int, list[float]]) -> None:
         self.now = 0.0
@@ -33,7 +33,7 @@ def test_sizes_are_two_an_octave(most: int, sizes: list[int]) -> None:
     assert sizes_up_to(most) == sizes
 
 
-def test_the_fastest_of_three_rounds_counts_and_the_first_step_of_all_does_not() -> None:
+def test_the_fastest_of_three_rounds_counts_after_a_warm_up() -> None:
     machine = Machine({1: [9.0, 2.0, 1.0, 3.0], 4: [2.0, 2.5, 1.5]})
 
     measured = measure(machine.run, [1, 4], budget_seconds=100.0, clock=machine.clock)
@@ -42,7 +42,7 @@ def test_the_fastest_of_three_rounds_counts_and_the_first_step_of_all_does_not()
     assert machine.ran == [1, 1, 4, 1, 4, 1, 4]
 
 
-def test_a_step_that_others_disturbed_takes_no_longer_than_a_larger_one() -> None:
+def test_a_disturbed_step_takes_no_longer_than_a_larger_one() -> None:
     machine = Machine({1: [1.0], 2: [7.0], 4: [1.2]})
 
     points = measure(machine.run, [1, 2, 4], budget_seconds=100.0, clock=machine.clock).points
@@ -55,7 +55,7 @@ def test_a_step_that_others_disturbed_takes_no_longer_than_a_larger_one() -> Non
     ("times", "is_steady"),
     [([1.0, 1.1, 5.0], True), ([1.0, 1.0, 1.0], True), ([3.0, 1.0, 2.0], False)],
 )
-def test_rounds_that_agree_are_steady(times: list[float], is_steady: bool) -> None:
+def test_agreeing_rounds_are_steady(times: list[float], is_steady: bool) -> None:
     machine = Machine({1: [times[0], *times], 2: [2 * seconds for seconds in times]})
 
     measured = measure(machine.run, [1, 2], budget_seconds=100.0, clock=machine.clock)
@@ -63,17 +63,17 @@ def test_rounds_that_agree_are_steady(times: list[float], is_steady: bool) -> No
     assert measured.is_steady == is_steady
 
 
-def test_when_the_time_is_over_no_further_size_is_begun() -> None:
+def test_no_size_begins_after_the_time_limit() -> None:
     machine = Machine({1: [1.0], 2: [2.0], 4: [4.0]})
 
     measured = measure(machine.run, [1, 2, 4], budget_seconds=3.0, clock=machine.clock)
 
     assert [size for size, _ in measured.points] == [1, 2]
     assert machine.ran == [1, 1, 2]
-    assert not measured.is_steady  # of one round nobody knows
+    assert not measured.is_steady  # one round cannot agree
 
 
-def test_what_was_measured_is_kept(tmp_path: Path) -> None:
+def test_a_saved_profile_is_loaded(tmp_path: Path) -> None:
     file = ProfileFile(tmp_path / "profiles", FACTS)
     assert file.load() is None
 
@@ -84,7 +84,7 @@ def test_what_was_measured_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"facts": 1, "points": []}'], ids=str)
-def test_a_file_that_cannot_be_read_is_as_none(tmp_path: Path, text: str) -> None:
+def test_an_unreadable_file_is_ignored(tmp_path: Path, text: str) -> None:
     ProfileFile(tmp_path, FACTS).save(POINTS)
     (path,) = tmp_path.iterdir()
     path.write_text(text, encoding="utf-8")

@@ -10,7 +10,7 @@ def test_a_tested_version_passes(found: str) -> None:
 
 
 @pytest.mark.parametrize("found", ["0.31.0", "0.32.1", "0.32.0rc1", "0.33.0+cpu"])
-def test_an_untested_version_is_refused_and_the_tested_ones_are_named(found: str) -> None:
+def test_an_untested_version_is_rejected_and_the_tested_ones_are_named(found: str) -> None:
     with pytest.raises(UntestedVersionError, match=r"not tested.*tested: 0\.32\.0"):
         check_version(found)
 
@@ -20,5 +20,5 @@ def test_a_missing_vllm_says_how_to_install_it() -> None:
         check_version(None)
 
 
-def test_the_vllm_that_is_installed_here_is_a_tested_one() -> None:
+def test_the_installed_vllm_is_tested() -> None:
     assert find_version() in TESTED_VLLM_VERSIONS

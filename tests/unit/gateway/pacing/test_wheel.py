@@ -127,14 +127,3 @@ def test_lateness_is_measured_and_decays() -> None:
         assert turning.late_seconds < 0.005
     finally:
         loop.close()
-
-
-@in_virtual_time
-async def test_lateness_grows_with_the_number_of_timers() -> None:
-    turning = wheel()
-    for _ in range(500):
-        turning.call_later(1.0, lambda: None)
-
-    assert turning.late_seconds == pytest.approx(0.03)
-    await asyncio.sleep(2)
-    assert turning.late_seconds < 0.005

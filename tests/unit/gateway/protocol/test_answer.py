@@ -10,27 +10,32 @@ from gateway.types import Acceptance, SourceCount, Usage
 from tests.fakes.coded_steps import coded_step
 from tests.unit.gateway.requests import CHAT, EMBEDDINGS, MESSAGES, request_to
 
-SPECULATION = {"num_spec_steps": 2, "num_draft_tokens": 4, "num_accepted_draft_tokens": 1}
+COUNTS = {"num_spec_steps": 1, "num_draft_tokens": 8, "num_accepted_draft_tokens": 5}
+STEPS = {"per_step_accepted": [5], "per_step_drafted": [coded_step(8, "prediction")]}
 
 
-def test_an_answer_without_metrics_passes_byte_for_byte() -> None:
-    body = b'{"choices": [], "usage":{"prompt_tokens":5,"completion_tokens":3},"v":1.0}'
-
-    assert read_answer(request_to(CHAT), body) == Answer(body, Usage(5, 3), None)
+@pytest.mark.parametrize(
+    ("endpoint", "body"),
+    [
+        (CHAT, b'{"choices": [], "usage":{"prompt_tokens":5,"completion_tokens":3},"v":1.0}'),
+        (EMBEDDINGS, b'[oops,"usage":{"prompt_tokens":5,"completion_tokens":3}'),
+    ],
+    ids=["chat", "plain-and-not-parsed"],
+)
+def test_an_answer_without_metrics_passes_byte_for_byte(endpoint: Any, body: bytes) -> None:
+    assert read_answer(request_to(endpoint), body) == Answer(body, Usage(5, 3), None)
 
 
 def test_metrics_are_completed_and_nothing_else_changes() -> None:
-    metrics = json.dumps({"speculative_decoding": SPECULATION}, separators=(",", ":"))
+    metrics = json.dumps({"speculative_decoding": COUNTS}, separators=(",", ":"))
     body = f'{{"x": 1.0,"metrics":{metrics},"usage":null}}'.encode()
 
     answer = read_answer(request_to(CHAT), body)
 
-    assert answer.acceptance == Acceptance(2, 1.5, {"native": SourceCount(4, 1)})
-    added = b',"sources":{"native":{"drafted":4,"accepted":1}}'
+    assert answer.acceptance == Acceptance(1, 6.0, {"native": SourceCount(8, 5)})
+    added = b',"sources":{"native":{"drafted":8,"accepted":5}}'
+    assert added in answer.body
     assert answer.body.replace(added, b"") == body
-    assert json.loads(answer.body)["metrics"]["speculative_decoding"]["sources"] == {
-        "native": {"drafted": 4, "accepted": 1}
-    }
 
 
 def test_an_answer_that_is_no_json_object_is_the_workers_fault() -> None:
@@ -38,49 +43,25 @@ def test_an_answer_that_is_no_json_object_is_the_workers_fault() -> None:
         read_answer(request_to(MESSAGES), b"<html>")
 
 
-def test_a_plain_answer_is_not_parsed() -> None:
-    body = b'[oops,"usage":{"prompt_tokens":5}'
-
-    assert read_answer(request_to(EMBEDDINGS), body) == Answer(body, Usage(5))
-
-
-def predicted_answer(*, tokens: int, detailed: bool = True) -> Answer:
-    """The answer to a prediction of `tokens`, of which 8 were drafted and 5 accepted."""
-    found: dict[str, Any] = {
-        "num_spec_steps": 1,
-        "num_draft_tokens": 8,
-        "num_accepted_draft_tokens": 5,
-    }
-    if detailed:
-        found |= {"per_step_accepted": [5], "per_step_drafted": [coded_step(8, "prediction")]}
-    body = {"choices": [], "usage": {"x": 1}, "metrics": {"speculative_decoding": found}}
+@pytest.mark.parametrize(
+    ("tokens", "metrics", "rejected"),
+    [
+        (20, {**COUNTS, **STEPS}, 15),
+        (3, {**COUNTS, **STEPS}, 0),
+        (0, {**COUNTS, **STEPS}, None),
+        (9, COUNTS, None),
+        (9, None, None),
+    ],
+    ids=["some-rejected", "none-rejected", "no-prediction", "no-steps", "no-metrics"],
+)
+def test_the_outcome_of_a_prediction_is_added(
+    tokens: int, metrics: dict[str, Any] | None, rejected: int | None
+) -> None:
+    body = {"choices": [], "usage": {"x": 1}, "metrics": {"speculative_decoding": metrics}}
     request = replace(request_to(CHAT), predicted_tokens=(1,) * tokens)
-    return read_answer(request, json.dumps(body, separators=(",", ":")).encode())
 
+    found = read_answer(request, json.dumps(body, separators=(",", ":")).encode())
 
-@pytest.mark.parametrize(("tokens", "rejected"), [(20, 15), (5, 0), (3, 0)])
-def test_the_outcome_of_a_prediction_is_added(tokens: int, rejected: int) -> None:
-    answer = json.loads(predicted_answer(tokens=tokens).body)
-
-    assert answer["usage"] == {
-        "x": 1,
-        "completion_tokens_details": {
-            "accepted_prediction_tokens": 5,
-            "rejected_prediction_tokens": rejected,
-        },
-    }
-    assert answer["metrics"]["speculative_decoding"]["per_step_drafted"] == [8]
-
-
-@pytest.mark.parametrize(("tokens", "detailed"), [(0, True), (9, False)], ids=str)
-def test_without_a_prediction_or_its_steps_no_counts_are_added(tokens: int, detailed: bool) -> None:
-    answer = json.loads(predicted_answer(tokens=tokens, detailed=detailed).body)
-
-    assert answer["usage"] == {"x": 1}
-
-
-def test_without_metrics_no_counts_of_a_prediction_are_added() -> None:
-    body = b'{"choices":[],"usage":{"prompt_tokens":5},"metrics":{"speculative_decoding":null}}'
-    request = replace(request_to(CHAT), predicted_tokens=(1, 2))
-
-    assert read_answer(request, body).body == body
+    counts = {"accepted_prediction_tokens": 5, "rejected_prediction_tokens": rejected}
+    details = {} if rejected is None else {"completion_tokens_details": counts}
+    assert json.loads(found.body)["usage"] == {"x": 1, **details}

@@ -40,31 +40,6 @@ def report_of(found: object) -> SpeculationReport:
     return report
 
 
-def test_totals_without_steps_are_native() -> None:
-    assert report_of(FOUND) == SpeculationReport(NATIVE)
-
-
-@pytest.mark.parametrize(
-    ("step", "accepted", "sources"),
-    [
-        (coded_step(8, "suffix"), 5, {"suffix": (8, 5)}),
-        (coded_step(8, "head", "suffix", border=3), 5, {"suffix": (5, 2), "head": (3, 3)}),
-        (coded_step(8, "head", "suffix", border=3), 2, {"suffix": (5, 0), "head": (3, 2)}),
-        (coded_step(2, "head", "suffix", border=3), 2, {"head": (2, 2)}),
-        (coded_step(8, "prediction", "suffix", border=4), 6, {"suffix": (8, 6)}),
-        (8 | 2 << 20 | 5 << 24, 6, {"native": (5, 5), "head": (3, 1)}),
-        (65535 | 1 << 16 | 2 << 20 | 65535 << 24, 0, {"suffix": (65535, 0)}),
-    ],
-    ids=str,
-)
-def test_each_part_of_a_draft_counts_for_its_source(
-    step: int, accepted: int, sources: dict[str, tuple[int, int]]
-) -> None:
-    found = report_of(of_steps([step], [accepted])).acceptance.sources
-
-    assert found == {name: SourceCount(*counts) for name, counts in sources.items()}
-
-
 @st.composite
 def drafts(draw: st.DrawFn) -> tuple[int, int, list[Part]]:
     """A coded step, how much of it was accepted, and the source of each of its tokens."""
@@ -81,9 +56,7 @@ def drafts(draw: st.DrawFn) -> tuple[int, int, list[Part]]:
 
 
 @given(st.lists(drafts(), max_size=30))
-def test_counts_equal_a_count_token_by_token(
-    steps: list[tuple[int, int, list[Part]]],
-) -> None:
+def test_counts_equal_a_count_token_by_token(steps: list[tuple[int, int, list[Part]]]) -> None:
     drafted: Counter[Part] = Counter()
     accepted: Counter[Part] = Counter()
     for _, taken, tokens in steps:

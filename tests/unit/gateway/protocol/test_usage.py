@@ -60,8 +60,7 @@ def test_a_frame_without_usage_stays_as_it_is(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "usage",
-    [b"{oops}", b"[1]", b'{"completion_tokens":null}', b'{"completion_tokens":1.5}'],
+    "usage", [b"{oops}", b"[1]", b'{"completion_tokens":null}', b'{"completion_tokens":1.5}']
 )
 def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
     frame = b'data: {"choices":[{}],"usage":' + usage + b"}\n\n"
@@ -78,11 +77,7 @@ def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
         ({"input_tokens": 7, "input_tokens_details": {"cached_tokens": 4}}, Usage(7, 0, 4)),
         ({"input_tokens": 3, "output_tokens": 3, "cache_read_input_tokens": 4}, Usage(7, 3, 4)),
         (
-            {
-                "input_tokens": 1,
-                "cache_read_input_tokens": 4,
-                "cache_creation_input_tokens": 2,
-            },
+            {"input_tokens": 1, "cache_read_input_tokens": 4, "cache_creation_input_tokens": 2},
             Usage(7, 0, 4),
         ),
         ({"prompt_tokens": 7, "prompt_tokens_details": [1]}, Usage(7)),

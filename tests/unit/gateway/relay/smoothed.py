@@ -8,13 +8,7 @@ from typing import Any
 
 from gateway.errors import GatewayError, UpstreamError
 from gateway.pacing import Wheel
-from gateway.protocol import (
-    Endpoint,
-    FrameSplitter,
-    StreamReader,
-    TextChunks,
-    error_event,
-)
+from gateway.protocol import Endpoint, FrameSplitter, StreamReader, TextChunks, error_event
 from gateway.protocol.sse import data_of
 from gateway.relay.event_stream import EventStream, StreamPolicy
 from gateway.relay.smooth import SmoothPolicy, SmoothWriter

@@ -1,6 +1,5 @@
 import json
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.errors import WorkerLostError
-from gateway.protocol.sse import data_of
 from tests.unit.gateway.relay.smoothed import (
     BOUND_SECONDS,
     DONE,
@@ -87,15 +85,6 @@ def test_a_stream_that_becomes_even_passes_unchanged() -> None:
     ]
 
 
-def test_a_burst_is_smoothed() -> None:
-    smoothed = Smoothed().run(*bursts(*[4] * 20), 0.08, DONE)
-
-    times = [write.seconds for write in smoothed.sink.timed]
-    gaps = [b - a for a, b in pairwise(times)][10:-2]
-    assert len(times) > 40
-    assert max(gaps) <= 0.06
-
-
 def test_with_many_streams_pieces_are_larger_but_not_later() -> None:
     steps = [*bursts(*[3, 1, 4] * 20, gap=0.05), DONE]
 
@@ -147,25 +136,6 @@ def test_a_character_in_two_chunks_is_sent_in_one_piece() -> None:
     joint = [write for write in smoothed.sink.timed if "👨".encode() in write.data]
     assert first + second in smoothed.text
     assert ["🚀".encode() in write.data for write in joint] == [True]
-
-
-def test_running_usage_is_never_wrong() -> None:
-    options = {"include_usage": True, "continuous_usage_stats": True}
-    smoothed = Smoothed(stream_options=options).run(*bursts(4, 6, 2, 8), 0.3, DONE)
-
-    seen = ""
-    for event in smoothed.events:
-        seen += event["choices"][0]["delta"]["content"]
-        if "usage" in event:
-            so_far = [*bursts(4, 6, 2, 8)]
-            whole = {
-                json.loads(data_of(step))["usage"]["completion_tokens"]: index
-                for index, step in enumerate(so_far)
-                if isinstance(step, bytes)
-            }
-            index = whole[event["usage"]["completion_tokens"]]
-            assert seen == words_of([*so_far[: index + 1], DONE])
-    assert len(smoothed.events) > 5
 
 
 def test_a_full_socket_is_retried() -> None:

@@ -120,11 +120,7 @@ def test_a_held_last_chunk_alone_is_dropped_so_that_the_request_can_be_replayed(
 
 @pytest.mark.parametrize(
     "steps",
-    [
-        [],
-        [chunk("a", 1)],
-        [chunk("a", 1), b"data: [DONE]\n"],
-    ],
+    [[], [chunk("a", 1)], [chunk("a", 1), b"data: [DONE]\n"]],
     ids=["nothing", "no-end", "incomplete-end"],
 )
 def test_a_stream_without_end_is_incomplete(steps: list[bytes]) -> None:

@@ -85,9 +85,7 @@ def test_gaps_of_counted_tokens_add_up(
 
 @given(st.lists(COUNTED | UNCOUNTED, max_size=10), UNCOUNTED, st.integers(2, 10))
 def test_gaps_of_uncounted_tokens_add_up(
-    others: list[tuple[float, int | None, float]],
-    last: tuple[float, None, float],
-    uncounted: int,
+    others: list[tuple[float, int | None, float]], last: tuple[float, None, float], uncounted: int
 ) -> None:
     watch = Watch()
     total = sum(tokens or 0 for _, tokens, _ in others) + uncounted

@@ -62,9 +62,7 @@ async def test_a_very_long_answer_is_passed_through_unread() -> None:
 
 @pytest.mark.parametrize("stuck_after", [0, 1], ids=["at-once", "later"])
 @in_virtual_time
-async def test_a_client_that_reads_nothing_of_a_long_answer_is_dropped(
-    stuck_after: int,
-) -> None:
+async def test_a_client_that_reads_nothing_of_a_long_answer_is_dropped(stuck_after: int) -> None:
     sink = RecordingSink(stuck_after=stuck_after)
 
     with pytest.raises(SlowClientError):

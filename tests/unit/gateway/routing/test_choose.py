@@ -51,8 +51,7 @@ def test_a_worker_of_low_weight_waits_until_the_others_are_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds_up", "weight"),
-    [(0.0, 0.1), (0.5, 0.1), (5.0, 0.5), (10.0, 1.0), (99.0, 1.0)],
+    ("seconds_up", "weight"), [(0.0, 0.1), (0.5, 0.1), (5.0, 0.5), (10.0, 1.0), (99.0, 1.0)]
 )
 def test_weight_rises_linearly(seconds_up: float, weight: float) -> None:
     assert slow_start_weight(seconds_up, ramp_seconds=10) == weight

@@ -84,7 +84,4 @@ async def test_the_end_of_a_drain_delivers_what_arrived_and_one_error(
     assert stream.sink.ended
     assert stream.sink.body.count(b'"error"') == 1
     texts = re.findall(rb'"content":"([^"]*)"', stream.sink.body)
-    assert b"".join(texts).count(b" one two three four") in (
-        5,
-        6,
-    )  # one may be on its way
+    assert b"".join(texts).count(b" one two three four") in (5, 6)  # one may be on its way

@@ -5,13 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
-from gateway.upstream.client import (
-    ConnectionTimeouts,
-    WorkerAddress,
-    WorkerAnswer,
-    WorkerClient,
-)
+from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError
+from gateway.upstream.client import ConnectionTimeouts, WorkerAddress, WorkerAnswer, WorkerClient
 from tests.fakes.worker import FakeWorker
 from tests.integration.waiting import eventually
 from tests.unit.gateway.canned_server import CannedServer, ok
@@ -176,16 +171,6 @@ async def test_an_answer_over_the_limit_is_refused(worker: FakeWorker, connect: 
     async with connect(worker.url).post(CHAT, chat(unary_bytes=5000), {}) as answer:
         with pytest.raises(UpstreamError, match="too large"):
             await answer.read(max_bytes=1000)
-
-
-async def test_small_requests_have_a_timeout(worker: FakeWorker, connect: Connect) -> None:
-    worker.state.health_delay_seconds = 5
-    client = connect(worker.url)
-
-    with pytest.raises(WorkerTimeoutError):
-        await client.get("/health", timeout_seconds=0.05)
-    with pytest.raises(WorkerTimeoutError):
-        await client.call(CHAT, chat(hang_before_headers=True), timeout_seconds=0.05)
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from gateway.types import WorkerId
-from gateway.upstream import (
-    Breaker,
-    ConnectionTimeouts,
-    Pool,
-    Worker,
-    WorkerAddress,
-    WorkerClient,
-)
+from gateway.upstream import Breaker, ConnectionTimeouts, Pool, Worker, WorkerAddress, WorkerClient
 from tests.unit.gateway.virtual_time import now
 
 
@@ -50,11 +43,7 @@ async def pool_of(
 ) -> AsyncIterator[Pool]:
     """A pool on the running loop's clock; closes the workers' connections."""
     pool = Pool(
-        workers,
-        observations or Observations(),
-        slow_start_seconds=10,
-        random=Random(1),
-        clock=now,
+        workers, observations or Observations(), slow_start_seconds=10, random=Random(1), clock=now
     )
     try:
         yield pool
