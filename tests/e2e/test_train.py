@@ -14,7 +14,7 @@ import yaml
 from engine.heads import HeadConfig
 from tests.e2e.service import MODEL, ROOT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
 RECIPE = {
     "name": "small",

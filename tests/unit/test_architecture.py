@@ -72,7 +72,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
     ),
 }
 
-# The chart's values contain both settings trees and the numbers in the rules; otherwise packages meet
+# The chart's values contain both settings trees and the numbers in the rules; otherwise they meet
 # on the wire. `bench` measures the others from inside, and none of them imports it.
 CROSSINGS = frozenset({
     ("helm.values.chart", "engine.config"),

@@ -1,15 +1,16 @@
-"""Workers for the whole folder: two equal but for speculation, one under strain, one restarted."""
+"""Workers of this folder. Most tests share one, which is compared with itself without drafts."""
 
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.config import load_settings
+from engine.kernels import attention_kernels, linear_kernels
 from engine.models import CATALOGUE, folder_of
 from engine.suffix import SuffixIndex
 from tests.e2e.exactness.answers import Answer
@@ -21,12 +22,16 @@ from tests.e2e.service import MODEL
 MODEL_TOKENS = 1024
 STRAINED_TOKENS = 512
 
+# What our kernels compute is batch-invariant in bfloat16, too; vLLM's own is in float32 only.
+HAS_KERNELS = bool(linear_kernels(torch.bfloat16) and attention_kernels(torch.bfloat16))
+DTYPE = "bfloat16" if HAS_KERNELS else "float32"
+
 
 def profile(*, vllm: Mapping[str, Any], speculation: Mapping[str, Any]) -> dict[str, Any]:
-    """An `engine:` section in which tokens do not depend on what else is in the batch."""
+    """An `engine:` section whose results are batch-invariant."""
     return {
         "vllm": {
-            "dtype": "float32",  # in bfloat16 near-ties depend on the shape of the batch
+            "dtype": DTYPE,
             "enforce_eager": True,
             "max_model_len": MODEL_TOKENS,
             "max_num_seqs": 32,
@@ -54,40 +59,24 @@ def speculation(**fields: Any) -> dict[str, Any]:
     }
 
 
-@pytest.fixture(scope="session")
-def _pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Worker, Worker]]:
-    with ExitStack() as stack:
-        plain = stack.enter_context(
-            starting_worker(
-                tmp_path_factory.mktemp("plain"), profile(vllm={}, speculation={"sources": []})
-            )
-        )
-        speculating = stack.enter_context(
-            starting_worker(
-                tmp_path_factory.mktemp("speculating"),
-                profile(vllm={"worker_extension_cls": EXTENSION}, speculation=speculation()),
-            )
-        )
-        plain.wait_ready()
-        speculating.wait_ready()
-        yield plain, speculating
+@pytest.fixture(scope="package")
+def speculating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """A worker with the suffix index and the draft head that ships as sources."""
+    section = profile(vllm={"worker_extension_cls": EXTENSION}, speculation=speculation())
+    with starting_worker(tmp_path_factory.mktemp("speculating"), section) as worker:
+        worker.wait_ready()
+        yield worker
 
 
-@pytest.fixture(scope="session")
-def plain(_pair: tuple[Worker, Worker]) -> Worker:
-    """A worker that never drafts."""
-    return _pair[0]
+@pytest.fixture(scope="package")
+def plain(speculating: Worker) -> Worker:
+    """The same worker, asked without speculation."""
+    return speculating.plain()
 
 
-@pytest.fixture(scope="session")
-def speculating(_pair: tuple[Worker, Worker]) -> Worker:
-    """The same with the suffix index and the draft head that ships as sources."""
-    return _pair[1]
-
-
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def strained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
-    """A speculating worker that reads prompts in pieces and has room for few requests.
+    """A speculating worker that prefills prompts in chunks and has room for few requests.
 
     Its KV cache holds 17 blocks of 32 tokens; one block more is vLLM's own.
     """
@@ -120,7 +109,7 @@ class Restarted:
     answer: Answer
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def restarted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restarted]:
     """A worker that keeps its suffix index; started again, it has the model as draft model, too.
 

@@ -18,7 +18,7 @@ from tests.e2e.exactness.prompts import make_long_prompt
 from tests.e2e.exactness.two_samples import p_value, power, tabulate
 from tests.e2e.exactness.worker import Worker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
 SIGNIFICANCE = 1e-5
 POWER = 0.95

@@ -15,7 +15,7 @@ from tests.e2e.exactness.prompts import make_prompts
 from tests.e2e.exactness.worker import Worker, starting_worker
 from tests.e2e.service import MODEL
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DRAFTED = "engine_spec_draft_tokens_total"
 DRAFT_VOCAB, INTERMEDIATE, AUX_STATES = 2048, 128, 3

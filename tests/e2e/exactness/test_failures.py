@@ -28,6 +28,7 @@ SELDOM = {
 LOOP = "one two three four five six " * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_that_always_fails_costs_drafts_and_nothing_else(
     room: str, plain: Worker, speculating: Worker

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.exactness.worker import Worker
 from tests.e2e.service import MODEL
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
 WARM_UP, REQUESTS, TOGETHER = 400, 2000, 40
 # The allocator is still filling up: batches come in sizes that never came before. Measured over

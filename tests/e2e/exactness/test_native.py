@@ -6,7 +6,7 @@ from tests.e2e.exactness.conftest import Restarted
 from tests.e2e.exactness.prompts import make_prompts
 from tests.e2e.exactness.worker import Worker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DRAFTED, ACCEPTED = "engine_spec_draft_tokens_total", "engine_spec_accepted_tokens_total"
 

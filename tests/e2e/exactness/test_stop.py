@@ -7,7 +7,7 @@ import pytest
 
 from tests.e2e.exactness.conftest import Restarted
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def test_a_stopped_worker_starts_with_what_it_had_learnt(restarted: Restarted) -> None:

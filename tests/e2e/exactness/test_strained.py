@@ -8,7 +8,7 @@ from tests.e2e.exactness.conftest import STRAINED_TOKENS
 from tests.e2e.exactness.prompts import make_long_prompt, make_prompts
 from tests.e2e.exactness.worker import Worker
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_prompts_read_in_pieces_beside_running_requests(plain: Worker, strained: Worker) -> None:

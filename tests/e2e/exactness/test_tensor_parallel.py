@@ -1,7 +1,5 @@
 """A model over several ranks: one of them drafts, and all of them verify the same."""
 
-import os
-
 import pytest
 
 from tests.e2e.exactness.conftest import profile, speculation
@@ -13,11 +11,8 @@ RANKS = 3
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.slow,
     pytest.mark.timeout(600),
-    pytest.mark.skipif(
-        "TEST_TENSOR_PARALLEL" not in os.environ,
-        reason="minutes on two cores: TEST_TENSOR_PARALLEL=1 pytest tests/e2e/exactness",
-    ),
 ]
 
 

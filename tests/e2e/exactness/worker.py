@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,28 @@ _START_SECONDS = 240
 _STOP_SECONDS = 60
 _ANSWER_SECONDS = 120
 _DEFAULTS: Body = {"model": MODEL, "temperature": 0, "max_tokens": 24, "return_token_ids": True}
+_PLAIN = {"specgate_mode": "off", "specgate_tenant": "plain decoding"}
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker that has been told to start."""
+    """A worker that has been started.
+
+    Attributes:
+        overrides: Fields that replace those of every request.
+    """
 
     process: psutil.Popen
     client: httpx.Client
     log: Path
+    overrides: Body = field(default_factory=dict)
+
+    def plain(self) -> "Worker":
+        """The same worker, asked without speculation.
+
+        These requests have a tenant of their own, so that no draft is taken from their answers.
+        """
+        return replace(self, overrides={"vllm_xargs": _PLAIN})
 
     @property
     def model_worker(self) -> psutil.Process:
@@ -47,7 +60,7 @@ class Worker:
 
     def ask(self, body: Body) -> Answer:
         """Send a request, a chat if it has messages, and read the whole answer."""
-        return Answer.read(self.post(_path(body), {**_DEFAULTS, **body}))
+        return Answer.read(self.post(_path(body), {**_DEFAULTS, **body, **self.overrides}))
 
     def ask_all(self, bodies: Sequence[Body], *, concurrency: int = 8) -> list[Answer]:
         """Send requests, `concurrency` at a time; answers come in their order."""
@@ -58,7 +71,7 @@ class Worker:
     def streaming(self, body: Body) -> Iterator[Iterator[dict[str, Any]]]:
         """Stream an answer, chunk by chunk; the client hangs up at the end of the block."""
         with self.client.stream(
-            "POST", _path(body), json={**_DEFAULTS, **body, "stream": True}
+            "POST", _path(body), json={**_DEFAULTS, **body, **self.overrides, "stream": True}
         ) as response:
             assert response.status_code == 200, response.read()
             lines = (line.removeprefix("data: ") for line in response.iter_lines() if line)

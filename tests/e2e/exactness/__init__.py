@@ -1,0 +1,1 @@
+"""Speculation changes no token: a real worker with drafts against itself without."""

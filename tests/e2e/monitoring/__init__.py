@@ -1,0 +1,1 @@
+"""Dashboards and alerts against a real service and a real Prometheus."""
