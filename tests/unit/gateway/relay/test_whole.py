@@ -70,12 +70,3 @@ async def test_a_client_that_reads_nothing_of_a_long_answer_is_dropped(stuck_aft
 
     assert now() == 60
     assert not sink.ended
-
-
-async def test_a_very_long_answer_that_breaks_off_is_not_ended() -> None:
-    sink = RecordingSink()
-
-    with pytest.raises(WorkerLostError):
-        await relayed(sink, b"12345", WorkerLostError("gone", sent=True), held_bytes=4)
-
-    assert (sink.started, sink.ended) == (True, False)
