@@ -144,13 +144,6 @@ def test_events_after_a_split_are_renumbered() -> None:
 
 
 @pytest.mark.parametrize(
-    "delta", [{"reasoning": "a"}, {"reasoning_content": "a", "content": None, "tool_calls": []}]
-)
-def test_reasoning_is_text_too(delta: dict[str, Any]) -> None:
-    assert read(TextChunks(Dialect.CHAT), chat({"delta": delta})).text == "a"
-
-
-@pytest.mark.parametrize(
     "frame",
     [
         chat({"delta": {"role": "assistant", "content": "a"}}),

@@ -58,9 +58,7 @@ async def test_a_worker_without_a_list_of_models_does_not_come_up(body: bytes) -
 
 
 async def test_only_valid_models_are_known_and_no_path_is_revealed() -> None:
-    body = (
-        b'{"data":[1,null,"x",{},{"id":7},{"id":"m","root":"/srv"},{"id":"n","root":"a/n"}]}'
-    )
+    body = b'{"data":[1,null,"x",{},{"id":7},{"id":"m","root":"/srv"},{"id":"n","root":"a/n"}]}'
     async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
         assert await prober.check(worker)
 
