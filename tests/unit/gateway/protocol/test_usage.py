@@ -50,14 +50,6 @@ def test_removing_usage_equals_removing_the_json_member(
     assert running_tokens_of(with_usage) == usage["completion_tokens"]
 
 
-@given(MODEL_TEXT)
-def test_a_frame_without_usage_stays_as_it_is(text: str) -> None:
-    frame = frame_of({"choices": [{"delta": {"content": text}}], "usage": None})
-
-    assert cut_running_usage(frame) == (frame, None)
-    assert running_tokens_of(frame) is None
-
-
 @pytest.mark.parametrize(
     "usage", [b"{oops}", b"[1]", b'{"completion_tokens":null}', b'{"completion_tokens":1.5}']
 )
