@@ -85,32 +85,32 @@ def test_a_profile_without_engine_settings_gives_the_defaults(tmp_path: Path, se
         ("engine: {speculation: {sources: [magic]}}", "engine.speculation.sources.0: Input should"),
         (
             "engine: {speculation: {sources: [suffix, suffix]}}",
-            "engine.speculation: sources names one twice",
+            "engine.speculation: sources lists a source twice",
         ),
         (
             "engine: {speculation: {sources: [native]}}",
-            "engine.speculation: native belongs to the source of that name",
+            "engine.speculation: the source native and the section native require each other",
         ),
         (
             "engine: {speculation: {sources: [native], native: {config: {method: ngram}}}}",
-            "engine.speculation.native: config needs num_speculative_tokens, 1 or more",
+            "engine.speculation.native: config needs num_speculative_tokens of at least 1",
         ),
         (
             "engine: {speculation: {step_cost: [[2, 1.0]]}}",
             "engine.speculation.step_cost: must begin with the time of a step of one token",
         ),
-        ("engine: {vllm: {port: 1}}", "engine.vllm: set by the engine itself, not here: port"),
-        ("engine: {vllm: {served-model-name: x}}", "engine.vllm: set by the engine itself"),
-        ("engine: {environment: {PATH: /bin}}", "engine.environment: PATH is none of"),
+        ("engine: {vllm: {port: 1}}", "engine.vllm: set by the engine and not configurable: port"),
+        ("engine: {vllm: {served-model-name: x}}", "engine.vllm: set by the engine and not configurable"),
+        ("engine: {environment: {PATH: /bin}}", "engine.environment: PATH must begin with one of"),
         (
             "engine: {environment: {VLLM_USE_V2_MODEL_RUNNER: 1}}",
-            "engine.environment: VLLM_USE_V2_MODEL_RUNNER is set by the engine itself",
+            "engine.environment: VLLM_USE_V2_MODEL_RUNNER is set by the engine and not configurable",
         ),
         ("engine: {environment: {HF_TOKEN: x}}", "engine.environment: HF_TOKEN is a secret"),
         ("engine: [1]", "engine: must be a mapping"),
         ("engin: {}", "unknown section engin"),
         ("- 1", "expected the sections gateway: and engine:"),
-        ("engine: {", "is not YAML"),
+        ("engine: {", "invalid YAML"),
     ],
 )
 def test_a_wrong_profile_is_refused_with_one_clear_line(
@@ -152,7 +152,7 @@ def test_a_misspelt_or_forbidden_variable_is_refused(name: str) -> None:
 
 def test_a_variable_that_is_not_yaml_is_refused_without_showing_its_value() -> None:
     with pytest.raises(
-        ConfigError, match="SPECGATE_ENGINE__MODEL: the value is not YAML"
+        ConfigError, match="SPECGATE_ENGINE__MODEL: the value is not valid YAML"
     ) as caught:
         load_settings(None, environ={"SPECGATE_ENGINE__MODEL": "{private"})
 

@@ -50,4 +50,4 @@ def test_socket_and_port_together_are_refused(capsys: pytest.CaptureFixture[str]
         main(["--uds", "a.sock", "--port", "1"])
 
     assert caught.value.code == 2
-    assert "--uds goes with neither" in capsys.readouterr().err
+    assert "--uds cannot be combined with" in capsys.readouterr().err

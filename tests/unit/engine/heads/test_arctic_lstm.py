@@ -175,13 +175,13 @@ def test_method_is_sum_rnn_where_it_is_not_said(
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"inner_dim": "32.32"}, "expected one size"),
-        ({"emb_dim": "16"}, "found inner_dim 32, proj_dim 32, emb_dim 16, expected one size"),
+        ({"inner_dim": "32.32"}, "expected one common size"),
+        ({"emb_dim": "16"}, "found inner_dim 32, proj_dim 32, emb_dim 16, expected one common size"),
         ({"tie_weights": False}, "found tie_weights false"),
         ({"method": "sum_gru"}, "method: found 'sum_gru'"),
         ({"inner_dim": "32.x"}, "inner_dim: found '32.x'"),
         ({"inner_dim": "0"}, "inner_dim"),
-        (RNN | {"proj_dim": "32.16"}, "expected all of proj_dim"),
+        (RNN | {"proj_dim": "32.16"}, "expected proj_dim and emb_dim"),
     ],
 )
 def test_config_that_no_reference_runs_is_refused(

@@ -3,7 +3,6 @@ import torch
 
 from engine.heads.cells import (
     apply_norm,
-    join,
     make_norm,
 )
 from tests.unit.engine.heads import reference
@@ -30,20 +29,3 @@ def test_norm_is_the_formula_however_small_the_state(size: float) -> None:
 
     expected = reference.norm(state[0].double(), weight.double(), bias.double())
     torch.testing.assert_close(found[0].double(), expected, atol=1e-5, rtol=1e-5)
-
-
-def test_shared_embedding_joins_each_gate() -> None:
-    projected, embedded = draw(2, 4 * WIDTH), draw(2, WIDTH, seed=1)
-
-    found = join(projected, embedded, 3.0)
-
-    torch.testing.assert_close(found, projected + 3 * embedded.repeat(1, 4))
-
-
-@pytest.mark.parametrize("gates", [3, 4])
-def test_embeddings_of_four_gates_join_those_that_are_there(gates: int) -> None:
-    projected, embedded = draw(2, gates * WIDTH), draw(2, 4 * WIDTH, seed=1)
-
-    found = join(projected, embedded, 3.0)
-
-    torch.testing.assert_close(found, projected + 3 * embedded[:, (4 - gates) * WIDTH :])

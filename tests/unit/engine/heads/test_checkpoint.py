@@ -77,9 +77,9 @@ def test_loaded_head_has_the_dtype_of_the_target_unless_told(
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"hidden_size": 64}, "config.json: .*hidden_size 48, the target has 64"),
-        ({"vocab_size": 91}, "config.json: .*vocab_size 90, the target has 91"),
-        ({"tokenizer_sha256": "b" * 64}, "config.json: .*tokenizer_sha256 a+, the target has b+"),
+        ({"hidden_size": 64}, "config.json: .*its hidden_size is 48, the target's 64"),
+        ({"vocab_size": 91}, "config.json: .*its vocab_size is 90, the target's 91"),
+        ({"tokenizer_sha256": "b" * 64}, "config.json: .*its tokenizer_sha256 is a+, the target's b+"),
     ],
     ids=["hidden", "vocabulary", "tokenizer"],
 )

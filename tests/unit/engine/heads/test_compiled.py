@@ -186,20 +186,6 @@ def test_a_token_that_the_vocabulary_lacks_is_drafted_where_it_was_seen(
     assert beside >= 2
 
 
-def test_what_is_seen_matters() -> None:
-    head = make(SHAPES["with a window"])
-    hidden, tokens = states(8)
-    memory = HeadMemory(head, requests=2, device=CPU)
-    memory.note(["a"] * 8, [[token] for token in tokens], hidden)
-
-    alone = head.guess(hidden, [7], [tokens[7]], 3, None)
-    looking = head.guess(hidden, [7], [tokens[7]], 3, memory.view(["a"]))
-    unknown = head.guess(hidden, [7], [tokens[7]], 3, memory.view(["b"]))
-
-    assert looking[0][1] != alone[0][1]
-    assert unknown[0][1] == pytest.approx(alone[0][1], rel=1e-5)
-
-
 @pytest.mark.parametrize(
     "fields",
     [{"kind": "lstm"}, {"kind": "mlp"}, {"inner_size": 40, "gated_size": 20}],
@@ -213,15 +199,6 @@ def test_what_the_core_does_not_know_drafts_with_torch(fields: dict[str, Any]) -
     assert len(head.guess(hidden, [0, 1], tokens, 3, None)) == 2
 
 
-def test_states_that_the_core_cannot_read_draft_with_torch() -> None:
-    head = make({})
-    hidden, tokens = states(4)
-
-    found = head.guess(hidden.double(), [0, 1, 2, 3], tokens, 3, None)
-
-    agree(found, head.guess(hidden, [0, 1, 2, 3], tokens, 3, None))
-
-
 def test_a_token_without_an_embedding_is_refused() -> None:
     head = make({})
     hidden, _ = states(1)
@@ -229,11 +206,3 @@ def test_a_token_without_an_embedding_is_refused() -> None:
     for token in (-1, VOCAB):
         with pytest.raises(IndexError, match="no such row"):
             head.guess(hidden, [0], [token], 3, None)
-
-
-def test_a_state_that_is_not_there_is_refused() -> None:
-    head = make({})
-    hidden, _ = states(2)
-
-    with pytest.raises(ValueError, match="no such row"):
-        head.guess(hidden, [2], [1], 3, None)

@@ -38,9 +38,9 @@ def folder(make_head: MakeHead, tmp_path: Path) -> Path:
         (
             "vocabulary.ids",
             torch.zeros(20, dtype=torch.int32),
-            "vocabulary.ids: draft ids: must rise",
+            "vocabulary.ids: draft ids: must be rising",
         ),
-        ("more", torch.zeros(1), "more: found weights that no such head has: more"),
+        ("more", torch.zeros(1), "more: found weights that do not belong to such a head: more"),
     ],
     ids=["shape", "dtype of ids", "ids", "left over"],
 )

@@ -16,7 +16,7 @@ def make_config(**fields: Any) -> HeadConfig:
 @pytest.mark.parametrize(
     ("shape", "problem"),
     [
-        (None, "found none, expected a table of 10 or more rows by 4"),
+        (None, "found none, expected a table of at least 10 rows by 4"),
         ((9, 4), r"found shape \(9, 4\)"),
         ((10, 5), r"found shape \(10, 5\)"),
         ((40,), r"found shape \(40,\)"),

@@ -42,11 +42,11 @@ def test_ids_beyond_the_vocabulary_are_those_of_more() -> None:
 @pytest.mark.parametrize(
     ("draft", "ids", "problem"),
     [
-        (None, [1], "both or none"),
-        (2, None, "both or none"),
+        (None, [1], "require each other"),
+        (2, None, "require each other"),
         (2, [1, 2, 3], "shape"),
-        (2, [3, 3], "rise"),
-        (2, [5, 4], "rise"),
+        (2, [3, 3], "rising"),
+        (2, [5, 4], "rising"),
         (2, [-1, 4], "found -1 to 4"),
         (2, [4, 10], "found 4 to 10"),
     ],

@@ -95,15 +95,6 @@ def test_rows_may_be_part_of_a_larger_tensor_and_of_any_order(
     assert torch.equal(layer(turned), layer(turned.contiguous()))
 
 
-def test_leading_dimensions_stay() -> None:
-    weight, rows = random(20, 30, dtype=torch.float32), random(2, 3, 30, dtype=torch.float32)
-
-    found = PackedLinear(weight)(rows)
-
-    assert found.shape == (2, 3, 20)
-    assert_close(found.reshape(6, 20), rows.reshape(6, 30), weight)
-
-
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_no_rows_have_no_products(dtype: torch.dtype) -> None:
     layer = PackedLinear(random(20, 30, dtype=dtype))

@@ -33,12 +33,6 @@ def test_a_folder_is_served_as_it_is(tmp_path: Path) -> None:
     assert model == ResolvedModel(str(tmp_path), "mine", is_local=True)
 
 
-def test_anything_else_is_a_hugging_face_id() -> None:
-    model = resolve(model="some-org/some-model")
-
-    assert model == ResolvedModel("some-org/some-model", "some-org/some-model", is_local=False)
-
-
 @pytest.mark.parametrize("name", ["/no/such/folder", "./no-such-folder", "~/no-such-folder"])
 def test_a_path_to_nothing_is_not_taken_for_an_id(name: str) -> None:
     with pytest.raises(ModelError, match="is not a folder"):

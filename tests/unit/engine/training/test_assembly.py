@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from engine.config import EngineSettings
-from engine.errors import TrainingError
 from engine.heads import save_head
 from engine.training.assembly import (
     Vocabulary,
@@ -81,17 +80,6 @@ def test_training_starts_from_weights_and_vocabulary_of_a_head(
         assert torch.equal(head.weights.state_dict()[name], tensor)
     assert head.training
     assert all(parameter.requires_grad for parameter in head.parameters())
-
-
-def test_a_head_of_another_shape_is_no_start(folder: Path, target: Target, tmp_path: Path) -> None:
-    first = load_first_head(
-        saved_head(target, tmp_path, inner_size=16), target, source=str(tmp_path)
-    )
-
-    with pytest.raises(TrainingError, match=r"another shape; .*'outputs.0.weight'"):
-        build_head(
-            recipe(), target, Vocabulary.of_head(DOCUMENTS, first), source=str(folder), first=first
-        )
 
 
 def test_the_mark_changes_with_the_head_that_training_starts_from(

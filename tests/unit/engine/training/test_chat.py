@@ -52,13 +52,8 @@ def test_a_turn_that_is_only_begun_ends_with_what_the_user_wrote(template: ChatT
     assert begun.count(1) == 0
 
 
-def test_a_model_without_a_template_is_an_error_of_ours(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="has no chat template"):
-        ChatTemplate(write_tokenizer(tmp_path, None))
-
-
 def test_a_template_that_changes_the_text_is_refused(tmp_path: Path) -> None:
     twice = "{{ messages[0]['content'] + messages[0]['content'] }}"
 
-    with pytest.raises(TrainingError, match="does not show the user's text once"):
+    with pytest.raises(TrainingError, match="must contain the user's text once"):
         ChatTemplate(write_tokenizer(tmp_path, twice))

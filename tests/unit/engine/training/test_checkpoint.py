@@ -28,7 +28,7 @@ def test_one_that_is_about_something_else_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(checkpoint(1), path)
 
-    with pytest.raises(TrainingError, match="begun with another recipe"):
+    with pytest.raises(TrainingError, match="belongs to another recipe"):
         load_checkpoint(path, mark="n")
 
 
@@ -37,5 +37,5 @@ def test_a_damaged_one_is_an_error_of_ours(tmp_path: Path, content: bytes) -> No
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(content)
 
-    with pytest.raises(TrainingError, match="is no checkpoint, or damaged"):
+    with pytest.raises(TrainingError, match="not a checkpoint, or damaged"):
         load_checkpoint(path, mark="m")

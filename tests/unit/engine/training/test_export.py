@@ -70,7 +70,7 @@ def test_a_head_can_look_further_back_than_in_training(tmp_path: Path) -> None:
     target = TargetFacts(4, 50, None, torch.float32, torch.device("cpu"))
     assert load_head(tmp_path / "head", target).config.window == 8
     assert head.config.window == 3
-    assert "looks back at 8 rows" in (tmp_path / "head/README.md").read_text()
+    assert "window: 8 text positions" in (tmp_path / "head/README.md").read_text()
 
 
 def test_the_card_says_how_the_head_was_made_and_what_it_reaches(
@@ -95,7 +95,7 @@ def test_the_card_says_how_the_head_was_made_and_what_it_reaches(
 
 
 def test_a_head_that_is_too_large_is_refused(tmp_path: Path, head: DraftHead) -> None:
-    with pytest.raises(TrainingError, match=r"would take 0\.0 MB, export\.most_mb is 0\.0001"):
+    with pytest.raises(TrainingError, match=r"would take 0\.0 MB, but export\.most_mb is 0\.0001"):
         export_head(head, recipe(most_mb=0.0001), FACTS, tmp_path / "head")
 
     assert not (tmp_path / "head").exists()

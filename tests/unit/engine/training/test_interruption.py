@@ -19,27 +19,6 @@ def test_a_signal_takes_effect_at_the_end_of_the_block() -> None:
     assert answers == [False, True]
 
 
-def test_the_handlers_from_before_are_there_again() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-
-    with put_off_signals() as is_asked_to_stop:
-        during = signal.getsignal(signal.SIGTERM)
-
-    assert not is_asked_to_stop()
-    assert during not in before
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
-
-
-def test_an_error_in_the_block_is_not_hidden_by_a_signal() -> None:
-    def broken() -> None:
-        with put_off_signals():
-            signal.raise_signal(signal.SIGINT)
-            raise ValueError("broken")
-
-    with pytest.raises(ValueError, match="broken"):
-        broken()
-
-
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
     """As in a shell's background jobs: what was not stopped must not look as if it had been."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)

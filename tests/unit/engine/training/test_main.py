@@ -74,7 +74,7 @@ def test_a_step_that_fails_is_status_1(tmp_path: Path, capsys: pytest.CaptureFix
 
     assert main([str(recipe)]) == 1
 
-    assert "raise text.tokens" in capsys.readouterr().err
+    assert "increase text.tokens" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -92,4 +92,4 @@ def test_a_signal_ends_it_in_order(
 
     assert main([str(recipe)]) == status
 
-    assert "the same command goes on" in capsys.readouterr().err
+    assert "run the same command again to resume" in capsys.readouterr().err

@@ -93,10 +93,10 @@ def test_a_card_shows_what_the_file_says_but_no_place_of_this_machine() -> None:
     [
         (changed(head={"layers": 2}), r"head\.layers: Extra inputs are not permitted"),
         (changed(head={"kind": "rnn"}), r"head\.kind: Input should be"),
-        (changed(head={"vocab_size": 9}), "not for a recipe to say: vocab_size"),
+        (changed(head={"vocab_size": 9}), "not allowed in a recipe: vocab_size"),
         ({**changed(), "head": "lstm"}, "head: Input should be"),
         (changed(train={"steps": 0}), r"train\.steps: Input should be greater than or equal to 1"),
-        (changed(train={"position_weights": [1, 1]}), "give one for each of head.positions"),
+        (changed(train={"position_weights": [1, 1]}), "expected one for each of head.positions"),
         ({**changed(), "text": {"tokens": 1}}, r"text\.prompts: Field required"),
         ("a text", "Input should be"),
     ],

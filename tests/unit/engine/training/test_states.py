@@ -8,13 +8,11 @@ from torch import Tensor
 
 from engine.errors import TrainingError
 from engine.training.documents import Document
-from engine.training.group import Group
 from engine.training.shard import Shard
 from engine.training.states import (
     Cut,
     Reads,
     StoredStates,
-    StreamedStates,
     compute_shard,
     cut_documents,
 )
@@ -117,7 +115,7 @@ def test_fewer_are_read_at_once_where_memory_runs_out() -> None:
 
 
 def test_a_text_that_is_too_long_for_the_memory_is_an_error_of_ours() -> None:
-    with pytest.raises(TrainingError, match="too small to read 31 tokens"):
+    with pytest.raises(TrainingError, match="not enough memory for 31 tokens"):
         compute([document(0, prompt=2, answer=30)], target=Scarce())
 
 
@@ -172,19 +170,3 @@ def test_the_states_of_another_target_or_other_rows_do_not_count(
     assert other.missing() == [0, 1]
     with pytest.raises(TrainingError):
         other.load([0])
-
-
-def test_streamed_states_are_those_that_would_be_stored(tmp_path: Path) -> None:
-    documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate((4, 5, 6))]
-    cuts = cut_documents(documents, shard_tokens=10, prompt_rows=3)
-    write(stored(tmp_path), 0)
-    alone = Group(0, 1, torch.device("cpu"))
-
-    streamed = StreamedStates(Recorder(), cuts, batch_tokens=99, group=alone)
-    again, first = streamed.load([1, 0])
-
-    (kept,) = stored(tmp_path).load([0])
-    assert torch.equal(first.hidden, kept.hidden)
-    assert torch.equal(first.tokens, kept.tokens)
-    assert streamed.rows == [9, 6]
-    assert len(again.tokens) == 6

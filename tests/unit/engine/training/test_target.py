@@ -6,7 +6,7 @@ from transformers import AutoModelForCausalLM
 
 from engine.config import EngineSettings
 from engine.training.target import Target, load_target, tokenizer_sha256
-from tests.unit.engine.training.tiny import HIDDEN_SIZE, VOCAB_SIZE, write_target
+from tests.unit.engine.training.tiny import HIDDEN_SIZE, write_target
 
 CPU = torch.device("cpu")
 
@@ -38,23 +38,6 @@ def test_a_shorter_text_in_a_batch_reads_as_if_it_were_alone(folder: Path) -> No
     _, short = target.read([[3, 1, 4, 1, 5], [2, 7]])
 
     torch.testing.assert_close(short[:2], target.read([[2, 7]])[0])
-
-
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
-    [
-        ("half", torch.float16),
-        ("float", torch.float32),
-        ("bfloat16", torch.bfloat16),
-        ("auto", torch.float32),
-    ],
-)
-def test_the_dtype_is_that_of_the_worker(folder: Path, dtype: str, expected: torch.dtype) -> None:
-    target = load(folder, dtype)
-
-    assert target.output.dtype == target.embedding.dtype == expected
-    assert target.vocab_size == VOCAB_SIZE
-    assert not target.output.requires_grad
 
 
 @pytest.mark.parametrize(

@@ -142,13 +142,6 @@ async def test_a_prompt_without_end_or_text_is_given_up_and_not_tried_again(
     assert all(asked[0] == PROMPT for asked in writer.asked)
 
 
-async def test_a_worker_that_fails_ends_the_step_and_what_was_written_stays(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="the worker is gone"):
-        await write(settings(), tmp_path / "t", Writer(fails_at=8))
-
-    assert DocumentFile(tmp_path / "t").tokens > 0
-
-
 def test_a_document_is_drawn_from_seed_and_number_alone() -> None:
     text = settings()
 

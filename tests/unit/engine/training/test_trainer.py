@@ -50,17 +50,6 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
     return [parameter.detach().clone() for parameter in trainer.head.parameters()]
 
 
-def test_steps_make_the_loss_smaller(make: Make, shard: Shard) -> None:
-    trainer = make(learning_rate=3e-2)
-    settings = TrainSettings(steps=20)
-
-    losses = [
-        trainer.step(number, BATCH, [shard], stop=False).loss(settings) for number in range(20)
-    ]
-
-    assert losses[-1] < 0.5 * losses[0]
-
-
 @pytest.mark.parametrize("micro_batch_tokens", [1, 8, 1000])
 def test_the_size_of_a_micro_batch_changes_nothing_but_rounding(
     make: Make, shard: Shard, micro_batch_tokens: int
@@ -101,7 +90,7 @@ def test_when_memory_runs_out_the_step_is_done_in_smaller_parts(
         (
             "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried",
             TrainingError,
-            "too small for one run of 4 positions",
+            "not enough memory for one run of 4 positions",
         ),
         ("shapes cannot be multiplied", RuntimeError, "multiplied"),
     ],
@@ -122,34 +111,6 @@ def test_what_a_smaller_batch_cannot_mend_is_raised(
 
     with pytest.raises(error, match=message):
         make().step(0, BATCH, [shard], stop=False)
-
-
-def test_processes_share_a_batch_and_agree(
-    make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    alone = make()
-    pair = [make(group=Group(rank, 2, torch.device("cpu"))) for rank in (0, 1)]
-    parts: list[torch.Tensor] = []
-
-    def keep(_group: Group, values: torch.Tensor) -> torch.Tensor:
-        parts.append(values)
-        return values
-
-    monkeypatch.setattr(Group, "sum", keep)
-
-    outcomes = [trainer.step(3, BATCH, [shard], stop=False) for trainer in (*pair, alone)]
-
-    gradients = [part for part in parts if len(part) > 2]
-    summed = torch.cat([p.grad.flatten() for p in alone.head.parameters()])
-    assert len(gradients) == 2
-    # Clipping has scaled the one of `alone`.
-    torch.testing.assert_close(
-        torch.nn.functional.normalize(gradients[0] + gradients[1], dim=0),
-        torch.nn.functional.normalize(summed, dim=0),
-    )
-    hits = [outcome.sums.hits for outcome in outcomes]
-    assert torch.equal(hits[0] + hits[1], hits[2])
-    assert outcomes[0].positions == outcomes[2].positions
 
 
 def test_the_learning_rate_rises_and_falls() -> None:

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gateway.errors import UpstreamError
-from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter, data_frame, data_of, event_of
+from gateway.protocol.sse import FrameSplitter, data_of, event_of
 
 STREAM = st.lists(
     st.sampled_from(
@@ -77,18 +77,6 @@ def test_data_is_what_the_standard_says(frame: bytes) -> None:
 )
 def test_the_event_is_found_on_whatever_line_it_stands(frame: bytes, event: bytes) -> None:
     assert event_of(frame) == event
-
-
-def test_a_frame_we_make_reads_back() -> None:
-    frame = data_frame(b"{}", event=b"error")
-
-    assert (event_of(frame), data_of(frame)) == (b"error", b"{}")
-    assert data_frame(b"x") == b"data: x\n\n"
-
-
-def test_a_keep_alive_is_a_frame_without_data() -> None:
-    assert frames_of([KEEP_ALIVE]) == ([KEEP_ALIVE], 0)
-    assert data_of(KEEP_ALIVE) == b""
 
 
 @pytest.mark.parametrize("pieces", [[b"data: 12345678\n\n"], [b"data: 1234", b"5"]], ids=str)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import ContextTooLongError, GatewayError, UpstreamError
+from gateway.errors import GatewayError, UpstreamError
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
 from gateway.types import Acceptance, SourceCount, Usage
 from tests.fakes.coded_steps import coded_step
@@ -180,19 +180,6 @@ def test_running_usage_that_the_client_asked_for_stays(n: int, tokens: int | Non
     )
 
 
-@pytest.mark.parametrize("endpoint", [CHAT, RESPONSES, MESSAGES, EMBEDDINGS], ids=lambda e: e.path)
-@pytest.mark.parametrize("piece", [b": ping\n\n", b"\n\n", b"retry: 5\n\n"], ids=repr)
-def test_a_frame_without_data_passes(endpoint: Any, piece: bytes) -> None:
-    reader = StreamReader(request_to(endpoint, stream=True))
-
-    assert reader.read(piece) == Relayed(piece, FrameKind.SERVICE)
-
-
-@pytest.mark.parametrize("end", [DONE, b"data:[DONE]\r\n\r\n", b": ping\n" + DONE], ids=repr)
-def test_done_is_recognised_in_any_line_end(end: bytes) -> None:
-    assert chat_reader().read(end) == Relayed(end, FrameKind.END)
-
-
 @pytest.mark.parametrize(
     "piece",
     [
@@ -212,7 +199,6 @@ def test_a_chunk_that_is_no_json_object_is_the_workers_fault(endpoint: Any, piec
 
 
 VLLM_ERROR = {"message": "boom in /opt/engine/core.py", "type": "InternalServerError", "code": 500}
-TOO_LONG = {"message": "the maximum context length is 10", "type": "BadRequestError", "code": 400}
 
 
 @pytest.mark.parametrize(
@@ -228,17 +214,25 @@ TOO_LONG = {"message": "the maximum context length is 10", "type": "BadRequestEr
     ids=["chat", "chat-flat", "responses-bare", "responses", "responses-failed", "messages"],
 )
 def test_an_error_in_the_stream_reveals_no_internals(endpoint: Any, piece: bytes) -> None:
-    reader = StreamReader(request_to(endpoint, stream=True))
-
-    with pytest.raises(UpstreamError) as caught:
-        reader.read(piece)
-
-    assert "/opt" not in caught.value.message
+    with pytest.raises(UpstreamError, match="The engine failed"):
+        StreamReader(request_to(endpoint, stream=True)).read(piece)
 
 
-def test_a_callers_error_in_the_stream_keeps_its_message() -> None:
-    with pytest.raises(ContextTooLongError, match="the maximum context length is 10"):
-        chat_reader().read(frame({"error": TOO_LONG}))
+@pytest.mark.parametrize(
+    ("piece", "kind"),
+    [
+        (b"data:[DONE]\r\n\r\n", FrameKind.END),
+        (b": ping\n" + DONE, FrameKind.END),
+        (b": ping\n\n", FrameKind.SERVICE),
+        (b"retry: 5\n\n", FrameKind.SERVICE),
+    ],
+)
+def test_comments_and_the_end_pass_unchanged(piece: bytes, kind: FrameKind) -> None:
+    assert chat_reader().read(piece) == Relayed(piece, kind)
+    if kind is FrameKind.SERVICE:
+        for endpoint in (RESPONSES, MESSAGES, EMBEDDINGS):
+            reader = StreamReader(request_to(endpoint, stream=True))
+            assert reader.read(piece) == Relayed(piece, kind)
 
 
 def test_a_model_that_writes_about_errors_raises_none() -> None:

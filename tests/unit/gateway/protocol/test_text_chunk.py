@@ -11,17 +11,17 @@ from gateway.protocol import Dialect, FrameSplitter, Part, TextChunk, TextChunks
 from gateway.protocol.sse import data_of, event_of
 from tests.fakes.chunk_dialects import Chat, Completions
 from tests.fakes.event_dialects import Messages, Responses
-from tests.fakes.reply import Dialect as Wording
+from tests.fakes.reply import Dialect as FakeDialect
 from tests.fakes.reply import Reply
 from tests.fakes.script import Script
 
-WORDINGS: Mapping[Dialect, Wording] = {
+DIALECTS: Mapping[Dialect, FakeDialect] = {
     Dialect.CHAT: Chat(),
     Dialect.COMPLETIONS: Completions(),
     Dialect.RESPONSES: Responses(),
     Dialect.MESSAGES: Messages(),
 }
-each_dialect = pytest.mark.parametrize("dialect", WORDINGS)
+each_dialect = pytest.mark.parametrize("dialect", DIALECTS)
 TEXTS = (
     'naïve "🙂" \\ \n\t',
     "b",
@@ -31,16 +31,16 @@ TEXTS = (
 )
 
 
-def texts(dialect: Dialect, *contents: str, **reply: Any) -> list[bytes]:
-    """Frames with these texts, as a worker words them."""
-    worded = Reply("m", Script(), texts=[*contents, "last"], **reply)
-    return [WORDINGS[dialect].piece(worded, number) for number in range(len(contents))]
+def texts(dialect: Dialect, *contents: str, **options: Any) -> list[bytes]:
+    """Frames with these texts, as a worker writes them."""
+    reply = Reply("m", Script(), texts=[*contents, "last"], **options)
+    return [DIALECTS[dialect].piece(reply, number) for number in range(len(contents))]
 
 
 def chat(choice: dict[str, Any] | None = None, /, **top: Any) -> bytes:
-    """A chat chunk with text, and whatever else a test adds."""
-    event = {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}
-    body = {"id": "c", "object": "chat.completion.chunk", "choices": [event | (choice or {})]}
+    """A chat chunk with text, and anything that a test adds."""
+    base = {"index": 0, "delta": {"content": "a"}, "logprobs": None, "finish_reason": None}
+    body = {"id": "c", "object": "chat.completion.chunk", "choices": [base | (choice or {})]}
     return b"data: " + json.dumps(body | top).encode() + b"\n\n"
 
 
@@ -89,7 +89,7 @@ def _number(event: dict[str, Any]) -> dict[str, Any]:
 @given(st.text(max_size=30), st.lists(st.integers(0, 30), max_size=4))
 def test_any_split_gives_the_same_text(text: str, borders: list[int]) -> None:
     text = text.encode(errors="ignore").decode()
-    for dialect in WORDINGS:
+    for dialect in DIALECTS:
         chunks = TextChunks(dialect)
         read(chunks, texts(dialect, "a")[0])
         chunk = read(chunks, texts(dialect, "b", text)[1])
@@ -118,20 +118,20 @@ def test_only_the_last_part_carries_the_count(dialect: Dialect) -> None:
     frames = texts(dialect, "a b", "c", continuous_usage=True)
     parts = [part for frame in frames for part in cut(read(chunks, frame), 1)]
 
-    event = [json.loads(data_of(f)) for f in FrameSplitter(9999).feed(chunks.frames(parts))]
+    events = [json.loads(data_of(f)) for f in FrameSplitter(9999).feed(chunks.frames(parts))]
 
-    assert [t.get("usage", {}).get("completion_tokens") for t in event] == [1, 2]
+    assert [each.get("usage", {}).get("completion_tokens") for each in events] == [1, 2]
     alone = json.loads(data_of(chunks.frames(parts[:1])))
     assert "usage" not in alone
 
 
 def test_events_after_a_split_are_renumbered() -> None:
-    chunks, worded = TextChunks(Dialect.RESPONSES), Reply("m", Script(), texts=["a b c", "d"])
-    pieces = [Responses().piece(worded, number) for number in range(2)]
+    chunks, reply = TextChunks(Dialect.RESPONSES), Reply("m", Script(), texts=["a b c", "d"])
+    pieces = [Responses().piece(reply, number) for number in range(2)]
     parts = [part for frame in pieces for part in cut(read(chunks, frame), 1)]
 
     sent = b"".join(chunks.frames([part]) for part in parts)
-    sent += b"".join(map(chunks.renumbered, Responses().closing(worded)))
+    sent += b"".join(map(chunks.renumbered, Responses().closing(reply)))
 
     numbers = [
         json.loads(data_of(frame))["sequence_number"] for frame in FrameSplitter(9999).feed(sent)
@@ -141,13 +141,6 @@ def test_events_after_a_split_are_renumbered() -> None:
     assert chunks.renumbered(inner) == inner.replace(b"7", b"9")
     assert chunks.renumbered(b": note\n\n") == b": note\n\n"
     assert chunks.renumbered(b'data: {"a":1}\n\n') == b'data: {"a":1}\n\n'
-
-
-@pytest.mark.parametrize(
-    "delta", [{"reasoning": "a"}, {"reasoning_content": "a", "content": None, "tool_calls": []}]
-)
-def test_reasoning_is_text_too(delta: dict[str, Any]) -> None:
-    assert read(TextChunks(Dialect.CHAT), chat({"delta": delta})).text == "a"
 
 
 @pytest.mark.parametrize(
@@ -172,11 +165,11 @@ def test_reasoning_is_text_too(delta: dict[str, Any]) -> None:
     ids=range(15),
 )
 def test_a_frame_with_more_than_text_is_not_split(frame: bytes) -> None:
-    fresh, knowing = TextChunks(Dialect.CHAT), TextChunks(Dialect.CHAT)
-    read(knowing, chat())
+    fresh, learnt = TextChunks(Dialect.CHAT), TextChunks(Dialect.CHAT)
+    read(learnt, chat())
 
     assert fresh.read(frame) is None
-    assert knowing.read(frame) is None
+    assert learnt.read(frame) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from gateway.protocol.usage import (
     cut_running_usage,
     read_usage,
     running_tokens_of,
-    usage_at_end,
     with_prediction_counts,
 )
 from gateway.types import Usage
@@ -51,14 +50,6 @@ def test_removing_usage_equals_removing_the_json_member(
     assert running_tokens_of(with_usage) == usage["completion_tokens"]
 
 
-@given(MODEL_TEXT)
-def test_a_frame_without_usage_stays_as_it_is(text: str) -> None:
-    frame = frame_of({"choices": [{"delta": {"content": text}}], "usage": None})
-
-    assert cut_running_usage(frame) == (frame, None)
-    assert running_tokens_of(frame) is None
-
-
 @pytest.mark.parametrize(
     "usage", [b"{oops}", b"[1]", b'{"completion_tokens":null}', b'{"completion_tokens":1.5}']
 )
@@ -89,13 +80,6 @@ def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
 )
 def test_the_names_of_each_endpoint_are_understood(usage: object, expected: Usage | None) -> None:
     assert read_usage(usage) == expected
-
-
-def test_usage_at_the_end_of_a_long_answer_is_read_without_the_rest() -> None:
-    body = b'{"data":[' + b"0.1," * 10 + b'0],"usage":{"prompt_tokens":5,"total_tokens":5}}'
-
-    assert usage_at_end(body) == Usage(prompt_tokens=5)
-    assert usage_at_end(b'{"tokens":[1,2]}') is None
 
 
 @given(

@@ -79,8 +79,7 @@ class Private:
 async def _quick(sink: PrivateSink) -> None:
     await asyncio.sleep(0.123)
     await sink.start(200, [(b"a", b"b")])
-    await sink.write(chunk("a"))
-    await sink.end(DONE)
+    await sink.end(chunk("a") + DONE)
 
 
 async def _bursty(sink: PrivateSink) -> None:

@@ -117,16 +117,6 @@ def test_any_other_frame_flushes_the_held_text_and_is_not_split(frame: bytes) ->
     assert wanted in smoothed.sink.body
 
 
-def test_a_lost_worker_flushes_the_held_text() -> None:
-    steps = bursts(12)
-
-    smoothed = Smoothed().run(*steps, WorkerLostError("gone", sent=True))
-
-    assert smoothed.text == words_of([*steps, DONE])
-    assert "error" in smoothed.events[-1]
-    assert smoothed.sink.timed[-1].seconds == pytest.approx(0.08)
-
-
 def test_a_character_in_two_chunks_is_sent_in_one_piece() -> None:
     first, second = " space 👨\u200d", "🚀 is fun"
     smoothed = Smoothed().run(
@@ -136,13 +126,6 @@ def test_a_character_in_two_chunks_is_sent_in_one_piece() -> None:
     joint = [write for write in smoothed.sink.timed if "👨".encode() in write.data]
     assert first + second in smoothed.text
     assert ["🚀".encode() in write.data for write in joint] == [True]
-
-
-def test_a_full_socket_is_retried() -> None:
-    smoothed = Smoothed(full=[False, True, True]).run(*bursts(4, 4), 2.0, DONE)
-
-    assert smoothed.text == words_of([*bursts(4, 4), DONE])
-    assert smoothed.sink.timed[-2].seconds < 0.5
 
 
 def test_a_flood_is_not_held() -> None:

@@ -27,6 +27,19 @@ def chunk(text: str, tokens: int | None = None) -> bytes:
     return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"
 
 
+def usual(text: str, tokens: int, **choice: str) -> bytes:
+    """A chunk as vLLM writes it, which the fast path reads."""
+    usage = {"prompt_tokens": 1, "total_tokens": 1 + tokens, "completion_tokens": tokens}
+    content = {"choices": [{"delta": {"content": text}, **choice}], "usage": usage}
+    return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"
+
+
+LAST = usual("z", 2, finish_reason="stop")
+LAST_RELAYED = LAST.split(b',"usage"')[0] + b"}\n\n"
+ERROR = b'data: {"error":{"message":"boom"}}\n\n'
+LOST = WorkerLostError("gone", sent=True)
+
+
 class Relay:
     """One relayed stream and its result."""
 
@@ -61,15 +74,6 @@ class Relay:
         return source
 
 
-def test_nothing_after_the_end_is_read() -> None:
-    relay = Relay()
-
-    source = relay.run(chunk("a", 1) + DONE + chunk("late", 2), chunk("later", 3))
-
-    assert relay.sink.body == chunk("a") + DONE
-    assert source.taken == 1
-
-
 @given(st.lists(st.integers(0, 400), max_size=6))
 def test_any_split_of_the_stream_gives_the_client_the_same(cuts: list[int]) -> None:
     stream = b": hello\n\n" + chunk("a", 1) + chunk("naïve 🙂", 4) + chunk("c", 5) + DONE
@@ -94,30 +98,6 @@ def test_a_read_is_one_write_except_the_first_frame_of_a_long_burst(
     assert len(relay.gaps) == frames - 1
 
 
-LAST = (
-    b'data: {"choices":[{"delta":{"content":"b"},"finish_reason":"stop"}]'
-    b',"usage":{"prompt_tokens":1,"total_tokens":3,"completion_tokens":2}}\n\n'
-)
-
-
-def test_the_last_chunk_is_delivered_even_if_the_worker_is_lost_before_done() -> None:
-    relay = Relay()
-
-    with pytest.raises(WorkerLostError):
-        relay.run(chunk("a", 1), LAST, WorkerLostError("gone", sent=True))
-
-    assert relay.sink.body == chunk("a") + LAST.split(b',"usage"')[0] + b"}\n\n"
-
-
-def test_a_held_last_chunk_alone_is_dropped_so_that_the_request_can_be_replayed() -> None:
-    relay = Relay()
-
-    with pytest.raises(WorkerLostError):
-        relay.run(LAST, WorkerLostError("gone", sent=True))
-
-    assert relay.sink.writes == []
-
-
 @pytest.mark.parametrize(
     "steps",
     [[], [chunk("a", 1)], [chunk("a", 1), b"data: [DONE]\n"]],
@@ -133,6 +113,26 @@ def test_a_stream_without_end_is_incomplete(steps: list[bytes]) -> None:
     assert not relay.sink.ended
 
 
+@pytest.mark.parametrize(
+    ("steps", "relayed"),
+    [
+        ([chunk("a", 1), chunk("b", 2) + ERROR + DONE], chunk("a") + chunk("b")),
+        ([chunk("a", 1), LAST, LOST], chunk("a") + LAST_RELAYED),
+        ([LAST, LOST], b""),  # nothing was delivered: the request can be replayed
+    ],
+    ids=["error", "held-chunk", "only-a-held-chunk"],
+)
+def test_everything_before_an_error_is_delivered(
+    steps: list[bytes | Exception], relayed: bytes
+) -> None:
+    relay = Relay()
+
+    with pytest.raises(UpstreamError):
+        relay.run(*steps)
+
+    assert relay.sink.body == relayed
+
+
 def test_an_unknown_stream_may_stop_between_frames() -> None:
     Relay(EMBEDDINGS).run(b"data: x\n\n")
 
@@ -140,33 +140,7 @@ def test_an_unknown_stream_may_stop_between_frames() -> None:
         Relay(EMBEDDINGS).run(b"data: x\n\nda")
 
 
-def test_frames_before_an_error_are_delivered() -> None:
-    relay = Relay()
-
-    with pytest.raises(UpstreamError):
-        relay.run(chunk("a", 1), chunk("b", 2) + b'data: {"error":{"message":"boom"}}\n\n' + DONE)
-
-    assert relay.sink.body == chunk("a") + chunk("b")
-
-
-def usual(text: str, tokens: int) -> bytes:
-    """A chunk as vLLM writes it, which the fast path reads."""
-    usage = {"prompt_tokens": 1, "total_tokens": 1 + tokens, "completion_tokens": tokens}
-    content = {"choices": [{"delta": {"content": text}}], "usage": usage}
-    return b"data: " + json.dumps(content, separators=(",", ":")).encode() + b"\n\n"
-
-
-def test_usual_frames_are_tapped_and_counted() -> None:
-    relay = Relay()
-
-    source = relay.run(usual("a", 1), usual("b", 2), 0.5, usual("cd", 4), DONE)
-
-    assert relay.sink.writes == [chunk("a"), chunk("b"), chunk("cd"), DONE]
-    assert len(relay.gaps) == 3
-    assert source.tapped == 2
-
-
-def test_other_frames_take_the_slow_path_in_order() -> None:
+def test_usual_frames_are_tapped_and_all_are_relayed_in_order() -> None:
     relay = Relay()
 
     half = len(usual("b", 2)) // 2
@@ -176,17 +150,14 @@ def test_other_frames_take_the_slow_path_in_order() -> None:
         usual("b", 2)[half:],
         usual("c", 3) + usual("d", 4),
         b": comment\n\n",
-        usual("e", 5),
-        DONE,
+        usual("ee", 6),
+        chunk("f") + DONE + chunk("late", 9),
+        chunk("later", 10),
     )
 
-    assert relay.sink.body == b"".join(map(chunk, "abcd")) + b": comment\n\n" + chunk("e") + DONE
+    assert relay.sink.body == b"".join(map(chunk, "abcd")) + b": comment\n\n" + b"".join(
+        [chunk("ee"), chunk("f"), DONE]
+    )
     assert source.tapped == 1
-
-
-def test_a_read_with_an_uncounted_chunk_is_uncounted() -> None:
-    relay = Relay()
-
-    relay.run(chunk("a", 1), chunk("b", 2) + chunk("c"), DONE)
-
-    assert relay.gaps == []
+    assert source.taken == 7  # nothing after the end is read
+    assert len(relay.gaps) == 5  # "f" was not counted

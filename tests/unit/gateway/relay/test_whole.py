@@ -2,12 +2,10 @@ import pytest
 
 from gateway.errors import UpstreamError, WorkerLostError
 from gateway.protocol import Answer
-from gateway.relay.event_stream import SlowClientError
 from gateway.relay.whole import relay_whole
 from gateway.types import Usage
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
 from tests.unit.gateway.requests import CHAT, request_to
-from tests.unit.gateway.virtual_time import in_virtual_time, now
 
 KIND = (b"content-type", b"application/json")
 BODY = b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}'
@@ -58,24 +56,3 @@ async def test_a_very_long_answer_is_passed_through_unread() -> None:
 
     assert (sink.headers, sink.writes, sink.ended) == ([KIND], [b"[1,2,", b"3]"], True)
     assert answer == Answer(b"")
-
-
-@pytest.mark.parametrize("stuck_after", [0, 1], ids=["at-once", "later"])
-@in_virtual_time
-async def test_a_client_that_reads_nothing_of_a_long_answer_is_dropped(stuck_after: int) -> None:
-    sink = RecordingSink(stuck_after=stuck_after)
-
-    with pytest.raises(SlowClientError):
-        await relayed(sink, b"12345", b"6", held_bytes=4)
-
-    assert now() == 60
-    assert not sink.ended
-
-
-async def test_a_very_long_answer_that_breaks_off_is_not_ended() -> None:
-    sink = RecordingSink()
-
-    with pytest.raises(WorkerLostError):
-        await relayed(sink, b"12345", WorkerLostError("gone", sent=True), held_bytes=4)
-
-    assert (sink.started, sink.ended) == (True, False)

@@ -84,7 +84,7 @@ async def test_a_unix_socket_works_too(tmp_path: Path, connect: Connect) -> None
         assert len(worker.requests) == 1
 
 
-async def test_an_idle_connection_is_closed(
+async def test_a_closed_connection_is_not_reused(
     worker: FakeWorker, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.upstream.client._KEEP_ALIVE_SECONDS", 0.05)
@@ -94,16 +94,9 @@ async def test_an_idle_connection_is_closed(
 
     await eventually(lambda: worker.connections == 0)
     await whole(client, chat())
-
-
-async def test_a_connection_closed_by_the_worker_is_not_reused(connect: Connect) -> None:
-    async with CannedServer(ok(b"{}")) as server:
-        client = connect(server.url)
-        for _ in range(3):
-            await whole(client)
-            await asyncio.sleep(0.02)  # the server closes it meanwhile
-
-    assert len(server.requests) == 3
+    await worker.stop()  # the worker closes it
+    await worker.start()
+    await whole(client, chat())
 
 
 async def test_closing_ends_running_requests(worker: FakeWorker, connect: Connect) -> None:

@@ -57,25 +57,13 @@ async def test_a_worker_without_a_list_of_models_does_not_come_up(body: bytes) -
         assert not worker.up
 
 
-async def test_invalid_entries_of_a_list_are_ignored() -> None:
-    body = b'{"data":[1,null,"x",{},{"id":7},{"id":"m"}]}'
+async def test_only_valid_models_are_known_and_no_path_is_revealed() -> None:
+    body = b'{"data":[1,null,"x",{},{"id":7},{"id":"m","root":"/srv"},{"id":"n","root":"a/n"}]}'
     async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
         assert await prober.check(worker)
 
-        assert worker.models == {"m": {"id": "m"}}
-
-
-@pytest.mark.parametrize(
-    ("root", "shown"),
-    [(b"/srv/models/llama", "m"), (b"meta/llama", "meta/llama")],
-    ids=["path", "name"],
-)
-async def test_no_path_of_the_worker_is_revealed(root: bytes, shown: str) -> None:
-    body = b'{"data":[{"id":"m","root":"%s"}]}' % root
-    async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
-        await prober.check(worker)
-
-        assert worker.models["m"]["root"] == shown
+        roots = {name: entry["root"] for name, entry in worker.models.items()}
+        assert roots == {"m": "m", "n": "a/n"}
 
 
 async def test_watching_follows_a_worker_down_and_up_and_its_models() -> None:
