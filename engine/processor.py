@@ -5,7 +5,6 @@ from pathlib import Path
 _CPUINFO = Path("/proc/cpuinfo")
 _LISTS = frozenset({"flags", "Features"})  # on x86, on Arm
 _BFLOAT16 = frozenset({"amx_bf16", "avx512_bf16", "bf16"})
-_TILES = "amx_bf16"
 
 
 def multiplies_bfloat16(cpuinfo: Path = _CPUINFO) -> bool:
@@ -19,18 +18,6 @@ def multiplies_bfloat16(cpuinfo: Path = _CPUINFO) -> bool:
     """
     features = _features(cpuinfo)
     return not features or not _BFLOAT16.isdisjoint(features)
-
-
-def has_bfloat16_tiles(cpuinfo: Path = _CPUINFO) -> bool:
-    """Tell whether the processor has bfloat16 tiles (AMX), which our kernels do not use.
-
-    True if the kernel does not report features.
-
-    Args:
-        cpuinfo: A file in the format of proc(5).
-    """
-    features = _features(cpuinfo)
-    return not features or _TILES in features
 
 
 def _features(cpuinfo: Path) -> frozenset[str]:

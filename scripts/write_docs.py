@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from engine.config import EngineSettings
+from engine.worker.exactness import ExactnessMetrics
 from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
@@ -46,6 +47,7 @@ def metrics_page() -> str:
     GatewayMetrics(gateway)
     AcceptanceMetrics(engine)
     DraftingMetrics(engine)
+    ExactnessMetrics(engine)
     table = "| name | type | labels | meaning |\n|---|---|---|---|\n"
     head = (
         "# Metrics\n\n"

@@ -120,3 +120,6 @@ class AttentionBFloat16:
         outputs: int,
         outputs_stride: int,
     ) -> None: ...
+
+def tiles() -> str:
+    """Whether bfloat16 can be multiplied by AMX: usable, refused (by the system) or absent."""

@@ -1,7 +1,7 @@
 """CPU kernels of the target model, made so that extra tokens in a step cost almost nothing."""
 
 from engine.kernels.attention import PagedAttention, StepRequests, attention_kernels
-from engine.kernels.linear import PackedLinear, is_supported, linear_kernels, multiplies_pairs
+from engine.kernels.linear import PackedLinear, is_supported, linear_kernels, tiles
 
 __all__ = [
     "PackedLinear",
@@ -10,5 +10,5 @@ __all__ = [
     "attention_kernels",
     "is_supported",
     "linear_kernels",
-    "multiplies_pairs",
+    "tiles",
 ]

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import torch  # first: the core uses the OpenMP runtime that torch loads
 from torch import Tensor
 
-from engine._core.kernels import PackedBFloat16, PackedFloat32, PackedPairs
+from engine._core.kernels import PackedBFloat16, PackedFloat32, PackedPairs, tiles
 
-__all__ = ["PackedLinear", "is_supported", "linear_kernels", "multiplies_pairs"]
+__all__ = ["PackedLinear", "is_supported", "linear_kernels", "tiles"]
 
 _Packed = PackedFloat32 | PackedBFloat16 | PackedPairs
 # By dtype, best first.
@@ -25,11 +25,6 @@ def linear_kernels(dtype: torch.dtype) -> list[str]:
 def is_supported() -> bool:
     """Tell whether this processor has kernels: AVX2 with FMA, or AVX-512."""
     return bool(linear_kernels(torch.float32))
-
-
-def multiplies_pairs() -> bool:
-    """Tell whether the kernels use bfloat16 instructions, two products at once: AVX512-BF16."""
-    return bool(PackedPairs.kernels())
 
 
 class PackedLinear:

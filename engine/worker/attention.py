@@ -1,7 +1,8 @@
 """Replaces vLLM's CPU attention with our kernel where it applies (docs/adr/0029).
 
-Our kernel handles causal decoder attention over a KV cache in the vector layout. Sliding windows,
-sinks, biases, quantised caches, encoders and the AMX layout stay with vLLM.
+Our kernel handles causal decoder attention over a KV cache in the vector layout, which then also
+replaces vLLM's AMX layout. Sliding windows, sinks, biases, quantised caches and encoders stay with
+vLLM.
 """
 
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from vllm.v1.attention.backend import AttentionType
+from vllm.v1.attention.backends import cpu_attn
 from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
 
 from engine.kernels import PagedAttention, StepRequests, attention_kernels
+
+_MOST_DIM = 512  # of a head, in our kernels
 
 
 def attend_with_ours() -> None:
@@ -19,6 +23,32 @@ def attend_with_ours() -> None:
     theirs = CPUAttentionBackendImpl.forward
     if not isinstance(theirs, _Forward) and attention_kernels(torch.float32):
         CPUAttentionBackendImpl.forward = _Forward(theirs)
+        cpu_attn._get_attn_isa = _OurLayout(cpu_attn._get_attn_isa)
+
+
+class _OurLayout:
+    """Chooses the layout of a KV cache; replaces `cpu_attn._get_attn_isa`.
+
+    Args:
+        theirs: The original function.
+    """
+
+    def __init__(self, theirs: Any) -> None:
+        self._theirs = theirs
+
+    def __call__(
+        self,
+        dtype: torch.dtype,
+        block_size: int,
+        head_size: int | None = None,
+        kv_cache_dtype: str | None = None,
+    ) -> str:
+        """Return vLLM's choice, or `vec` instead of `amx` where our kernel computes."""
+        chosen: str = self._theirs(dtype, block_size, head_size, kv_cache_dtype)
+        is_quantized = kv_cache_dtype is not None and cpu_attn.is_quantized_kv_cache(kv_cache_dtype)
+        if chosen == "amx" and attention_kernels(dtype) and not is_quantized:
+            return "vec"
+        return chosen
 
 
 class _Forward:
@@ -69,7 +99,7 @@ class _LayerForward:
             and attn_metadata.dynamic_causal is None
             and output_scale is None
             and output_block_scale is None
-            and _is_made_for(self._impl, layer, query)
+            and is_made_for(self._impl, layer, query.dtype)
         )
         if not is_ours:
             scales = (output_scale, output_block_scale)
@@ -92,7 +122,14 @@ class _LayerForward:
         return self._attention
 
 
-def _is_made_for(impl: Any, layer: Any, query: Tensor) -> bool:
+def is_made_for(impl: Any, layer: Any, dtype: torch.dtype) -> bool:
+    """Tell whether our kernel computes a layer's attention.
+
+    Args:
+        impl: vLLM's implementation of it.
+        layer: vLLM's `Attention`, once the KV cache is laid out.
+        dtype: Of its queries.
+    """
     return (
         layer.isa == "vec"
         and impl.attn_type == AttentionType.DECODER
@@ -101,7 +138,8 @@ def _is_made_for(impl: Any, layer: Any, query: Tensor) -> bool:
         and impl.sinks is None
         and not impl.logits_soft_cap
         and not impl.is_fp8_kv_cache
-        and query.dtype in (torch.float32, torch.bfloat16)
+        and impl.head_size <= _MOST_DIM
+        and bool(attention_kernels(dtype))
     )
 
 

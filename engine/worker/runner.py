@@ -25,7 +25,7 @@ from engine.drafting import NATIVE, Beginning, Control, read_control
 from engine.heads import DraftHead, HeadMemory
 from engine.policy import Load
 from engine.worker.head import HeadRun, StepStates, gather_tables, load_for_target
-from engine.worker.linear import packed_rows
+from engine.worker.linear import linear_kernel
 from engine.worker.prefill import note_prefill
 from engine.worker.sampling import all_processors, decodes_plainly, temperature_of
 from engine.worker.sourced import SourcedDraftTokenIds
@@ -130,7 +130,7 @@ class _HybridDrafting(_Runner):
             "eager": int(model.enforce_eager),
             "most_tokens": min(self.max_num_reqs * (1 + self.num_spec_tokens), self.max_num_tokens),
             "vllm": str(vllm_version),
-            "packed": packed_rows(model.dtype),
+            "kernel": linear_kernel(model.dtype),
             "machine": platform.processor() or platform.machine(),
             "device": torch.cuda.get_device_name(self.device) if kind == "cuda" else kind,
             "threads": torch.get_num_threads(),

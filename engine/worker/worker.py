@@ -1,12 +1,12 @@
 """Our subclasses of vLLM's workers, which vLLM starts on each rank."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm.platforms import current_platform
 
 from engine.worker.heap import keep_heap_trimmed
 from engine.worker.logs import log_as_vllm_does
+from engine.worker.report import Report, report_folder
 
 _Worker: Any = object
 
@@ -52,10 +52,18 @@ else:
             if self.model_config.enforce_eager:
                 from engine.worker.linear import pack_linear_layers
 
-                files = Path(self.model_config.model).glob("*.safetensors")
-                stored = sum(file.stat().st_size for file in files)
-                ranks = self.parallel_config.tensor_parallel_size
-                pack_linear_layers(self.model_config.dtype, stored // ranks)
+                pack_linear_layers()
+
+        def compile_or_warm_up_model(self) -> Any:
+            """Warm the model up, then state whether its results are batch-invariant."""
+            spent = super().compile_or_warm_up_model()
+            from engine.worker.exactness import publish, state_exactness
+
+            if self.rank == 0:
+                engine = self.parallel_config.data_parallel_rank
+                found = state_exactness(self.model_runner.model, self.vllm_config)
+                publish(found, Report(report_folder(), "exactness", engine))
+            return spent
 
     class HybridWorker(_Profiled, PlainWorker):
         """The speculating worker for CPUs."""

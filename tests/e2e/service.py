@@ -57,20 +57,22 @@ class Service:
 
     def worker_metric(self, name: str) -> float:
         """A sample of the worker's own `/metrics`, read over its socket."""
-        with self._own_line() as client:
+        with self.worker_client() as client:
             text = client.get("/metrics").text
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
 
     def ask_worker(self, path: str, body: Mapping[str, Any]) -> None:
         """Send JSON to the worker itself, past the gateway; expects the status 200."""
-        with self._own_line() as client:
+        with self.worker_client() as client:
             client.post(path, json=body).raise_for_status()
 
-    def _own_line(self) -> httpx.Client:
-        """A client on the worker's socket."""
+    def worker_client(self, *, seconds: float = 10) -> httpx.Client:
+        """A client on the worker's socket, past the gateway; requests may take `seconds`."""
         command = self.worker.cmdline()
-        transport = httpx.HTTPTransport(uds=command[command.index("--uds") + 1])
-        return httpx.Client(transport=transport, base_url="http://worker", timeout=10)
+        # vLLM closes a connection that was idle for 5 s, which may be when the client writes.
+        limits = httpx.Limits(max_connections=64, keepalive_expiry=1.0)
+        transport = httpx.HTTPTransport(uds=command[command.index("--uds") + 1], limits=limits)
+        return httpx.Client(transport=transport, base_url="http://worker", timeout=seconds)
 
     def wait_ready(self, seconds: float = _START_SECONDS) -> None:
         """Wait until a worker can take requests."""

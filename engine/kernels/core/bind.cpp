@@ -12,6 +12,7 @@
 
 #include "attention.hpp"
 #include "attention_kernels.hpp"
+#include "instructions.hpp"
 #include "linear_kernels.hpp"
 #include "packed_weight.hpp"
 
@@ -118,6 +119,13 @@ void define_attention(nb::module_& module, const char* name) {
 }  // namespace
 
 void bind(nb::module_& module) {
+  module.def("tiles", [] {
+    switch (find_tiles()) {
+      case Tiles::kUsable: return "usable";
+      case Tiles::kRefused: return "refused";
+      default: return "absent";
+    }
+  });
   define_linear<float>(module, "PackedFloat32");
   define_linear<BFloat16>(module, "PackedBFloat16");
   define_linear<Pair>(module, "PackedPairs");

@@ -1,9 +1,12 @@
 """Greedy text is the same token by token, though much is drafted, and some of it refused."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.e2e.exactness.conftest import profile
 from tests.e2e.exactness.prompts import make_long_prompt, make_prompts, make_prose
-from tests.e2e.exactness.worker import Worker
+from tests.e2e.exactness.worker import Worker, starting_worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -81,3 +84,23 @@ def test_tokens_are_the_same_behind_a_cached_prefix(plain: Worker, speculating: 
     assert first == again == expected
     assert all(answer.cached_tokens > 256 for answer in (*first, *again))
     assert all(answer.drafts.accepted > 0 for answer in again)
+
+
+@pytest.fixture
+def without_drafter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
+    """A worker that has no sources at all."""
+    section = profile(vllm={}, speculation={"sources": []})
+    with starting_worker(tmp_path_factory.mktemp("plain"), section) as worker:
+        worker.wait_ready()
+        yield worker
+
+
+@pytest.mark.slow
+def test_mode_off_is_what_a_worker_without_a_drafter_answers(
+    without_drafter: Worker, plain: Worker
+) -> None:
+    sampled = {"temperature": 0.9, "seed": 5}
+    bodies = [{"prompt": prompt, "max_tokens": 40} for prompt in make_prompts(12, seed=24)]
+    bodies += [body | sampled for body in bodies]
+
+    assert plain.ask_all(bodies) == without_drafter.ask_all(bodies)

@@ -100,7 +100,10 @@ def test_a_profile_without_engine_settings_gives_the_defaults(tmp_path: Path, se
             "engine.speculation.step_cost: must begin with the time of a step of one token",
         ),
         ("engine: {vllm: {port: 1}}", "engine.vllm: set by the engine and not configurable: port"),
-        ("engine: {vllm: {served-model-name: x}}", "engine.vllm: set by the engine and not configurable"),
+        (
+            "engine: {vllm: {served-model-name: x}}",
+            "engine.vllm: set by the engine and not configurable",
+        ),
         ("engine: {environment: {PATH: /bin}}", "engine.environment: PATH must begin with one of"),
         (
             "engine: {environment: {VLLM_USE_V2_MODEL_RUNNER: 1}}",

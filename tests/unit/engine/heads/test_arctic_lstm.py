@@ -176,7 +176,10 @@ def test_method_is_sum_rnn_where_it_is_not_said(
     ("fields", "problem"),
     [
         ({"inner_dim": "32.32"}, "expected one common size"),
-        ({"emb_dim": "16"}, "found inner_dim 32, proj_dim 32, emb_dim 16, expected one common size"),
+        (
+            {"emb_dim": "16"},
+            "found inner_dim 32, proj_dim 32, emb_dim 16, expected one common size",
+        ),
         ({"tie_weights": False}, "found tie_weights false"),
         ({"method": "sum_gru"}, "method: found 'sum_gru'"),
         ({"inner_dim": "32.x"}, "inner_dim: found '32.x'"),

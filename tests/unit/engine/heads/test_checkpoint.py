@@ -79,7 +79,10 @@ def test_loaded_head_has_the_dtype_of_the_target_unless_told(
     [
         ({"hidden_size": 64}, "config.json: .*its hidden_size is 48, the target's 64"),
         ({"vocab_size": 91}, "config.json: .*its vocab_size is 90, the target's 91"),
-        ({"tokenizer_sha256": "b" * 64}, "config.json: .*its tokenizer_sha256 is a+, the target's b+"),
+        (
+            {"tokenizer_sha256": "b" * 64},
+            "config.json: .*its tokenizer_sha256 is a+, the target's b+",
+        ),
     ],
     ids=["hidden", "vocabulary", "tokenizer"],
 )

@@ -12,9 +12,8 @@ from vllm.model_executor.layers import utils as vllm_utils
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
-from engine.kernels import PackedLinear, is_supported
-from engine.worker import linear
-from engine.worker.linear import ALL_ROWS, Dispatch, pack_linear_layers, rows_that_pay
+from engine.kernels import PackedLinear, is_supported, linear_kernels
+from engine.worker.linear import Dispatch, is_ours, linear_kernel, pack_linear_layers
 
 needs_kernel = pytest.mark.skipif(
     not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
@@ -50,7 +49,7 @@ def test_our_products_serve_all_rows_without_a_second_copy(remove_weight: bool) 
     layer.weight.data.copy_(weight)
     rows, bias = torch.randn(300, 6), torch.randn(8)
 
-    Dispatch(theirs, {torch.float32: ALL_ROWS})(layer, remove_weight)
+    Dispatch(theirs)(layer, remove_weight)
 
     found = layer.cpu_linear(rows, layer.weight, bias)
     torch.testing.assert_close(found, functional.linear(rows, weight, bias))
@@ -59,24 +58,11 @@ def test_our_products_serve_all_rows_without_a_second_copy(remove_weight: bool) 
 
 
 @needs_kernel
-def test_larger_batches_fall_back_to_vllm() -> None:
-    theirs = Theirs()
-    layer = layer_of(torch.randn(8, 6).bfloat16())
-    Dispatch(theirs, {torch.bfloat16: 4})(layer, True)
-
-    for count in (1, 4, 5, 9):
-        rows = torch.randn(count, 6).bfloat16()
-        assert layer.cpu_linear(rows, layer.weight, None).shape == (count, 8)
-
-    assert theirs.computed == [5, 9]
-
-
-@needs_kernel
 def test_a_float32_bias_is_accepted() -> None:
     layer = layer_of(torch.randn(8, 6).bfloat16())
     weight, rows, bias = layer.weight.detach(), torch.randn(2, 6).bfloat16(), torch.randn(8)
     bias = bias.bfloat16().float()
-    Dispatch(Theirs(), {torch.bfloat16: 4})(layer, True)
+    Dispatch(Theirs())(layer, True)
 
     found = layer.cpu_linear(rows, layer.weight, bias)
 
@@ -92,7 +78,7 @@ def test_unsupported_layers_stay_with_vllm(weight: Tensor) -> None:
     asked = []
     layer = layer_of(weight)
 
-    Dispatch(lambda *arguments: asked.append(arguments), {torch.float32: ALL_ROWS})(layer, True)
+    Dispatch(lambda *arguments: asked.append(arguments))(layer, True)
 
     assert asked == [(layer, True)]
 
@@ -107,7 +93,8 @@ def utils() -> Iterator[Any]:
 @needs_kernel
 def test_vllm_layers_use_our_products(utils: Any) -> None:
     weight, rows = torch.randn(8, 6), torch.randn(3, 6)
-    pack_linear_layers(torch.float32, 1 << 20)
+    pack_linear_layers()
+    pack_linear_layers()  # idempotent
 
     for method, kept in ((UnquantizedLinearMethod(), 0), (UnquantizedEmbeddingMethod(), 48)):
         layer = torch.nn.Module()
@@ -116,60 +103,6 @@ def test_vllm_layers_use_our_products(utils: Any) -> None:
 
         assert torch.equal(method.apply(layer, rows), PackedLinear(weight)(rows))
         assert layer.weight.numel() == kept
-
-
-@needs_kernel
-@pytest.mark.parametrize("pairs", [True, False])
-@pytest.mark.parametrize("multiplies", [True, False])
-def test_products_are_timed_only_if_vllm_has_better_instructions(
-    multiplies: bool, pairs: bool, utils: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: False)
-    monkeypatch.setattr(linear, "multiplies_bfloat16", lambda: multiplies)
-    monkeypatch.setattr(linear, "multiplies_pairs", lambda: pairs)
-    monkeypatch.setattr(linear, "_rows_that_pay", lambda theirs: 4)
-
-    linear.pack_linear_layers(torch.bfloat16, 1 << 20)
-
-    is_measured = multiplies and not pairs
-    assert linear.packed_rows(torch.bfloat16) == (4 if is_measured else linear.ALL_ROWS)
-
-
-@needs_kernel
-@pytest.mark.parametrize("weight_bytes", [1 << 30, 5 << 30, 0])
-@pytest.mark.parametrize("paid", [0, 16, 1 << 30])
-def test_only_small_models_keep_two_copies(
-    paid: int, weight_bytes: int, utils: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(linear, "has_bfloat16_tiles", lambda: True)
-    monkeypatch.setattr(linear, "_rows_that_pay", lambda theirs: paid)
-
-    linear.pack_linear_layers(torch.bfloat16, weight_bytes)
-
-    is_kept = paid == linear.ALL_ROWS or weight_bytes == 1 << 30
-    assert linear.packed_rows(torch.bfloat16) == (paid if is_kept else 0)
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "most"),
-    [
-        ({1: 2.0, 4: 2.0, 16: 2.0}, {1: 1.0, 4: 3.0, 16: 3.0}, 0),
-        ({1: 1.0, 4: 1.0, 16: 4.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 4),
-        ({1: 1.0, 4: 3.0, 16: 1.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 1),
-        ({1: 1.0, 4: 1.0, 16: 3.0}, {1: 1.0, 4: 2.0, 16: 3.0}, 1 << 30),
-        ({1: 1.0, 4: 1.0, 16: 3.2}, {1: 1.0, 4: 2.0, 16: 3.0}, 1 << 30),
-    ],
-)
-def test_our_products_serve_sizes_at_which_they_are_about_as_fast(
-    ours: dict[int, float], theirs: dict[int, float], most: int
-) -> None:
-    now = 0.0
-
-    def takes(times: dict[int, float]) -> Any:
-        def compute(rows: Tensor) -> None:
-            nonlocal now
-            now += times[rows.shape[0]]
-
-        return compute
-
-    assert rows_that_pay(takes(ours), takes(theirs), sizes=(1, 4, 16), clock=lambda: now) == most
+        assert is_ours(layer)
+    assert linear_kernel(torch.float32) == linear_kernels(torch.float32)[0]
+    assert linear_kernel(torch.float16) == "vllm"
