@@ -1,4 +1,4 @@
-"""Torch computes on one thread here: tensors are so small that a second one only waits."""
+"""Runs torch on one thread: for such small tensors a second thread only waits."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread() -> Iterator[None]:
-    """Where a test's module has imported torch; others do without it."""
+    """Applies to test modules that have imported torch."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield

@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 
-def test_a_worker_whose_parent_has_gone_leaves_at_once() -> None:
+def test_a_worker_without_its_parent_exits() -> None:
     code = "from engine.lifetime import die_with_parent; die_with_parent(999999999); print('on')"
 
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`python -m engine` as far as it goes without vllm."""
+"""The parts of `python -m engine` that do not need vllm."""
 
 import json
 from pathlib import Path
@@ -21,9 +21,7 @@ def test_print_config_shows_the_merged_settings(capsys: pytest.CaptureFixture[st
     assert (shown["port"], shown["uds"]) == (9100, None)
 
 
-def test_wrong_settings_exit_with_two_and_one_line_each(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_settings_exit_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text("engine: {port: 0, modle: x}", encoding="utf-8")
 
@@ -34,7 +32,7 @@ def test_wrong_settings_exit_with_two_and_one_line_each(
     assert [line.partition(": ")[0] for line in captured.err.splitlines()] == ["engine"] * 2
 
 
-def test_an_untested_vllm_is_refused_before_anything_heavy(
+def test_an_untested_vllm_is_rejected(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("engine.__main__.find_version", lambda: "0.33.1")
@@ -45,7 +43,7 @@ def test_an_untested_vllm_is_refused_before_anything_heavy(
     assert "0.33.1 was not tested with this engine; tested: 0.32.0" in capsys.readouterr().err
 
 
-def test_socket_and_port_together_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_socket_and_port_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--uds", "a.sock", "--port", "1"])
 

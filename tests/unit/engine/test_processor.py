@@ -19,7 +19,7 @@ from engine.processor import multiplies_bfloat16
     ],
     ids=["AVX-512", "its bfloat16", "AMX", "Arm", "Arm without", "no list", "two cores", "empty"],
 )
-def test_the_kernel_says_what_there_is(tmp_path: Path, lines: list[str], multiplies: bool) -> None:
+def test_features_come_from_cpuinfo(tmp_path: Path, lines: list[str], multiplies: bool) -> None:
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("\n".join(lines), encoding="utf-8")
 

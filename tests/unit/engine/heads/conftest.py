@@ -73,7 +73,7 @@ def make_head(tables: dict[str, Tensor]) -> MakeHead:
 
 
 def looking_head(window: int, draft_ids: Sequence[int] | None = None) -> DraftHead:
-    """A small head that looks back, ready to draft these and, if any, what it looks at."""
+    """Return a small head with a window; with `draft_ids` it also drafts window tokens."""
     is_short = draft_ids is not None
     config = HeadConfig(
         kind="gated",

@@ -1,7 +1,7 @@
-"""Slow, obvious twins of both kinds of published heads, written from the formulas of the notes.
+"""Slow reference implementations of all kinds of heads, written from the formulas.
 
-One row at a time, in float64, straight from the tensors of a checkpoint in its published layout; of
-the gated head, which is ours, in our layout and from the formulas of adr/0015.
+They compute one row at a time in float64, from the tensors of a checkpoint in its published layout
+(our own for the gated head; formulas in adr/0015).
 """
 
 import math
@@ -29,7 +29,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 
 class Reference:
-    """Scores one row, teacher forced, and drafts greedily on top of that."""
+    """Scores one row with teacher forcing."""
 
     def __init__(self, weights: Weights, *, positions: int, tied: bool, scaled: bool) -> None:
         self.weights = {
@@ -40,7 +40,7 @@ class Reference:
         self.scaled = scaled
 
     def logits(self, hidden: Tensor, tokens: list[int]) -> list[Tensor]:
-        """Return the logits behind each of the tokens."""
+        """Return the logits after each token."""
         state = hidden.double()
         if self.scaled:
             state = norm(state) / math.sqrt(2)
@@ -146,7 +146,7 @@ class LstmReference(Reference):
 
 
 class GatedReference(Reference):
-    """Our gated head, with tables of its own or with the target's, "embedding" and "output"."""
+    """Our gated head, with own tables or the target's, "embedding" and "output"."""
 
     def step(
         self, position: int, state: Tensor, memory: Tensor | None, token: int
@@ -177,7 +177,7 @@ class GatedReference(Reference):
 
 
 def check_logits(head: DraftHead, reference: Reference) -> None:
-    """Compare a head's logits with the formulas', the true tokens given."""
+    """Compare a head's logits with the reference, with teacher forcing."""
     hidden, tokens = torch.randn(2, head.config.hidden_size), [[3, 60, 8], [0, 89, 89]]
 
     found = head(hidden, torch.tensor(tokens))

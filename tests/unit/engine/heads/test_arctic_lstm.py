@@ -1,4 +1,4 @@
-"""Arctic's LSTM speculators, both methods, in exactly their layout."""
+"""Arctic's LSTM speculators, both methods, in their published layout."""
 
 from itertools import pairwise
 from typing import Any
@@ -47,7 +47,7 @@ def make_config(**fields: Any) -> dict[str, Any]:
 
 
 class Draws:
-    """Draws tensors, the same ones each time."""
+    """Draws reproducible tensors."""
 
     def __init__(self) -> None:
         self._draws = torch.Generator().manual_seed(5)
@@ -79,7 +79,7 @@ def make_rnn(
     inner: tuple[int, ...] = (INNER,),
     tied: bool = True,
 ) -> dict[str, Tensor]:
-    """Draw a sum_rnn: so many embedding and projection layers, and these widths of the norms."""
+    """Draw a sum_rnn with these numbers of layers and widths of the norms."""
     draws = Draws()
     weights: dict[str, Tensor] = {}
     width = inner[0]
@@ -157,15 +157,13 @@ def refer(config: dict[str, Any], weights: dict[str, Tensor]) -> Reference:
     )
 
 
-def test_logits_are_those_of_the_formulas(
+def test_logits_match_the_formulas(
     write_folder: WriteFolder, target: TargetFacts, case: Case
 ) -> None:
     check_logits(load_head(write_folder(*case), target), refer(*case))
 
 
-def test_method_is_sum_rnn_where_it_is_not_said(
-    write_folder: WriteFolder, target: TargetFacts
-) -> None:
+def test_the_default_method_is_sum_rnn(write_folder: WriteFolder, target: TargetFacts) -> None:
     config = make_config(tie_lstm_embs=False)
     del config["method"]
 
@@ -187,7 +185,7 @@ def test_method_is_sum_rnn_where_it_is_not_said(
         (RNN | {"proj_dim": "32.16"}, "expected proj_dim and emb_dim"),
     ],
 )
-def test_config_that_no_reference_runs_is_refused(
+def test_an_invalid_config_is_rejected(
     write_folder: WriteFolder, target: TargetFacts, fields: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(HeadFileError, match=rf"config.json: .*{problem}"):

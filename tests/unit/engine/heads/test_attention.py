@@ -1,4 +1,4 @@
-"""Compared with a slow reading of the formulas, one query at a time, in float64."""
+"""Compared with the formulas, one query at a time, in float64."""
 
 import math
 
@@ -35,7 +35,7 @@ def attention() -> Attention:
 def draw_context(mask: Tensor | None) -> Context:
     keys = functional.normalize(draw(RUNS, HEADS, ENTRIES, SIZE), dim=-1)
     values = draw(RUNS, HEADS, ENTRIES, SIZE) + 1
-    # The first one is nothing.
+    # The first entry is empty.
     keys[:, :, 0] = values[:, :, 0] = 0
     return Context(keys, values, mask)
 
@@ -47,7 +47,7 @@ def norm_slowly(x: Tensor) -> Tensor:
 def attend_slowly(attention: Attention, total: Tensor, context: Context) -> Tensor:
     rows = []
     for number, row in enumerate(total.double()):
-        run, place = divmod(number, ROWS)
+        run, index = divmod(number, ROWS)
         query = (WEIGHT["query"].double() @ norm_slowly(row)).view(HEADS, SIZE)
         found = []
         for head in range(HEADS):
@@ -55,7 +55,7 @@ def attend_slowly(attention: Attention, total: Tensor, context: Context) -> Tens
             odds = [math.exp(float(attention.sink[head]))]
             for entry in range(1, ENTRIES):
                 score = float(ask @ context.keys[run, head, entry].double())
-                hidden = 0.0 if context.mask is None else float(context.mask[run, place, entry])
+                hidden = 0.0 if context.mask is None else float(context.mask[run, index, entry])
                 odds.append(math.exp(score + hidden))
             values = context.values[run, head].double()
             weighed = [odds[entry] * values[entry] for entry in range(1, ENTRIES)]
@@ -65,7 +65,7 @@ def attend_slowly(attention: Attention, total: Tensor, context: Context) -> Tens
 
 
 @pytest.mark.parametrize("is_masked", [True, False], ids=["masked", "all seen"])
-def test_a_sum_gains_what_its_queries_find(attention: Attention, is_masked: bool) -> None:
+def test_attention_matches_the_formula(attention: Attention, is_masked: bool) -> None:
     mask = torch.zeros(RUNS, ROWS, ENTRIES)
     mask[0, 1, 2] = mask[1, 2, 1] = mask[1, 0, 1:4] = float("-inf")
     context, total = draw_context(mask if is_masked else None), draw(RUNS * ROWS, INNER)
@@ -76,7 +76,7 @@ def test_a_sum_gains_what_its_queries_find(attention: Attention, is_masked: bool
     torch.testing.assert_close(found.double(), expected, atol=1e-4, rtol=1e-4)
 
 
-def test_a_row_that_may_look_at_nothing_stays_as_it_was(attention: Attention) -> None:
+def test_a_row_without_entries_is_unchanged(attention: Attention) -> None:
     mask = torch.full((RUNS, ROWS, ENTRIES), float("-inf"))
     mask[:, :, 0] = 0
     total = draw(RUNS * ROWS, INNER)
@@ -84,7 +84,7 @@ def test_a_row_that_may_look_at_nothing_stays_as_it_was(attention: Attention) ->
     assert attend(attention, total, draw_context(mask)).equal(total)
 
 
-def test_keys_have_length_one_and_values_are_as_they_are() -> None:
+def test_keys_are_normalised_and_values_are_not() -> None:
     weight, total = draw(2 * HEADS * SIZE, INNER), draw(5, INNER)
     recorder = Recorder(NORM, lambda x: functional.linear(x, weight), HEADS)
 

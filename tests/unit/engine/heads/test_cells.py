@@ -15,14 +15,14 @@ def draw(*shape: int, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.fixture(params=[False, True], ids=["drafting", "training"], autouse=True)
-def way(request: pytest.FixtureRequest) -> object:
-    """Each formula has a way for drafting on CPUs and one for everything else."""
+def path(request: pytest.FixtureRequest) -> object:
+    """Formulas have one code path for drafting on CPUs and one for everything else."""
     with torch.set_grad_enabled(request.param):
         yield
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-3, 1e-6, 0.0], ids=str)
-def test_norm_is_the_formula_however_small_the_state(size: float) -> None:
+def test_the_norm_matches_the_formula_for_small_states(size: float) -> None:
     weight, bias, state = draw(WIDTH), draw(WIDTH, seed=1), size * draw(1, WIDTH, seed=2)
 
     found = apply_norm(state, make_norm(weight, bias))

@@ -25,7 +25,7 @@ from tests.unit.engine.heads.conftest import HIDDEN, MakeHead, WriteFolder
     ],
     ids=["own tables", "deep", "shared embedding", "all shared", "not tied", "gated", "projected"],
 )
-def test_saved_head_is_the_same_head(
+def test_a_saved_head_drafts_the_same(
     make_head: MakeHead,
     tables: dict[str, Tensor],
     target: TargetFacts,
@@ -54,7 +54,7 @@ def test_saving_twice_gives_the_same_bytes(make_head: MakeHead, tmp_path: Path) 
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_head_with_nan_is_not_saved(make_head: MakeHead, tmp_path: Path) -> None:
+def test_a_head_with_nan_is_not_saved(make_head: MakeHead, tmp_path: Path) -> None:
     head = make_head()
     head.weights.cells[0].state_norm.bias.data[0] = float("nan")
 
@@ -64,7 +64,7 @@ def test_head_with_nan_is_not_saved(make_head: MakeHead, tmp_path: Path) -> None
     assert not (tmp_path / "head").exists()
 
 
-def test_loaded_head_has_the_dtype_of_the_target_unless_told(
+def test_the_default_dtype_is_the_targets(
     make_head: MakeHead, target: TargetFacts, tmp_path: Path
 ) -> None:
     save_head(make_head(), tmp_path, card={})
@@ -86,7 +86,7 @@ def test_loaded_head_has_the_dtype_of_the_target_unless_told(
     ],
     ids=["hidden", "vocabulary", "tokenizer"],
 )
-def test_head_of_another_target_is_refused(
+def test_a_head_for_another_target_is_rejected(
     make_head: MakeHead,
     target: TargetFacts,
     tmp_path: Path,
@@ -99,7 +99,7 @@ def test_head_of_another_target_is_refused(
         load_head(tmp_path, dataclasses.replace(target, **change))
 
 
-def test_head_that_shares_a_table_wants_it(
+def test_a_missing_shared_table_is_reported(
     make_head: MakeHead, target: TargetFacts, tmp_path: Path
 ) -> None:
     save_head(make_head(share_embedding=True), tmp_path, card={})
@@ -109,7 +109,7 @@ def test_head_that_shares_a_table_wants_it(
 
 
 @pytest.mark.parametrize("config", [{}, {"model_type": "llama"}, {"format": "other"}], ids=str)
-def test_unknown_kind_is_refused(
+def test_an_unknown_kind_is_rejected(
     write_folder: WriteFolder, target: TargetFacts, config: dict[str, str]
 ) -> None:
     folder = write_folder(config, {"a": torch.ones(1)})

@@ -1,4 +1,4 @@
-"""What the core drafts and writes is what torch does, on heads of every shape that it takes."""
+"""The C++ core compared with torch, for every shape of head that it supports."""
 
 from itertools import pairwise
 from typing import Any
@@ -27,7 +27,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "attention_heads": 1,
         "attention_head_size": 32,
     },
-    "with what it looks at": {
+    "with window tokens": {
         "share_output": True,
         "draft_vocab_size": 16,
         "window": WINDOW,
@@ -35,7 +35,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "attention_heads": 2,
         "attention_head_size": 16,
     },
-    "with what it looks at, projected": {
+    "with window tokens, projected": {
         "share_embedding": True,
         "share_output": True,
         "project_output": True,
@@ -97,7 +97,7 @@ def first_tokens(guesses: list[Guess]) -> list[int]:
 
 
 def agree(found: list[Guess], expected: list[Guess]) -> None:
-    """Nearly all drafts are the same; bfloat16 decides a tie otherwise now and then."""
+    """Nearly all drafts are equal; bfloat16 breaks a few ties differently."""
     same = [a[0][0] == b[0][0] for a, b in zip(found, expected, strict=True)]
     assert sum(same) >= 0.85 * len(same)
     for equal, (_, ours), (_, theirs) in zip(same, found, expected, strict=True):
@@ -107,7 +107,7 @@ def agree(found: list[Guess], expected: list[Guess]) -> None:
 
 @pytest.mark.parametrize("dtype", STATES, ids=str)
 @pytest.mark.parametrize("fields", SHAPES.values(), ids=SHAPES)
-def test_drafts_are_those_of_torch(
+def test_drafts_equal_torchs(
     fields: dict[str, Any], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = make(fields, tables=dtype)
@@ -129,7 +129,7 @@ LOOKING = [name for name, fields in SHAPES.items() if "window" in fields]
 
 @pytest.mark.parametrize("dtype", STATES, ids=str)
 @pytest.mark.parametrize("name", LOOKING)
-def test_entries_are_written_and_seen_as_with_torch(
+def test_entries_equal_torchs(
     name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = make(SHAPES[name])
@@ -139,13 +139,13 @@ def test_entries_are_written_and_seen_as_with_torch(
     def run() -> tuple[HeadMemory, list[Guess]]:
         memory = HeadMemory(head, requests=len(names) + 1, device=CPU)
         guesses: list[Guess] = []
-        # Requests differ in how much they have: nothing, less than the window, more.
+        # Requests have no entries, fewer than the window, or more.
         for begin, end in pairwise([0, 30, 70, 90, 160]):
             for at in range(begin, end):
                 memory.note([names[at * at % 13]], [[tokens[at]]], hidden[at : at + 1])
-            places = [begin + number for number in range(len(names))]
-            newest = [tokens[place] for place in places]
-            guesses += head.guess(hidden, places, newest, 3, memory.view(names))
+            positions = [begin + number for number in range(len(names))]
+            newest = [tokens[position] for position in positions]
+            guesses += head.guess(hidden, positions, newest, 3, memory.view(names))
         return memory, guesses
 
     ours, found = run()
@@ -159,11 +159,11 @@ def test_entries_are_written_and_seen_as_with_torch(
 
 
 @pytest.mark.parametrize("most_rows", [compiled.MOST_ROWS, 0], ids=["core", "torch"])
-def test_a_token_that_the_vocabulary_lacks_is_drafted_where_it_was_seen(
+def test_tokens_in_the_window_are_drafted_beyond_the_vocabulary(
     most_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiled, "MOST_ROWS", most_rows)
-    head = make(SHAPES["with what it looks at, projected"])
+    head = make(SHAPES["with window tokens, projected"])
     assert head.vocabulary.ids is not None
     known = set(head.vocabulary.ids.tolist())
     hidden, tokens = states(200)
@@ -179,7 +179,7 @@ def test_a_token_that_the_vocabulary_lacks_is_drafted_where_it_was_seen(
         ((blind, _),) = head.guess(hidden, [begin + 5], [said[-1]], 3, None)
 
         assert set(blind) <= known
-        # All but the oldest ones are within the window.
+        # All but the oldest are within the window.
         assert set(drafted) <= known | set(said[-WINDOW:])
         assert all(0 < share <= 1 for share in confidence)
         beside += len(set(drafted) - known)
@@ -191,7 +191,7 @@ def test_a_token_that_the_vocabulary_lacks_is_drafted_where_it_was_seen(
     [{"kind": "lstm"}, {"kind": "mlp"}, {"inner_size": 40, "gated_size": 20}],
     ids=["lstm", "mlp", "widths without a kernel"],
 )
-def test_what_the_core_does_not_know_drafts_with_torch(fields: dict[str, Any]) -> None:
+def test_unsupported_heads_draft_with_torch(fields: dict[str, Any]) -> None:
     head = make(fields)
 
     assert not isinstance(drafting_of(head), CompiledDrafting)
@@ -199,7 +199,7 @@ def test_what_the_core_does_not_know_drafts_with_torch(fields: dict[str, Any]) -
     assert len(head.guess(hidden, [0, 1], tokens, 3, None)) == 2
 
 
-def test_a_token_without_an_embedding_is_refused() -> None:
+def test_a_token_outside_the_table_is_rejected() -> None:
     head = make({})
     hidden, _ = states(1)
 

@@ -45,12 +45,12 @@ def make(**fields: object) -> HeadConfig:
         ({"version": 2}, "version"),
     ],
 )
-def test_what_cannot_be_is_refused(fields: dict[str, object], problem: str) -> None:
+def test_invalid_configs_are_rejected(fields: dict[str, object], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         make(**fields)
 
 
-def test_scale_gives_the_target_half_of_the_last_state() -> None:
+def test_the_scale_gives_the_target_half_of_the_last_state() -> None:
     state_weight = 0.5 ** (1 / 6)
 
     scale = make().embedding_scale

@@ -17,10 +17,10 @@ from tests.unit.engine.heads.conftest import HIDDEN, MakeHead
     ],
     ids=["lstm", "mlp, truncated", "gated", "not scaled"],
 )
-def test_drafting_never_looks_at_a_value(
+def test_drafting_never_reads_a_value(
     make_head: MakeHead, fields: dict[str, Any], dtype: torch.dtype
 ) -> None:
-    """Tensors of this device have none: whatever would wait for the device fails here."""
+    """Meta tensors have no values, so code that would wait for the device fails here."""
     head = make_head(**fields).to(dtype).to("meta")
 
     drafted, confidence = head.propose(
@@ -32,8 +32,8 @@ def test_drafting_never_looks_at_a_value(
     assert drafted.shape == confidence.shape == (3, 3)
 
 
-def test_rows_of_a_larger_tensor_are_drafted_for(make_head: MakeHead) -> None:
-    """The int8 kernel needs aligned rows, and a state that is not scaled is used as it comes."""
+def test_unaligned_rows_are_supported(make_head: MakeHead) -> None:
+    """The int8 kernel needs aligned rows; a state that is not scaled is used directly."""
     head = make_head(scale_input=False).to(torch.bfloat16)
     memory = torch.randn(5 * HIDDEN + 1).bfloat16()
     hidden = memory[1 : 1 + HIDDEN].view(1, HIDDEN)

@@ -1,4 +1,4 @@
-"""What is too large to be a table is multiplied when drafting; the drafts are the same."""
+"""Drafts are the same whether tables are folded or multiplied when drafting."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from tests.unit.engine.heads.conftest import HIDDEN, VOCAB, MakeHead
     ],
     ids=["own embedding", "shared embedding", "whole vocabulary", "shared output", "projected"],
 )
-def test_drafts_are_the_same_however_little_is_folded(
+def test_folding_does_not_change_drafts(
     make_head: MakeHead,
     monkeypatch: pytest.MonkeyPatch,
     fields: dict[str, Any],

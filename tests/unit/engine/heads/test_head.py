@@ -59,7 +59,7 @@ def head(request: pytest.FixtureRequest, make_head: MakeHead) -> DraftHead:
 
 
 def unroll_greedily(head: DraftHead, hidden: Tensor, tokens: Tensor, n: int) -> tuple[Any, Any]:
-    """Draft by scoring everything anew for each token."""
+    """Draft by a full forward pass for each token."""
     sequence, confidences = tokens[:, None], []
     for position in range(n):
         probabilities = head(hidden, sequence)[position].softmax(-1)
@@ -75,7 +75,7 @@ def draw_rows(m: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def look_back(head: DraftHead, hidden: Tensor, tokens: Tensor) -> Context | None:
-    """What rows of one answer may look at, if the head has a window at all."""
+    """Return the context of the rows of one answer; None without a window."""
     if not head.config.window:
         return None
     keys, values = (part.transpose(0, 1)[None] for part in head.entries(hidden, tokens))
@@ -88,7 +88,7 @@ def look_back(head: DraftHead, hidden: Tensor, tokens: Tensor) -> Context | None
 
 
 @pytest.mark.parametrize("m", [1, 2, 9])
-def test_draft_is_the_greedy_unrolled_forward(head: DraftHead, m: int) -> None:
+def test_a_draft_is_the_greedy_forward_pass(head: DraftHead, m: int) -> None:
     hidden, tokens = draw_rows(m)
 
     drafted, confidence = head.propose(hidden, tokens, 3)
@@ -104,7 +104,7 @@ def test_no_rows_give_no_drafts(head: DraftHead) -> None:
     assert drafted.shape == confidence.shape == (0, 3)
 
 
-def test_rows_do_not_touch_each_other(head: DraftHead) -> None:
+def test_rows_are_independent(head: DraftHead) -> None:
     hidden, tokens = draw_rows(5)
 
     together = head.propose(hidden, tokens, 3)
@@ -114,7 +114,7 @@ def test_rows_do_not_touch_each_other(head: DraftHead) -> None:
     torch.testing.assert_close(together[1][3], alone[1][0], atol=1e-5, rtol=1e-4)
 
 
-def test_bfloat16_drafts_with_about_the_same_confidence(head: DraftHead) -> None:
+def test_bfloat16_changes_drafts_little(head: DraftHead) -> None:
     hidden, tokens = draw_rows(64)
     expected = head.propose(hidden, tokens, 3)
 
@@ -129,7 +129,7 @@ def test_bfloat16_drafts_with_about_the_same_confidence(head: DraftHead) -> None
     assert float((confidence[:, 0] - expected[1][:, 0])[first].abs().mean()) < 0.02
 
 
-def test_every_weight_learns(head: DraftHead) -> None:
+def test_every_weight_gets_a_gradient(head: DraftHead) -> None:
     hidden, tokens = draw_rows(6)
     head.train()
 
@@ -158,7 +158,7 @@ def test_autocast_changes_little(head: DraftHead, enabled: bool) -> None:
         assert difference < 0.05 * other.detach().abs().mean() + 0.05
 
 
-def test_drafts_follow_weights_that_were_trained(make_head: MakeHead) -> None:
+def test_drafts_follow_trained_weights(make_head: MakeHead) -> None:
     head = make_head()
     hidden, tokens = draw_rows(3)
     head.propose(hidden, tokens, 3)
@@ -172,7 +172,7 @@ def test_drafts_follow_weights_that_were_trained(make_head: MakeHead) -> None:
     assert head.propose(hidden, tokens, 3)[0].tolist() == expected.tolist()
 
 
-def test_tied_head_goes_on_beyond_its_positions(make_head: MakeHead) -> None:
+def test_a_tied_head_drafts_beyond_its_positions(make_head: MakeHead) -> None:
     head = make_head(draft_vocab_size=20)
     hidden, tokens = draw_rows(2)
 
@@ -186,9 +186,7 @@ def test_tied_head_goes_on_beyond_its_positions(make_head: MakeHead) -> None:
     [({}, 0), ({"tie_positions": False}, 4), ({"positions": 1}, 2)],
     ids=["none", "not tied", "single"],
 )
-def test_positions_that_a_head_has_not_are_refused(
-    make_head: MakeHead, fields: dict[str, Any], n: int
-) -> None:
+def test_invalid_lengths_are_rejected(make_head: MakeHead, fields: dict[str, Any], n: int) -> None:
     with pytest.raises(HeadInputError, match=rf"found {n} positions, expected 1 to"):
         make_head(**fields).propose(*draw_rows(1), n)
 
@@ -198,7 +196,7 @@ def test_positions_that_a_head_has_not_are_refused(
     [((2, HIDDEN + 1), (2,)), ((2, HIDDEN), (3,)), ((2, HIDDEN), (2, 1)), ((HIDDEN,), (1,))],
     ids=["width", "rows", "nested tokens", "flat"],
 )
-def test_shapes_that_do_not_fit_are_refused(
+def test_mismatched_shapes_are_rejected(
     make_head: MakeHead, hidden: tuple[int, ...], tokens: tuple[int, ...]
 ) -> None:
     with pytest.raises(HeadInputError, match=r"found hidden"):

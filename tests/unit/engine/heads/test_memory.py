@@ -1,4 +1,4 @@
-"""What a memory shows is compared with entries made of all rows at once."""
+"""Views compared with entries that are computed from all positions at once."""
 
 import weakref
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def head() -> DraftHead:
 
 
 class Text:
-    """Rows of one request: as many as anybody wants."""
+    """The text positions of one request."""
 
     def __init__(self, seed: int) -> None:
         draws = torch.Generator().manual_seed(seed)
@@ -43,24 +43,24 @@ class Text:
 
 
 def in_order(entries: list[Tensor]) -> Tensor:
-    """Stack entries by their first number: a ring has them in its own order."""
+    """Stack entries sorted by their first number, since a ring has its own order."""
     return torch.stack(sorted(entries, key=lambda entry: float(entry[0]))) if entries else EMPTY
 
 
-def seen(context: Context | None, place: int) -> Tensor:
-    """Return the entries that a request is shown: key, value and token in one row."""
+def seen(context: Context | None, index: int) -> Tensor:
+    """Return the visible entries of a request: key, value and token in one row."""
     if context is None:
         return EMPTY
     assert context.tokens is not None
     shown = [
         torch.cat(
             [
-                *(part[place, :, entry].flatten() for part in (context.keys, context.values)),
-                context.tokens[place, entry, None],
+                *(part[index, :, entry].flatten() for part in (context.keys, context.values)),
+                context.tokens[index, entry, None],
             ]
         )
         for entry in range(context.keys.shape[2])
-        if context.mask is None or context.mask[place, 0, entry] == 0
+        if context.mask is None or context.mask[index, 0, entry] == 0
     ]
     nothing, *entries = shown
     assert not nothing[:-1].any()
@@ -85,7 +85,7 @@ def check(found: Tensor, wanted: Tensor) -> None:
 
 
 def note(memory: HeadMemory, texts: dict[str, Text], counts: dict[str, int]) -> None:
-    """Tell of a step, in which one state and one row belong to nobody."""
+    """Note a step that also has an unused state and an idle request."""
     parts = [texts[name].more(count) for name, count in counts.items()]
     starts = [1, *accumulate(counts.values(), initial=1)]
     memory.note(
@@ -96,7 +96,7 @@ def note(memory: HeadMemory, texts: dict[str, Text], counts: dict[str, int]) -> 
     )
 
 
-def test_rows_without_drafts_have_their_states_in_order(head: DraftHead) -> None:
+def test_states_without_drafts_come_in_order(head: DraftHead) -> None:
     memory, texts = HeadMemory(head, requests=2, device=CPU), {"a": Text(1), "b": Text(2)}
     for _ in range(3):
         parts = [text.more(1) for text in texts.values()]
@@ -119,7 +119,7 @@ def test_rows_without_drafts_have_their_states_in_order(head: DraftHead) -> None
     most_kept=st.sampled_from([4, 20, 1000]),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_request_is_shown_its_own_last_entries(
+def test_a_view_holds_the_last_entries_of_each_request(
     head: DraftHead, steps: list[dict[str, int]], asked: set[int], most_kept: int
 ) -> None:
     with patch("engine.heads.memory._MOST_BYTES", most_kept * BYTES_OF_A_STATE):
@@ -131,11 +131,11 @@ def test_a_request_is_shown_its_own_last_entries(
         if number in asked or number == len(steps) - 1:
             names = ["c", "a", "b"]
             context = memory.view(names).context()
-            for place, name in enumerate(names):
-                check(seen(context, place), expected(head, texts[name]))
+            for index, name in enumerate(names):
+                check(seen(context, index), expected(head, texts[name]))
 
 
-def test_a_place_that_was_freed_shows_nothing_of_who_had_it(head: DraftHead) -> None:
+def test_a_freed_slot_shows_nothing_of_its_former_request(head: DraftHead) -> None:
     memory = HeadMemory(head, requests=1, device=CPU)
     note(memory, {"a": Text(1)}, {"a": 6})
     memory.forget(["a", "unknown"])
@@ -147,7 +147,7 @@ def test_a_place_that_was_freed_shows_nothing_of_who_had_it(head: DraftHead) -> 
     assert list(memory.requests) == ["b"]
 
 
-def test_nothing_is_left_of_what_was_cleared(head: DraftHead) -> None:
+def test_clear_forgets_everything(head: DraftHead) -> None:
     memory = HeadMemory(head, requests=2, device=CPU)
     note(memory, {"a": Text(1), "b": Text(2)}, {"a": 3, "b": 3})
 
@@ -158,7 +158,7 @@ def test_nothing_is_left_of_what_was_cleared(head: DraftHead) -> None:
     note(memory, {"c": Text(3), "d": Text(4)}, {"c": 1, "d": 1})
 
 
-def test_one_request_too_many_is_an_error(head: DraftHead) -> None:
+def test_too_many_requests_are_an_error(head: DraftHead) -> None:
     memory = HeadMemory(head, requests=1, device=CPU)
     note(memory, {"a": Text(1)}, {"a": 1})
 
@@ -170,7 +170,7 @@ def test_one_request_too_many_is_an_error(head: DraftHead) -> None:
 
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many entries were made, pass by pass."""
+    """The number of entries computed in each pass."""
     made: list[int] = []
     write = DraftHead.write
 
@@ -182,7 +182,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return made
 
 
-def test_steps_that_no_one_asks_about_share_a_pass(head: DraftHead, passes: list[int]) -> None:
+def test_unviewed_steps_share_a_pass(head: DraftHead, passes: list[int]) -> None:
     memory, text = HeadMemory(head, requests=1, device=CPU), Text(1)
     for _ in range(3):
         note(memory, {"a": text}, {"a": 1})
@@ -198,7 +198,7 @@ def test_steps_that_no_one_asks_about_share_a_pass(head: DraftHead, passes: list
     assert passes == [3, WINDOW + 1]
 
 
-def test_states_that_no_one_asks_about_take_little_memory(
+def test_unviewed_states_take_little_memory(
     head: DraftHead, passes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.heads.memory._MOST_BYTES", 50 * BYTES_OF_A_STATE)
@@ -215,7 +215,7 @@ def test_states_that_no_one_asks_about_take_little_memory(
     assert passes == [WINDOW + 1]
 
 
-def test_nothing_is_made_of_rows_that_are_ignored_until_they_are_forgotten(
+def test_ignored_requests_have_no_entries(
     head: DraftHead,
 ) -> None:
     memory, text = HeadMemory(head, requests=1, device=CPU), Text(1)

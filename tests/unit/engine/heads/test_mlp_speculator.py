@@ -1,4 +1,4 @@
-"""IBM's accelerators and Arctic's MLP speculators, in exactly their layout."""
+"""IBM's and Arctic's MLP speculators, in their published layout."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def make_config(**fields: Any) -> dict[str, Any]:
 
 
 def make_weights(inner: int = INNER, *, stored: range = range(POSITIONS)) -> dict[str, Tensor]:
-    """Draw a checkpoint; of tied weights only `stored` positions are there, proj one more."""
+    """Draw a checkpoint; tied weights exist for `stored` positions only, proj for one more."""
     draws = torch.Generator().manual_seed(5)
 
     def draw(*shape: int) -> Tensor:
@@ -79,7 +79,7 @@ def refer(config: dict[str, Any], weights: dict[str, Tensor]) -> MlpReference:
     )
 
 
-def test_logits_are_those_of_the_formulas(
+def test_logits_match_the_formulas(
     write_folder: WriteFolder,
     target: TargetFacts,
     case: tuple[dict[str, Any], dict[str, Tensor]],

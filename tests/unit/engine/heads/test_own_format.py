@@ -44,7 +44,7 @@ def folder(make_head: MakeHead, tmp_path: Path) -> Path:
     ],
     ids=["shape", "dtype of ids", "ids", "left over"],
 )
-def test_wrong_tensor_is_named(
+def test_an_invalid_tensor_is_named(
     folder: Path, target: TargetFacts, name: str, tensor: torch.Tensor, problem: str
 ) -> None:
     path = folder / "model.safetensors"
@@ -55,7 +55,7 @@ def test_wrong_tensor_is_named(
 
 
 @pytest.mark.parametrize("fields", GATED.values(), ids=list(GATED))
-def test_gated_head_is_that_of_the_formulas(
+def test_a_gated_head_matches_the_formulas(
     make_head: MakeHead,
     target: TargetFacts,
     tables: dict[str, torch.Tensor],

@@ -23,7 +23,7 @@ def test_tensors_of_all_files_are_found(tmp_path: Path) -> None:
         stored.finish()
 
 
-def test_name_with_and_without_prefix_is_refused(tmp_path: Path) -> None:
+def test_a_name_with_and_without_prefix_is_rejected(tmp_path: Path) -> None:
     write(tmp_path, **{"speculator.a": torch.ones(2), "a": torch.zeros(2)})
 
     with pytest.raises(HeadFileError, match=r"found a twice"):
@@ -40,14 +40,14 @@ def test_name_with_and_without_prefix_is_refused(tmp_path: Path) -> None:
     ],
     ids=["shape", "dtype", "nan", "infinity"],
 )
-def test_wrong_tensor_is_named(tmp_path: Path, tensor: torch.Tensor, problem: str) -> None:
+def test_an_invalid_tensor_is_named(tmp_path: Path, tensor: torch.Tensor, problem: str) -> None:
     write(tmp_path, a=tensor)
 
     with StoredWeights(tmp_path) as stored, pytest.raises(HeadFileError, match=problem):
         stored.take("a", (2,))
 
 
-def test_missing_tensor_is_named_with_what_is_there(tmp_path: Path) -> None:
+def test_a_missing_tensor_is_named_with_those_found(tmp_path: Path) -> None:
     write(tmp_path, **{f"w{number}": torch.ones(1) for number in range(10)})
 
     with (
@@ -57,7 +57,7 @@ def test_missing_tensor_is_named_with_what_is_there(tmp_path: Path) -> None:
         stored.take("a", (2,))
 
 
-def test_tied_tensors_may_be_stored_once_or_alike(tmp_path: Path) -> None:
+def test_tied_tensors_may_be_stored_once_or_repeatedly(tmp_path: Path) -> None:
     write(tmp_path, a=torch.ones(1), b=torch.ones(1))
 
     with StoredWeights(tmp_path) as stored:
@@ -65,7 +65,7 @@ def test_tied_tensors_may_be_stored_once_or_alike(tmp_path: Path) -> None:
         stored.finish()
 
 
-def test_tied_tensors_that_differ_are_refused(tmp_path: Path) -> None:
+def test_tied_tensors_that_differ_are_rejected(tmp_path: Path) -> None:
     write(tmp_path, a=torch.ones(1), b=torch.zeros(1))
 
     with (
@@ -90,6 +90,6 @@ def test_damaged_file_is_named(tmp_path: Path, size: int) -> None:
     [(b"{", "damaged"), (b"\xff", "damaged"), (b"[1]", "found list, expected a JSON object")],
     ids=["cut", "bytes", "list"],
 )
-def test_config_that_is_no_object_is_refused(content: bytes, problem: str) -> None:
+def test_a_config_that_is_no_object_is_rejected(content: bytes, problem: str) -> None:
     with pytest.raises(HeadFileError, match=problem):
         parse_config(Path("config.json"), content)

@@ -23,7 +23,7 @@ def make_config(**fields: Any) -> HeadConfig:
     ],
     ids=["missing", "rows", "width", "flat"],
 )
-def test_shared_table_that_does_not_fit_is_refused(
+def test_a_mismatched_shared_table_is_rejected(
     table: str, shape: tuple[int, ...] | None, problem: str
 ) -> None:
     config = make_config(**{f"share_{table}": True})

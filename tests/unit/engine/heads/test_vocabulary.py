@@ -16,14 +16,14 @@ def make_config(draft: int | None) -> HeadConfig:
     )
 
 
-def test_truncated_ids_lead_there_and_back() -> None:
+def test_truncated_ids_map_both_ways() -> None:
     vocabulary = Vocabulary(make_config(3), [2, 5, 9])
 
     assert vocabulary.target_ids(torch.tensor([[0, 2], [1, 1]])).tolist() == [[2, 9], [5, 5]]
     assert vocabulary.draft_ids(torch.tensor([9, 0, 5])).tolist() == [2, IGNORED, 1]
 
 
-def test_what_is_left_out_is_named_once() -> None:
+def test_tokens_left_out_are_listed_once() -> None:
     vocabulary = Vocabulary(make_config(3), [2, 5, 9])
 
     found = vocabulary.left_out(torch.tensor([[7, -1, 5, 1, 7, 2], [9, 9, 0, 3, 0, 0]]))
@@ -32,7 +32,7 @@ def test_what_is_left_out_is_named_once() -> None:
     assert found.shape == (2, 6)
 
 
-def test_ids_beyond_the_vocabulary_are_those_of_more() -> None:
+def test_ids_beyond_the_vocabulary_index_the_extra_tokens() -> None:
     vocabulary = Vocabulary(make_config(3), [2, 5, 9])
     more = torch.tensor([[-1, 7], [4, -1], [-1, -1]])
 
@@ -51,8 +51,6 @@ def test_ids_beyond_the_vocabulary_are_those_of_more() -> None:
         (2, [4, 10], "found 4 to 10"),
     ],
 )
-def test_ids_that_do_not_fit_are_refused(
-    draft: int | None, ids: list[int] | None, problem: str
-) -> None:
+def test_invalid_ids_are_rejected(draft: int | None, ids: list[int] | None, problem: str) -> None:
     with pytest.raises(HeadInputError, match=problem):
         Vocabulary(make_config(draft), ids)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass
 class Case:
-    """Requests as (queries, context), the queries counted in the context."""
+    """Requests as (queries, context); the context includes the queries."""
 
     requests: list[tuple[int, int]]
     dtype: torch.dtype = torch.float32
@@ -37,7 +37,7 @@ class Case:
         order = torch.randperm(sum(counts), generator=random).to(torch.int32)
         self.table = torch.zeros(len(counts), max(counts), dtype=torch.int32)
         shape = (sum(counts), self.kv_heads, 2 * self.block, width)
-        # What lies behind a request's last token is somebody's old keys.
+        # Slots after a request's last token hold stale keys.
         self.cache = torch.randn(shape, generator=random).to(self.dtype)
         total = sum(queries for queries, _ in self.requests)
         self.queries = torch.randn(total, heads, width, generator=random).to(self.dtype)
@@ -45,7 +45,7 @@ class Case:
             self.table[row, : len(blocks)] = blocks
 
     def keys_and_values(self, row: int, context: int) -> tuple[Tensor, Tensor]:
-        """A request's, in float64: (kv_heads, context, dim)."""
+        """Return those of a request in float64, (kv_heads, context, dim)."""
         keys, values = self.cache.double().chunk(2, dim=2)
         keys = keys.reshape(-1, self.kv_heads, self.dim, self.block).transpose(2, 3)
         blocks = self.table[row, : -(-context // self.block)]
@@ -58,7 +58,7 @@ class Case:
         return self._weighed(lambda values: values)
 
     def sizes(self) -> Tensor:
-        """What the results would be if all values were positive."""
+        """Return the results for the absolute values, a scale for errors."""
         return self._weighed(Tensor.abs)
 
     def _weighed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
@@ -94,7 +94,7 @@ class Case:
         return StepRequests(starts.to(torch.int32), lengths.to(torch.int32), self.table)
 
     def check(self) -> None:
-        # Sums in float32, and one rounding of weights or results to the dtype.
+        # The error of float32 sums plus one rounding of weights or results to the dtype.
         bound = self.sizes() * torch.finfo(self.dtype).eps + 5e-6
         assert bool(((self.run().double() - self.expected()).abs() <= bound).all())
 
@@ -111,7 +111,7 @@ REQUEST = st.tuples(st.integers(1, 40), st.integers(0, 600)).map(lambda r: (r[0]
     dim=st.sampled_from([32, 64, 96]),
     block=st.sampled_from([32, 96, 128]),
 )
-def test_every_query_gets_what_it_should(
+def test_attention_matches_the_formula(
     requests: list[tuple[int, int]], which: int, group: int, kv_heads: int, dim: int, block: int
 ) -> None:
     dtype, kernel = KERNELS[which]
@@ -120,10 +120,8 @@ def test_every_query_gets_what_it_should(
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_query_gets_the_same_beside_any_others(
-    dtype: torch.dtype, kernel: str, threads: int
-) -> None:
-    """Bit for bit: of a prompt at once, of its parts, and one by one, whatever the threads."""
+def test_results_are_batch_invariant(dtype: torch.dtype, kernel: str, threads: int) -> None:
+    """Bit-identical for a whole prompt, its parts and single tokens, with any number of threads."""
     context = 700
     whole = Case([(context, context)], dtype, kernel)
     expected, before = whole.run(), torch.get_num_threads()
@@ -139,7 +137,7 @@ def test_a_query_gets_the_same_beside_any_others(
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_queries_may_be_part_of_a_larger_tensor(dtype: torch.dtype, kernel: str) -> None:
+def test_strided_queries_are_supported(dtype: torch.dtype, kernel: str) -> None:
     case = Case([(5, 40), (1, 300)], dtype, kernel)
     expected = case.run()
     wide = torch.zeros(6, 20, 32, dtype=dtype)
@@ -165,7 +163,7 @@ def test_large_scores_do_not_overflow(dtype: torch.dtype, kernel: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_what_is_not_a_number_stays_in_its_row(dtype: torch.dtype, kernel: str) -> None:
+def test_nan_stays_in_its_row(dtype: torch.dtype, kernel: str) -> None:
     case = Case([(5, 300)], dtype, kernel)
     expected = case.run()
     case.queries[3, 2, 7] = math.nan
@@ -178,7 +176,7 @@ def test_what_is_not_a_number_stays_in_its_row(dtype: torch.dtype, kernel: str) 
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_what_lies_behind_a_request_does_not_matter(dtype: torch.dtype, kernel: str) -> None:
+def test_values_after_the_end_of_a_request_are_ignored(dtype: torch.dtype, kernel: str) -> None:
     case = Case([(3, 45)], dtype, kernel)
     expected = case.run()
     keys, values = case.cache[int(case.table[0, 1])].chunk(2, dim=1)
@@ -188,7 +186,7 @@ def test_what_lies_behind_a_request_does_not_matter(dtype: torch.dtype, kernel: 
     assert torch.equal(case.run(), expected)
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_shapes_and_dtypes_are_rejected() -> None:
     case = Case([(3, 45)])
     keys, values = case.cache.chunk(2, dim=2)
 

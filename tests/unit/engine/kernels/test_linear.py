@@ -26,7 +26,7 @@ def exact(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def assert_close(found: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
-    """As close as sums in float32 are, and then one rounding to the dtype."""
+    """Allow the error of float32 sums plus one rounding to the dtype."""
     sizes = rows.double().abs() @ weight.double().abs().t()
     expected = exact(rows, weight, bias)
     rounding = expected.abs() * torch.finfo(found.dtype).eps
@@ -42,7 +42,7 @@ def assert_close(found: Tensor, rows: Tensor, weight: Tensor, bias: Tensor | Non
     has_bias=st.booleans(),
     which=st.integers(0, len(KERNELS) - 1),
 )
-def test_products_are_right_whatever_the_shape(
+def test_products_of_any_shape(
     out: int, enters: int, count: int, has_bias: bool, which: int
 ) -> None:
     dtype, kernel = KERNELS[which]
@@ -57,7 +57,7 @@ def test_products_are_right_whatever_the_shape(
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_a_row_has_the_same_products_beside_any_others(dtype: torch.dtype, kernel: str) -> None:
+def test_products_are_batch_invariant(dtype: torch.dtype, kernel: str) -> None:
     layer = PackedLinear(random(70, 130, dtype=dtype), kernel)
     rows = random(200, 130, dtype=dtype, seed=4)
 
@@ -69,7 +69,7 @@ def test_a_row_has_the_same_products_beside_any_others(dtype: torch.dtype, kerne
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_one_thread_computes_what_several_do(dtype: torch.dtype, kernel: str) -> None:
+def test_one_thread_gives_the_same_products(dtype: torch.dtype, kernel: str) -> None:
     layer = PackedLinear(random(70, 130, dtype=dtype), kernel)
     rows = random(5, 130, dtype=dtype, seed=4)
     expected, threads = layer(rows), torch.get_num_threads()
@@ -83,9 +83,7 @@ def test_one_thread_computes_what_several_do(dtype: torch.dtype, kernel: str) ->
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_rows_may_be_part_of_a_larger_tensor_and_of_any_order(
-    dtype: torch.dtype, kernel: str
-) -> None:
+def test_strided_rows_are_supported(dtype: torch.dtype, kernel: str) -> None:
     layer = PackedLinear(random(40, 64, dtype=dtype), kernel)
     wide = random(6, 200, dtype=dtype, seed=4)
 
@@ -96,14 +94,14 @@ def test_rows_may_be_part_of_a_larger_tensor_and_of_any_order(
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_no_rows_have_no_products(dtype: torch.dtype) -> None:
+def test_no_rows_give_no_products(dtype: torch.dtype) -> None:
     layer = PackedLinear(random(20, 30, dtype=dtype))
 
     assert layer(torch.empty(0, 30, dtype=dtype)).shape == (0, 20)
 
 
 @pytest.mark.parametrize(("dtype", "kernel"), KERNELS)
-def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype, kernel: str) -> None:
+def test_values_that_are_not_finite_stay_in_their_row(dtype: torch.dtype, kernel: str) -> None:
     layer = PackedLinear(random(40, 30, dtype=dtype).abs() + 1, kernel)
     rows = random(4, 30, dtype=dtype, seed=4)
     expected = layer(rows)
@@ -119,7 +117,7 @@ def test_what_is_not_finite_stays_in_its_row(dtype: torch.dtype, kernel: str) ->
 
 @pytest.mark.parametrize("kernel", linear_kernels(torch.bfloat16))
 def test_bfloat16_is_rounded_to_nearest_and_ties_to_even(kernel: str) -> None:
-    # One input, so each product is exact before it is rounded: 1 + 3 * 2^-8 lies between two.
+    # With one input each product is exact before rounding; 1 + 3 * 2^-8 is a tie.
     weight = torch.tensor([[1.0], [3.0], [1.5], [-1.5]]).bfloat16()
     rows = torch.tensor([[1.0 + 2**-7], [1.0 + 3 * 2**-7]]).bfloat16()
 
@@ -137,7 +135,7 @@ def test_bfloat16_is_rounded_to_nearest_and_ties_to_even(kernel: str) -> None:
         (torch.ones(2, 30), torch.ones(20, dtype=torch.bfloat16)),
     ],
 )
-def test_what_does_not_fit_is_refused(rows: Tensor, bias: Tensor | None) -> None:
+def test_mismatched_shapes_and_dtypes_are_rejected(rows: Tensor, bias: Tensor | None) -> None:
     layer = PackedLinear(torch.ones(20, 30))
 
     with pytest.raises(ValueError, match=r"expected torch\.float32"):

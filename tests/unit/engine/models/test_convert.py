@@ -20,14 +20,14 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def test_qwen2_has_its_own_head_and_a_second_end_token(make_gguf: MakeGguf, folder: Path) -> None:
+def test_qwen2_has_an_output_layer_and_two_end_tokens(make_gguf: MakeGguf, folder: Path) -> None:
     convert(make_gguf("qwen2", preparation="qwen2"), folder, report=lambda _: None)
 
     assert read(folder / "config.json")["tie_word_embeddings"] is False
     assert read(folder / "generation_config.json")["eos_token_id"] == [2, 0]
 
 
-def test_tokenizer_config_carries_the_chat_template(make_gguf: MakeGguf, folder: Path) -> None:
+def test_the_tokenizer_config_has_the_chat_template(make_gguf: MakeGguf, folder: Path) -> None:
     convert(make_gguf(), folder, report=lambda _: None)
 
     config = read(folder / "tokenizer_config.json")

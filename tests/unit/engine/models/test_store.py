@@ -12,7 +12,7 @@ from tests.unit.engine.models.conftest import MakeGguf
 
 
 class Registry:
-    """Stands in for the package registry: one package, and a count of how often it was asked."""
+    """Stands in for the package registry; counts the downloads of its one package."""
 
     def __init__(self, gguf: Path) -> None:
         self.content = gguf.read_bytes()
@@ -42,7 +42,7 @@ def registry(make_gguf: MakeGguf) -> Registry:
     return Registry(make_gguf())
 
 
-def test_a_model_is_made_once_and_then_found(registry: Registry, tmp_path: Path) -> None:
+def test_a_model_is_converted_once(registry: Registry, tmp_path: Path) -> None:
     first = registry.ensure(tmp_path / "cache")
     second = registry.ensure(tmp_path / "cache")
 
@@ -51,7 +51,7 @@ def test_a_model_is_made_once_and_then_found(registry: Registry, tmp_path: Path)
     assert registry.fetches == 1
 
 
-def test_two_at_once_make_it_once(registry: Registry, tmp_path: Path) -> None:
+def test_concurrent_starts_convert_once(registry: Registry, tmp_path: Path) -> None:
     told: list[str] = []
     threads = [
         threading.Thread(target=registry.ensure, args=(tmp_path,), kwargs={"told": told})
@@ -67,7 +67,7 @@ def test_two_at_once_make_it_once(registry: Registry, tmp_path: Path) -> None:
     assert sum("is ready in" in line for line in told) == 1
 
 
-def test_a_failure_leaves_nothing_that_looks_complete(registry: Registry, tmp_path: Path) -> None:
+def test_a_failure_leaves_no_complete_folder(registry: Registry, tmp_path: Path) -> None:
     good, registry.content = registry.content, b"damaged"
 
     with pytest.raises(ModelError, match="the downloaded file has sha256"):
@@ -79,7 +79,7 @@ def test_a_failure_leaves_nothing_that_looks_complete(registry: Registry, tmp_pa
     assert registry.ensure(tmp_path).is_dir()
 
 
-def test_what_a_killed_process_left_is_removed(registry: Registry, tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_process_are_removed(registry: Registry, tmp_path: Path) -> None:
     folder = folder_of(registry.model, cache_dir=tmp_path)
     left_over = folder.with_name(f"making-{folder.name}-killed")
     left_over.mkdir(parents=True)

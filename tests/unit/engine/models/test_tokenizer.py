@@ -8,9 +8,7 @@ from tests.unit.engine.models.conftest import TOKENS, MakeGguf
 
 
 @pytest.mark.parametrize("preparation", ["smollm", "qwen2"])
-def test_digits_stay_single_though_a_merge_would_join_them(
-    make_gguf: MakeGguf, preparation: str
-) -> None:
+def test_digits_are_split_despite_merges(make_gguf: MakeGguf, preparation: str) -> None:
     tokenizer = build_tokenizer(open_gguf(make_gguf(preparation=preparation)))
 
     check_tokenizer(tokenizer)
@@ -18,9 +16,7 @@ def test_digits_stay_single_though_a_merge_would_join_them(
 
 
 @pytest.mark.parametrize("preparation", ["smollm", "qwen2"])
-def test_special_tokens_are_one_token_and_keep_their_ids(
-    make_gguf: MakeGguf, preparation: str
-) -> None:
+def test_special_tokens_keep_their_ids(make_gguf: MakeGguf, preparation: str) -> None:
     tokenizer = build_tokenizer(open_gguf(make_gguf(preparation=preparation)))
 
     encoded = tokenizer.encode("<|im_start|>x<tool><|im_end|>")
@@ -29,7 +25,7 @@ def test_special_tokens_are_one_token_and_keep_their_ids(
     assert tokenizer.decode(encoded.ids) == "x<tool>"
 
 
-def test_an_unknown_preparation_is_refused(make_gguf: MakeGguf) -> None:
+def test_an_unknown_preparation_is_rejected(make_gguf: MakeGguf) -> None:
     source = open_gguf(make_gguf(preparation="mystery"))
 
     with pytest.raises(ModelError, match="unknown tokenizer gpt2/mystery"):
@@ -51,7 +47,7 @@ def test_check_catches_joined_digits() -> None:
         check_tokenizer(byte_level(decoder=True))
 
 
-def test_check_catches_text_that_does_not_come_back() -> None:
+def test_check_catches_text_that_is_not_restored() -> None:
     tokenizer = byte_level(decoder=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Digits(individual_digits=True),

@@ -23,7 +23,7 @@ def convert(path: Path, folder: Path) -> dict[str, torch.Tensor]:
 
 
 def interleave(rows: np.ndarray, heads: int) -> np.ndarray:
-    """What a GGUF writer does to the rows of a rotary projection, one row at a time."""
+    """Reorder the rows of a rotary projection as a GGUF writer does."""
     size = rows.shape[0] // heads
     order = [
         head * size + half * (size // 2) + pair
@@ -37,12 +37,12 @@ def interleave(rows: np.ndarray, heads: int) -> np.ndarray:
 @pytest.mark.parametrize(
     "gguf_name", ["rope_freqs.weight", "blk.0.attn_q.scale", "blk.0.moe.weight", "blk.0"]
 )
-def test_an_unknown_tensor_is_refused_not_dropped(gguf_name: str) -> None:
+def test_an_unknown_tensor_is_rejected(gguf_name: str) -> None:
     with pytest.raises(ModelError, match=f"unknown tensor {gguf_name}"):
         rename_tensor(gguf_name)
 
 
-def test_llama_rotary_rows_return_to_their_order(make_gguf: MakeGguf, tmp_path: Path) -> None:
+def test_rotary_rows_of_llama_are_restored(make_gguf: MakeGguf, tmp_path: Path) -> None:
     path = make_gguf("llama")
     stored = dict(open_gguf(path).tensors())["blk.0.attn_q.weight"]
 
@@ -53,7 +53,7 @@ def test_llama_rotary_rows_return_to_their_order(make_gguf: MakeGguf, tmp_path: 
     np.testing.assert_array_equal(again, rounded)
 
 
-def test_qwen2_rows_stay_and_biases_come_along(make_gguf: MakeGguf, tmp_path: Path) -> None:
+def test_rows_and_biases_of_qwen2_are_kept(make_gguf: MakeGguf, tmp_path: Path) -> None:
     path = make_gguf("qwen2", preparation="qwen2")
     stored = dict(open_gguf(path).tensors())
 

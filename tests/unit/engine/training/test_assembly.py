@@ -41,9 +41,7 @@ def vocabulary(size: int | None) -> Vocabulary:
     return Vocabulary.of(DOCUMENTS, size, vocab_size=VOCAB_SIZE)
 
 
-def test_a_head_takes_from_the_target_what_the_recipe_does_not_say(
-    folder: Path, target: Target
-) -> None:
+def test_a_head_takes_its_sizes_from_the_target(folder: Path, target: Target) -> None:
     head = build_head(recipe(), target, vocabulary(20), source=str(folder))
 
     assert (head.config.hidden_size, head.config.vocab_size) == (HIDDEN_SIZE, VOCAB_SIZE)
@@ -53,7 +51,7 @@ def test_a_head_takes_from_the_target_what_the_recipe_does_not_say(
 
 
 def saved_head(target: Target, folder: Path, **shape: Any) -> Path:
-    """A trained head, so to speak: its weights are no first ones, its vocabulary is its own."""
+    """Save a head with other weights and another vocabulary than a new one has."""
     head = build_head(
         recipe(head=shape).model_copy(update={"seed": 9}),
         target,
@@ -64,9 +62,7 @@ def saved_head(target: Target, folder: Path, **shape: Any) -> Path:
     return folder / "head"
 
 
-def test_training_starts_from_weights_and_vocabulary_of_a_head(
-    folder: Path, target: Target, tmp_path: Path
-) -> None:
+def test_training_starts_from_a_head(folder: Path, target: Target, tmp_path: Path) -> None:
     first = load_first_head(saved_head(target, tmp_path), target, source=str(tmp_path))
     chosen = Vocabulary.of_head(DOCUMENTS, first)
 
@@ -82,9 +78,7 @@ def test_training_starts_from_weights_and_vocabulary_of_a_head(
     assert all(parameter.requires_grad for parameter in head.parameters())
 
 
-def test_the_mark_changes_with_the_head_that_training_starts_from(
-    target: Target, tmp_path: Path
-) -> None:
+def test_the_mark_depends_on_the_first_head(target: Target, tmp_path: Path) -> None:
     first = load_first_head(saved_head(target, tmp_path), target, source=str(tmp_path))
     before = mark_of(recipe(), DOCUMENTS, first)
 
@@ -94,7 +88,7 @@ def test_the_mark_changes_with_the_head_that_training_starts_from(
     assert len({before, mark_of(recipe(), DOCUMENTS), mark_of(recipe(), DOCUMENTS, first)}) == 3
 
 
-def test_the_mark_changes_with_whatever_decides_what_a_head_becomes() -> None:
+def test_the_mark_depends_on_everything_that_determines_a_head() -> None:
     changes: list[dict[str, dict[str, Any]]] = [
         {"head": {"inner_size": 33}},
         {"train": {"learning_rate": 0.5}},
@@ -113,7 +107,7 @@ def test_the_mark_changes_with_whatever_decides_what_a_head_becomes() -> None:
     assert len(set(marks)) == len(changes) + 2
 
 
-def test_the_mark_stays_for_what_may_change_in_the_middle_of_a_run() -> None:
+def test_the_mark_ignores_what_may_change_in_mid_run() -> None:
     changed = recipe(
         train={"micro_batch_tokens": 8, "checkpoint_every_s": 1, "log_every_steps": 1},
         hidden={"batch_tokens": 9},

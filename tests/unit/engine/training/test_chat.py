@@ -14,7 +14,7 @@ TEMPLATE = (
 
 
 def write_tokenizer(folder: Path, template: str | None) -> str:
-    """One token a byte, after the two special ones."""
+    """Write a tokenizer with two special tokens and one token per byte."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {text: number for number, text in enumerate(("<s>", "</s>", *alphabet))}
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
@@ -35,7 +35,7 @@ def template(tmp_path: Path) -> ChatTemplate:
     return ChatTemplate(write_tokenizer(tmp_path, TEMPLATE))
 
 
-def test_a_conversation_is_the_templates_around_the_users_text(template: ChatTemplate) -> None:
+def test_a_conversation_follows_the_template(template: ChatTemplate) -> None:
     asked = template.ask("hi é")
 
     assert template.decode(asked) == "systemuser:hi éassistant:"
@@ -43,7 +43,7 @@ def test_a_conversation_is_the_templates_around_the_users_text(template: ChatTem
     assert asked.count(1) == 1
 
 
-def test_a_turn_that_is_only_begun_ends_with_what_the_user_wrote(template: ChatTemplate) -> None:
+def test_a_begun_turn_ends_with_the_users_text(template: ChatTemplate) -> None:
     begun, bare = template.begin_prompt("What is"), template.begin_prompt("")
 
     assert template.decode(begun) == "systemuser:What is"
@@ -52,7 +52,7 @@ def test_a_turn_that_is_only_begun_ends_with_what_the_user_wrote(template: ChatT
     assert begun.count(1) == 0
 
 
-def test_a_template_that_changes_the_text_is_refused(tmp_path: Path) -> None:
+def test_a_template_that_changes_the_text_is_rejected(tmp_path: Path) -> None:
     twice = "{{ messages[0]['content'] + messages[0]['content'] }}"
 
     with pytest.raises(TrainingError, match="must contain the user's text once"):

@@ -11,7 +11,7 @@ def checkpoint(step: int) -> Checkpoint:
     return Checkpoint("m", step, 64, {"w": torch.ones(3)}, {"state": {0: torch.zeros(2)}})
 
 
-def test_the_last_one_is_read_again(tmp_path: Path) -> None:
+def test_the_last_checkpoint_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
 
     save_checkpoint(checkpoint(1), path)
@@ -24,7 +24,7 @@ def test_the_last_one_is_read_again(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["checkpoint.pt"]
 
 
-def test_one_that_is_about_something_else_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_run_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(checkpoint(1), path)
 
@@ -33,7 +33,7 @@ def test_one_that_is_about_something_else_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04 cut off"])
-def test_a_damaged_one_is_an_error_of_ours(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_checkpoint_is_rejected(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(content)
 

@@ -1,4 +1,4 @@
-"""What training shows a head is what its memory shows it when it serves."""
+"""In training a head sees the same entries as in serving."""
 
 import pytest
 import torch
@@ -12,13 +12,13 @@ from tests.unit.engine.training.tiny import shard_of, some_shard
 WINDOW = 3
 
 
-@pytest.fixture(params=[None, [1, 4, 9]], ids=["all tokens", "few tokens and those it looks at"])
+@pytest.fixture(params=[None, [1, 4, 9]], ids=["all tokens", "few tokens and those in the window"])
 def head(request: pytest.FixtureRequest) -> DraftHead:
     made = looking_head(WINDOW, request.param)
     with torch.no_grad():
         for attention in made.weights.attentions:
             attention.leave.weight *= 20
-    made.eval()  # folds anew
+    made.eval()  # folds again
     return made
 
 
@@ -31,13 +31,13 @@ def random_shard(*lengths: int) -> Shard:
 
 
 @pytest.mark.parametrize("prompts", [[0, 0], [1, 3]], ids=["answers", "prompts too"])
-def test_a_row_looks_at_its_document_as_far_as_the_window_reaches(prompts: list[int]) -> None:
+def test_a_row_sees_its_document_within_the_window(prompts: list[int]) -> None:
     shard = some_shard(2, 6, prompts=prompts)
 
     before = look_back(shard, torch.tensor([1, 3]), rows=3, window=WINDOW)
 
-    # Entries are those of rows -1 to 3 and 1 to 5; documents begin at rows 0 and 2. What comes
-    # before them, rows -2 and 0, is nothing, and seen by all.
+    # Entries belong to rows -1 to 3 and 1 to 5; documents begin at rows 0 and 2. The first entry
+    # of each run (rows -2 and 0) is empty and visible to all.
     entries = [torch.arange(-1, 4), torch.arange(1, 6)]
     assert not before.mask[..., 0].any()
     seen = [
@@ -50,7 +50,7 @@ def test_a_row_looks_at_its_document_as_far_as_the_window_reaches(prompts: list[
 
 
 @pytest.mark.parametrize("run_rows", [1, 4, 12])
-def test_training_shows_what_serving_shows(head: DraftHead, run_rows: int) -> None:
+def test_training_and_serving_see_the_same(head: DraftHead, run_rows: int) -> None:
     shard = random_shard(5, 7)
     served = []
     for begin, length in ((0, 5), (5, 7)):

@@ -3,7 +3,7 @@ from pathlib import Path
 from engine.training.documents import Document, DocumentFile
 
 
-def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
+def test_appended_documents_are_read_again(tmp_path: Path) -> None:
     file = DocumentFile(tmp_path / "text.jsonl")
     first, second = Document(3, "chat", [1, 2], [3, 4, 5]), Document(0, "code", [], [])
 
@@ -16,7 +16,7 @@ def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
     assert again.tokens == file.tokens == 3
 
 
-def test_a_line_that_was_cut_off_is_written_anew(tmp_path: Path) -> None:
+def test_a_truncated_line_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "text.jsonl"
     DocumentFile(path).append(Document(0, "chat", [1], [2]))
     with path.open("a", encoding="utf-8") as file:

@@ -7,7 +7,7 @@ from tests.unit.engine.training.tiny import shard_of
 
 
 class CountsOn(DraftHead):
-    """Drafts by counting, right or wrong."""
+    """A head that drafts by counting."""
 
     def propose(
         self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None = None
@@ -29,7 +29,7 @@ def evaluated(*answers: tuple[str, list[int]], prompt: int = 0) -> Evaluation:
     return evaluate(CountsOn.new(config), [shard], device=torch.device("cpu"))
 
 
-def test_figures_are_given_by_kind_and_in_all() -> None:
+def test_figures_by_kind_and_in_total() -> None:
     found = evaluated(("code", [1, 2, 3, 4, 9]), ("chat", [5, 5, 6]))
 
     assert found.as_json() == {

@@ -46,7 +46,7 @@ def head() -> DraftHead:
     return made
 
 
-def test_what_was_exported_is_loaded_again(tmp_path: Path, head: DraftHead) -> None:
+def test_an_exported_head_is_loaded(tmp_path: Path, head: DraftHead) -> None:
     export_head(head, recipe(), FACTS, tmp_path / "head")
 
     target = TargetFacts(4, 50, "a" * 64, torch.float32, torch.device("cpu"))
@@ -59,7 +59,7 @@ def test_what_was_exported_is_loaded_again(tmp_path: Path, head: DraftHead) -> N
     assert found.config.card["licence"] == "Apache-2.0"
 
 
-def test_a_head_can_look_further_back_than_in_training(tmp_path: Path) -> None:
+def test_the_exported_window_can_differ(tmp_path: Path) -> None:
     whole = HeadConfig(
         kind="gated", hidden_size=4, vocab_size=50, inner_size=4, positions=2, window=3
     )
@@ -73,9 +73,7 @@ def test_a_head_can_look_further_back_than_in_training(tmp_path: Path) -> None:
     assert "window: 8 text positions" in (tmp_path / "head/README.md").read_text()
 
 
-def test_the_card_says_how_the_head_was_made_and_what_it_reaches(
-    tmp_path: Path, head: DraftHead
-) -> None:
+def test_the_card_describes_the_head(tmp_path: Path, head: DraftHead) -> None:
     export_head(head, recipe(), FACTS, tmp_path)
 
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
@@ -94,7 +92,7 @@ def test_the_card_says_how_the_head_was_made_and_what_it_reaches(
     assert "private" not in card
 
 
-def test_a_head_that_is_too_large_is_refused(tmp_path: Path, head: DraftHead) -> None:
+def test_a_head_that_is_too_large_is_rejected(tmp_path: Path, head: DraftHead) -> None:
     with pytest.raises(TrainingError, match=r"would take 0\.0 MB, but export\.most_mb is 0\.0001"):
         export_head(head, recipe(most_mb=0.0001), FACTS, tmp_path / "head")
 

@@ -19,8 +19,8 @@ def test_a_signal_takes_effect_at_the_end_of_the_block() -> None:
     assert answers == [False, True]
 
 
-def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    """As in a shell's background jobs: what was not stopped must not look as if it had been."""
+def test_an_ignored_signal_stays_ignored() -> None:
+    """As in background jobs of a shell."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with put_off_signals() as is_asked_to_stop:

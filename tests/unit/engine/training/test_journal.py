@@ -20,7 +20,7 @@ def outcome() -> Outcome:
     )
 
 
-def test_every_few_steps_and_after_the_last_one_a_line_is_written(tmp_path: Path) -> None:
+def test_lines_are_written_periodically_and_at_the_end(tmp_path: Path) -> None:
     settings = SETTINGS.model_copy(update={"steps": 5})
 
     with Journal(tmp_path, settings, group=ALONE, done=0) as journal:
@@ -47,7 +47,7 @@ def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
     assert (event.step, event.value) == (2, 3)
 
 
-def test_steps_that_will_be_done_again_are_forgotten(tmp_path: Path) -> None:
+def test_steps_to_be_repeated_are_dropped(tmp_path: Path) -> None:
     for step in (2, 4, 6):
         append(step, {"loss": 1.0, "x": 2.0}, tmp_path / "train.csv")
     with (tmp_path / "train.csv").open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Compared with loops over single labels."""
+"""Compared with slow loops over single labels."""
 
 import math
 
@@ -66,25 +66,25 @@ def sum_slowly(
         given = [int(shard.tokens[min(row + i, 13)]) for i in range(POSITIONS)]
         scores = [score.detach() for score in head(shard.hidden[row], torch.tensor(given))]
         for position in range(POSITIONS):
-            place = row + 1 + position
-            if place >= end:
+            ahead = row + 1 + position
+            if ahead >= end:
                 continue
             weight = PROMPT_WEIGHT if row < PROMPT else 1
             weights[position] += weight
             logs = scores[position].log_softmax(-1)
-            wanted = (teacher @ shard.hidden[place].float()).softmax(-1)
+            wanted = (teacher @ shard.hidden[ahead].float()).softmax(-1)
             soft[position] -= weight * float((wanted * logs).sum())
             if row < PROMPT:
                 continue
             exist[position] += 1
-            if (token := int(shard.tokens[place])) in IDS:
+            if (token := int(shard.tokens[ahead])) in IDS:
                 known[position] += 1
                 hard[position] -= float(logs[IDS.index(token)])
                 hits[position] += int(logs.argmax()) == IDS.index(token)
     return hard, soft, hits, Counts(*map(torch.tensor, (known, exist, weights)))
 
 
-def test_sums_are_those_of_single_labels(head: DraftHead, shard: Shard, teacher: Tensor) -> None:
+def test_sums_match_single_labels(head: DraftHead, shard: Shard, teacher: Tensor) -> None:
     examples = cut(shard)
 
     found = sum_losses(head, examples, teacher)
@@ -98,7 +98,7 @@ def test_sums_are_those_of_single_labels(head: DraftHead, shard: Shard, teacher:
         assert getattr(counts, name).tolist() == getattr(counted, name).tolist()
 
 
-def test_what_rows_look_at_is_taught_beside_the_vocabulary() -> None:
+def test_tokens_in_the_window_are_taught_too() -> None:
     ids, window, run_tokens = [1, 4, 9], 3, 4
     head = looking_head(window, ids).train()
     assert head.shared.output is not None
@@ -114,7 +114,7 @@ def test_what_rows_look_at_is_taught_beside_the_vocabulary() -> None:
 
     found = sum_losses(head, examples, teacher[ids])
 
-    # The run is of rows 4 to 7, which look at rows 1 to 7: 7, 4, 7, 20, 9, 1, 30.
+    # The run consists of rows 4 to 7, which see rows 1 to 7: tokens 7, 4, 7, 20, 9, 1, 30.
     both = [*ids, 7, 20, 30]
     assert examples.before is not None
     states = head.unroll(
@@ -129,7 +129,7 @@ def test_what_rows_look_at_is_taught_beside_the_vocabulary() -> None:
         assert float(found.soft[position].detach()) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_the_gradient_of_the_soft_loss_is_that_of_torch(
+def test_the_gradient_of_the_soft_loss_matches_torch(
     head: DraftHead, shard: Shard, teacher: Tensor
 ) -> None:
     examples = cut(shard)
@@ -151,7 +151,7 @@ def test_the_gradient_of_the_soft_loss_is_that_of_torch(
         torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
 
 
-def test_a_lower_temperature_sharpens_what_is_taught(
+def test_a_lower_temperature_sharpens_the_teacher(
     head: DraftHead, shard: Shard, teacher: Tensor
 ) -> None:
     examples = cut(shard)

@@ -15,7 +15,7 @@ from tests.unit.engine.training.tiny import prepare
 
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
-    """What the command sets for its whole process, put back."""
+    """Restore what the command sets for the whole process."""
     handler = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, handler)
@@ -23,7 +23,7 @@ def _as_before() -> Iterator[None]:
     torch.utils.deterministic.fill_uninitialized_memory = True
 
 
-def test_steps_are_done_up_to_the_one_that_was_named(tmp_path: Path) -> None:
+def test_until_names_the_last_step(tmp_path: Path) -> None:
     recipe = prepare(tmp_path)
 
     assert main([str(recipe), "--until", "hidden"]) == 0
@@ -32,7 +32,7 @@ def test_steps_are_done_up_to_the_one_that_was_named(tmp_path: Path) -> None:
     assert not (tmp_path / "tiny" / "train").exists()
 
 
-def test_the_recipe_that_another_starts_from_is_carried_out_before_it_once(
+def test_a_recipe_to_start_from_runs_first_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = prepare(tmp_path)
@@ -58,9 +58,7 @@ def test_the_recipe_that_another_starts_from_is_carried_out_before_it_once(
     assert done[2:] == [("second", "export")]
 
 
-def test_a_wrong_recipe_is_status_2_with_a_line_for_each_problem(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_invalid_recipe_is_status_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = prepare(tmp_path, train={"steps": 0, "epochs": 3})
 
     assert main([str(recipe)]) == 2
@@ -69,7 +67,7 @@ def test_a_wrong_recipe_is_status_2_with_a_line_for_each_problem(
     assert [line.split(": ")[2] for line in said] == ["train.steps", "train.epochs"]
 
 
-def test_a_step_that_fails_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_step_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = prepare(tmp_path, documents=20)
 
     assert main([str(recipe)]) == 1
@@ -80,7 +78,7 @@ def test_a_step_that_fails_is_status_1(tmp_path: Path, capsys: pytest.CaptureFix
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"]
 )
-def test_a_signal_ends_it_in_order(
+def test_a_signal_stops_the_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

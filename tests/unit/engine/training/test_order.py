@@ -16,10 +16,10 @@ def batches(*, seed: int = 5, window_shards: int | None = None) -> Iterator[Batc
 
 def rows_of(batch: Batch) -> set[tuple[int, int]]:
     return {
-        (batch.window[place], row)
-        for place, start in batch.runs.tolist()
+        (batch.window[index], row)
+        for index, start in batch.runs.tolist()
         for row in range(start, start + 8)
-        if 0 <= row < ROWS[batch.window[place]]
+        if 0 <= row < ROWS[batch.window[index]]
     }
 
 
@@ -35,7 +35,7 @@ def test_an_epoch_sees_every_row_once(window_shards: int | None) -> None:
     assert sorted(seen) == [(shard, row) for shard, rows in enumerate(ROWS) for row in range(rows)]
 
 
-def test_batches_keep_their_size_and_stay_in_their_window() -> None:
+def test_batches_keep_their_size_and_window() -> None:
     for batch in itertools.islice(batches(window_shards=2), 30):
         assert 1 <= len(batch.runs) <= 3
         assert set(batch.runs[:, 0].tolist()) <= set(range(len(batch.window)))

@@ -22,7 +22,7 @@ def write(path: Path, document: object) -> Path:
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_loads_and_is_named_as_its_file(path: Path) -> None:
+def test_every_recipe_loads_and_has_its_files_name(path: Path) -> None:
     recipe: Recipe | None = load_recipe(path)
 
     assert recipe is not None
@@ -39,7 +39,7 @@ def test_every_recipe_loads_and_is_named_as_its_file(path: Path) -> None:
 @pytest.mark.parametrize(
     ("window", "said", "expected"), [(0, {}, 0), (6, {}, 6), (6, {"max_prompt_tokens": 9}, 9)]
 )
-def test_prompts_have_as_many_rows_as_the_head_looks_back_if_the_recipe_says_nothing(
+def test_prompts_have_the_windows_rows_by_default(
     window: int, said: dict[str, int], expected: int
 ) -> None:
     document = changed(head={"kind": "gated", "window": window}, hidden=said)
@@ -47,7 +47,7 @@ def test_prompts_have_as_many_rows_as_the_head_looks_back_if_the_recipe_says_not
     assert Recipe.model_validate(document).prompt_rows == expected
 
 
-def test_recipes_come_with_those_that_they_start_from(tmp_path: Path) -> None:
+def test_recipes_load_with_those_that_they_build_on(tmp_path: Path) -> None:
     for name, first in (("a", "missing"), ("b", "a"), ("c", "b")):
         document = {**changed(train={"start_from": first}), "name": name}
         write(tmp_path / f"{name}.yaml", document)
@@ -55,7 +55,7 @@ def test_recipes_come_with_those_that_they_start_from(tmp_path: Path) -> None:
     assert [recipe.name for recipe in load_recipes(tmp_path / "c.yaml")] == ["a", "b", "c"]
 
 
-def test_recipes_that_start_from_each_other_are_refused(tmp_path: Path) -> None:
+def test_cyclic_recipes_are_rejected(tmp_path: Path) -> None:
     for name, first in (("a", "b"), ("b", "a")):
         write(tmp_path / f"{name}.yaml", {**changed(train={"start_from": first}), "name": name})
 
@@ -65,7 +65,7 @@ def test_recipes_that_start_from_each_other_are_refused(tmp_path: Path) -> None:
     assert "starts from itself" in caught.value.problems[0]
 
 
-def test_caches_that_lie_elsewhere_hold_runs_and_models(
+def test_xdg_cache_home_moves_runs_and_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
@@ -78,7 +78,7 @@ def test_caches_that_lie_elsewhere_hold_runs_and_models(
     assert chosen.run_folder == Path("/runs/tiny")
 
 
-def test_a_card_shows_what_the_file_says_but_no_place_of_this_machine() -> None:
+def test_a_card_shows_no_paths_of_this_machine() -> None:
     document = {**changed(engine={"cache_dir": "/private", "port": 1}), "folder": "/private"}
 
     card = Recipe.model_validate(document).card()
@@ -102,12 +102,12 @@ def test_a_card_shows_what_the_file_says_but_no_place_of_this_machine() -> None:
     ],
     ids=["unknown", "kind", "target", "shape", "bound", "weights", "missing", "text"],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, document: object, problem: str) -> None:
+def test_problems_are_named(tmp_path: Path, document: object, problem: str) -> None:
     with pytest.raises(RecipeError, match=problem):
         load_recipe(write(tmp_path / "r.yaml", document))
 
 
-def test_a_file_that_is_no_yaml_or_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "r.yaml").write_text("a: [", encoding="utf-8")
 
     for path in (tmp_path / "r.yaml", tmp_path / "missing.yaml"):

@@ -1,4 +1,4 @@
-"""Compared with a slow loop that decodes one answer token by token."""
+"""Compared with a slow loop that decodes an answer token by token."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def told(
 
 
 def draft(token: int, positions: int) -> list[int]:
-    """A head that knows the last token alone: it counts on."""
+    """Draft by counting on from the last token."""
     return [(token + 1 + ahead) % 3 for ahead in range(positions)]
 
 
@@ -38,12 +38,12 @@ def decode_slowly(text: list[int], positions: int) -> tuple[list[int], list[int]
     written = [text[0]]
     while len(written) < len(text):
         is_alive = True
-        for place, token in enumerate(draft(written[-1], positions)):
-            if len(written) + place >= len(text):
+        for offset, token in enumerate(draft(written[-1], positions)):
+            if len(written) + offset >= len(text):
                 break
-            drafted[place] += 1
-            is_alive = is_alive and token == text[len(written) + place]
-            accepted[place] += is_alive
+            drafted[offset] += 1
+            is_alive = is_alive and token == text[len(written) + offset]
+            accepted[offset] += is_alive
         ahead = draft(written[-1], positions)
         for token in ahead:
             if len(written) < len(text) and token == text[len(written)]:
@@ -56,7 +56,7 @@ def decode_slowly(text: list[int], positions: int) -> tuple[list[int], list[int]
 
 
 @given(answers)
-def test_acceptance_is_that_of_decoding_step_by_step(texts: list[list[int]]) -> None:
+def test_acceptance_matches_decoding_step_by_step(texts: list[list[int]]) -> None:
     found = replay(propose, [told(texts)], positions=3)["a"]
 
     slow = [decode_slowly(text, 3) for text in texts]
@@ -74,7 +74,7 @@ def test_nothing_is_drafted_in_a_prompt() -> None:
     assert found.accepted.tolist() == alone.accepted.tolist()
 
 
-def test_runs_that_lie_in_prompts_are_passed_over() -> None:
+def test_runs_within_prompts_are_skipped() -> None:
     shard = some_shard(200, 100, prompts=[190, 0])
     drafted = []
 
@@ -86,7 +86,7 @@ def test_runs_that_lie_in_prompts_are_passed_over() -> None:
 
     matched = count_matches(count_on, shard, positions=1, window=5)
 
-    # Runs of 64 rows; the first two hold nothing of an answer.
+    # Runs have 64 rows; the first two contain no answer.
     assert drafted[0] == 10 + 128
     assert matched[190:].tolist() == [1] * 9 + [0] + [1] * 99 + [0]
 

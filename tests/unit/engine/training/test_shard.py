@@ -16,7 +16,7 @@ from engine.training.shard import (
 from tests.unit.engine.training.tiny import some_shard
 
 
-def test_each_row_knows_its_document_and_its_answer() -> None:
+def test_rows_have_the_boundaries_of_their_document() -> None:
     shard = some_shard(2, 4, prompts=[0, 3])
 
     assert shard.begins.tolist() == [0, 0, 2, 2, 2, 2]
@@ -25,7 +25,7 @@ def test_each_row_knows_its_document_and_its_answer() -> None:
     assert shard.answer_tokens == 3
 
 
-def test_a_shard_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_saved_shard_is_loaded_unchanged(tmp_path: Path) -> None:
     shard = some_shard(4, 3, prompts=[1, 0])
 
     save_shard(shard, tmp_path / "a.safetensors", mark="m")
@@ -40,7 +40,7 @@ def test_a_shard_comes_back_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.safetensors"]
 
 
-def test_a_shard_of_another_text_is_none(tmp_path: Path) -> None:
+def test_a_shard_with_another_mark_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     save_shard(some_shard(4), path, mark="m")
 
@@ -51,7 +51,7 @@ def test_a_shard_of_another_text_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bytes_left", [0, 5, 60])
-def test_a_damaged_shard_is_none(tmp_path: Path, bytes_left: int) -> None:
+def test_a_damaged_shard_is_rejected(tmp_path: Path, bytes_left: int) -> None:
     path = tmp_path / "a.safetensors"
     save_shard(some_shard(4), path, mark="m")
     path.write_bytes(path.read_bytes()[:bytes_left])
@@ -60,7 +60,7 @@ def test_a_damaged_shard_is_none(tmp_path: Path, bytes_left: int) -> None:
     assert not is_outdated(path)
 
 
-def test_a_shard_of_the_first_version_is_none_and_said_to_be_outdated(tmp_path: Path) -> None:
+def test_a_shard_in_the_old_format_is_outdated(tmp_path: Path) -> None:
     shard = some_shard(4)
     new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
     save_shard(shard, new, mark="m")
@@ -72,8 +72,8 @@ def test_a_shard_of_the_first_version_is_none_and_said_to_be_outdated(tmp_path: 
     assert found == [True, False, False]
 
 
-def test_the_beginning_holds_whole_documents_of_one_shard_or_more() -> None:
-    # Of the first shard 2 and 3 rows are of answers, of the second one 4 and 4.
+def test_the_beginning_consists_of_whole_documents() -> None:
+    # The answers have 2 and 3 rows in the first shard, 4 and 4 in the second.
     shards = [some_shard(7, 3, prompts=[5, 0]), some_shard(4, 6, prompts=[0, 2])]
 
     def lengths(found: list[Shard]) -> list[tuple[int, ...]]:

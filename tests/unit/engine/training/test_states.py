@@ -19,7 +19,7 @@ from engine.training.states import (
 
 
 class Recorder:
-    """A target whose state at a place is how many tokens it has read, and the last of them."""
+    """A target whose state at a position is the number of tokens read and the last of them."""
 
     hidden_size = 2
 
@@ -30,8 +30,8 @@ class Recorder:
         self.batches.append([len(text) for text in texts])
         states = torch.full((len(texts), max(map(len, texts)), 2), -1.0)
         for state, text in zip(states, texts, strict=True):
-            for place, token in enumerate(text):
-                state[place] = torch.tensor([place + 1.0, float(token)])
+            for index, token in enumerate(text):
+                state[index] = torch.tensor([index + 1.0, float(token)])
         return states
 
 
@@ -50,7 +50,7 @@ def compute(
     )
 
 
-def test_a_row_is_the_state_that_its_token_was_drawn_from() -> None:
+def test_a_row_has_the_state_that_its_token_was_sampled_from() -> None:
     documents = [document(0, prompt=3, answer=2), document(1, prompt=1, answer=4)]
 
     shard = compute(documents)
@@ -69,7 +69,7 @@ def test_a_row_is_the_state_that_its_token_was_drawn_from() -> None:
     ],
     ids=["a whole prompt", "a longer one"],
 )
-def test_a_row_of_a_prompt_has_the_token_behind_its_state(
+def test_a_row_of_a_prompt_has_the_token_after_its_state(
     prompt_rows: int, hidden: list[list[float]], tokens: list[int]
 ) -> None:
     documents = [document(0, prompt=3, answer=2), document(1, prompt=1, answer=2)]
@@ -83,7 +83,7 @@ def test_a_row_of_a_prompt_has_the_token_behind_its_state(
     assert shard.hidden[rows:].tolist() == [[1, 0], [2, 100]]
 
 
-def test_documents_are_read_by_length_within_the_budget() -> None:
+def test_documents_are_batched_by_length() -> None:
     target = Recorder()
     documents = [document(n, prompt=2, answer=answer) for n, answer in enumerate((3, 30, 4, 3, 9))]
     seen: list[int] = []
@@ -95,7 +95,7 @@ def test_documents_are_read_by_length_within_the_budget() -> None:
 
 
 class Scarce(Recorder):
-    """Has memory for two texts of at most 20 tokens."""
+    """A target with memory for two texts of at most 20 tokens."""
 
     def read(self, texts: Sequence[Sequence[int]]) -> Tensor:
         if len(texts) > 2 or len(texts[0]) > 20:
@@ -103,7 +103,7 @@ class Scarce(Recorder):
         return super().read(texts)
 
 
-def test_fewer_are_read_at_once_where_memory_runs_out() -> None:
+def test_batches_shrink_when_memory_runs_out() -> None:
     target = Scarce()
     documents = [document(n, prompt=2, answer=answer) for n, answer in enumerate((3, 9, 4, 3, 9))]
 
@@ -114,12 +114,12 @@ def test_fewer_are_read_at_once_where_memory_runs_out() -> None:
     assert [len(batch) for batch in target.batches] == [2, 1, 2]
 
 
-def test_a_text_that_is_too_long_for_the_memory_is_an_error_of_ours() -> None:
+def test_a_text_too_long_for_the_memory_is_reported() -> None:
     with pytest.raises(TrainingError, match="not enough memory for 31 tokens"):
         compute([document(0, prompt=2, answer=30)], target=Scarce())
 
 
-def test_documents_are_shared_out_in_order_and_whole() -> None:
+def test_documents_are_cut_into_shards_whole() -> None:
     answers = (4, 5, 1, 0, 20, 3)
     documents = [document(n, prompt=1, answer=answer) for n, answer in enumerate(answers)]
 
@@ -146,7 +146,7 @@ def write(states: StoredStates, number: int) -> None:
     states.write(number, Recorder(), batch_tokens=99, progress=lambda _: None)
 
 
-def test_what_is_missing_is_written_and_loaded(tmp_path: Path) -> None:
+def test_missing_shards_are_written_and_loaded(tmp_path: Path) -> None:
     states = stored(tmp_path / "states")
     assert states.rows == [9, 6]
     assert states.missing() == [0, 1]
@@ -160,9 +160,7 @@ def test_what_is_missing_is_written_and_loaded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"target": "u"}, {"prompt_rows": 4}])
-def test_the_states_of_another_target_or_other_rows_do_not_count(
-    tmp_path: Path, change: dict[str, Any]
-) -> None:
+def test_states_of_another_target_are_missing(tmp_path: Path, change: dict[str, Any]) -> None:
     write(stored(tmp_path), 0)
     other = stored(tmp_path, **change)
 

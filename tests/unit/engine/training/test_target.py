@@ -20,7 +20,7 @@ def load(folder: Path, dtype: str) -> Target:
     return load_target(str(folder), EngineSettings(vllm={"dtype": dtype}), device=CPU)
 
 
-def test_states_are_those_that_the_output_layer_reads(folder: Path) -> None:
+def test_states_are_the_output_layers_inputs(folder: Path) -> None:
     target = load(folder, "float32")
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     text = [3, 1, 4, 1, 5]
@@ -32,7 +32,7 @@ def test_states_are_those_that_the_output_layer_reads(folder: Path) -> None:
         torch.testing.assert_close(states @ target.output.T, model(torch.tensor([text])).logits[0])
 
 
-def test_a_shorter_text_in_a_batch_reads_as_if_it_were_alone(folder: Path) -> None:
+def test_padding_does_not_affect_shorter_texts(folder: Path) -> None:
     target = load(folder, "float32")
 
     _, short = target.read([[3, 1, 4, 1, 5], [2, 7]])
@@ -43,7 +43,7 @@ def test_a_shorter_text_in_a_batch_reads_as_if_it_were_alone(folder: Path) -> No
 @pytest.mark.parametrize(
     ("multiplies", "expected"), [(True, torch.bfloat16), (False, torch.float32)]
 )
-def test_without_a_word_it_is_what_the_processor_is_good_at(
+def test_the_default_dtype_is_fast_on_the_processor(
     tmp_path: Path, multiplies: bool, expected: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(write_target(tmp_path), dtype=torch.bfloat16)
@@ -55,7 +55,7 @@ def test_without_a_word_it_is_what_the_processor_is_good_at(
     assert target.output.dtype == expected
 
 
-def test_the_tokenizer_is_known_by_its_checksum(folder: Path, tmp_path: Path) -> None:
+def test_the_tokenizer_has_a_checksum(folder: Path, tmp_path: Path) -> None:
     assert tokenizer_sha256(str(folder)) == (
         "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of "{}"
     )

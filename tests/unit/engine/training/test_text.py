@@ -14,7 +14,7 @@ PROMPT, ANSWER = 1, 2
 
 
 class Template:
-    """Token ids are characters."""
+    """A template whose token ids are characters."""
 
     def begin_prompt(self, opening: str) -> list[int]:
         return [PROMPT, *map(ord, opening)]
@@ -27,7 +27,7 @@ class Template:
 
 
 class Writer:
-    """Writes `reply` to a prompt begun, and five tokens as an answer; the n-th call may fail."""
+    """Continues prompts with `reply` and answers with five tokens; the n-th call may fail."""
 
     def __init__(
         self, *, reply: str = " you", ends: bool = True, fails_at: int | None = None
@@ -89,7 +89,7 @@ async def test_it_writes_until_there_are_enough_tokens(tmp_path: Path) -> None:
     documents, progress = await write(settings(), tmp_path / "t", writer)
 
     assert documents.tokens == sum(progress) >= 30
-    assert documents.tokens <= 30 + 5 * 2  # what the others were at
+    assert documents.tokens <= 30 + 5 * 2  # what other tasks were writing
     assert writer.most_running == 3
     for document in documents:
         text = " you" if document.kind == "chat" else "def  you"
@@ -109,7 +109,7 @@ async def test_prompts_and_answers_have_their_own_limits(tmp_path: Path) -> None
     assert answers == {(22, 0.0), (22, 1.0)}
 
 
-async def test_a_later_run_goes_on_with_the_documents_that_are_not_there(tmp_path: Path) -> None:
+async def test_a_later_run_writes_the_missing_documents(tmp_path: Path) -> None:
     await write(settings(), tmp_path / "t", Writer())
     before = DocumentFile(tmp_path / "t").numbers
 
@@ -127,13 +127,11 @@ async def test_a_later_run_goes_on_with_the_documents_that_are_not_there(tmp_pat
     [Writer(ends=False, fails_at=5), Writer(reply="  ", fails_at=5)],
     ids=["long", "empty"],
 )
-async def test_a_prompt_without_end_or_text_is_given_up_and_not_tried_again(
-    tmp_path: Path, writer: Writer
-) -> None:
+async def test_an_endless_or_empty_prompt_is_dropped(tmp_path: Path, writer: Writer) -> None:
     text = settings(prompts=[{"kind": "chat", "weight": 1}], concurrency=1)
     path = tmp_path / "t"
 
-    with pytest.raises(TrainingError):  # it would go on for ever
+    with pytest.raises(TrainingError):  # it would never end
         await write(text, path, writer)
 
     found = list(DocumentFile(path))
@@ -142,7 +140,7 @@ async def test_a_prompt_without_end_or_text_is_given_up_and_not_tried_again(
     assert all(asked[0] == PROMPT for asked in writer.asked)
 
 
-def test_a_document_is_drawn_from_seed_and_number_alone() -> None:
+def test_a_plan_depends_on_seed_and_number_only() -> None:
     text = settings()
 
     plans = [Plan.draw(text, seed=1, number=number) for number in range(400)]

@@ -51,7 +51,7 @@ def weights(trainer: Trainer) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("micro_batch_tokens", [1, 8, 1000])
-def test_the_size_of_a_micro_batch_changes_nothing_but_rounding(
+def test_the_micro_batch_size_affects_rounding_only(
     make: Make, shard: Shard, micro_batch_tokens: int
 ) -> None:
     pair = make(), make(micro_batch_tokens=micro_batch_tokens)
@@ -64,7 +64,7 @@ def test_the_size_of_a_micro_batch_changes_nothing_but_rounding(
         torch.testing.assert_close(a, b)
 
 
-def test_when_memory_runs_out_the_step_is_done_in_smaller_parts(
+def test_micro_batches_shrink_when_memory_runs_out(
     make: Make, shard: Shard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, short = make(), make()
@@ -96,7 +96,7 @@ def test_when_memory_runs_out_the_step_is_done_in_smaller_parts(
     ],
     ids=["less memory than one run takes", "another failure"],
 )
-def test_what_a_smaller_batch_cannot_mend_is_raised(
+def test_other_failures_are_raised(
     make: Make,
     shard: Shard,
     monkeypatch: pytest.MonkeyPatch,

@@ -6,7 +6,7 @@ def document(*answer: int) -> Document:
     return Document(0, "chat", [9, 9, 9, 9], answer)
 
 
-def test_the_most_frequent_answer_tokens_are_chosen_in_rising_order() -> None:
+def test_the_most_frequent_answer_tokens_are_chosen() -> None:
     documents = [document(5, 7, 7), document(7, 2, 5, 6)]
 
     chosen, coverage = choose_vocabulary(documents, size=2, vocab_size=10)
@@ -15,7 +15,7 @@ def test_the_most_frequent_answer_tokens_are_chosen_in_rising_order() -> None:
     assert coverage == 5 / 7
 
 
-def test_of_equally_frequent_tokens_the_low_ids_are_chosen() -> None:
+def test_ties_go_to_low_ids() -> None:
     chosen, coverage = choose_vocabulary([document(5, 5)], size=4, vocab_size=10)
 
     assert chosen == [0, 1, 2, 5]

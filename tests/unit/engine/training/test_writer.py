@@ -1,4 +1,4 @@
-"""A writer with a stand-in for the worker: our interpreter's place is taken by a small script."""
+"""A writer with a stand-in for the worker: a small script replaces our interpreter."""
 
 import asyncio
 import json
@@ -18,9 +18,9 @@ from engine.training.writer import starting_writer
 WORKER = """\
 import http.server, json, os, socketserver, sys
 
-place = sys.argv[1:]
-assert place[:2] == ["-m", "engine"] and place[-1] == "--die-with-parent", place
-profile = open(place[place.index("--config") + 1]).read()
+arguments = sys.argv[1:]
+assert arguments[:2] == ["-m", "engine"] and arguments[-1] == "--die-with-parent", arguments
+profile = open(arguments[arguments.index("--config") + 1]).read()
 print(json.dumps([profile, sorted(os.environ)]), flush=True)
 if {dies}:
     sys.exit("no model")
@@ -53,7 +53,7 @@ class Worker(http.server.BaseHTTPRequestHandler):
         self.reply(200, json.dumps({{"choices": [choice]}}).encode())
 
 
-socketserver.UnixStreamServer(place[place.index("--uds") + 1], Worker).serve_forever()
+socketserver.UnixStreamServer(arguments[arguments.index("--uds") + 1], Worker).serve_forever()
 """
 
 
@@ -71,7 +71,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dies: bool = Fa
 
 
 def stand_ins(tmp_path: Path) -> list[psutil.Process]:
-    """Those that run; other children of this process are other tests' workers."""
+    """Return our running stand-ins; other children belong to other tests."""
     children = psutil.Process().children()
     return [child for child in children if str(tmp_path / "python") in child.cmdline()]
 
@@ -84,7 +84,7 @@ def first_line(log: Path) -> Any:
     return json.loads(read(log).splitlines()[0])
 
 
-async def test_it_asks_the_worker_and_stops_it_at_the_end(
+async def test_the_worker_is_asked_and_then_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
 ) -> None:
     stand_in(tmp_path, monkeypatch)
@@ -100,7 +100,7 @@ async def test_it_asks_the_worker_and_stops_it_at_the_end(
     assert not worker.is_running()
 
 
-async def test_a_worker_that_is_gone_is_an_error_of_ours(
+async def test_a_killed_worker_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
 ) -> None:
     stand_in(tmp_path, monkeypatch)
@@ -112,7 +112,7 @@ async def test_a_worker_that_is_gone_is_an_error_of_ours(
             await writer.write([1], most=1, temperature=1.0)
 
 
-async def test_a_worker_that_does_not_start_points_to_its_log(
+async def test_a_worker_that_fails_to_start_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
 ) -> None:
     stand_in(tmp_path, monkeypatch, dies=True)
@@ -124,7 +124,7 @@ async def test_a_worker_that_does_not_start_points_to_its_log(
     assert "no model" in read(log)
 
 
-async def test_the_worker_does_not_take_itself_for_one_of_torchruns_processes(
+async def test_the_worker_gets_no_variables_of_torchrun(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
 ) -> None:
     stand_in(tmp_path, monkeypatch)

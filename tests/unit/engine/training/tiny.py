@@ -1,4 +1,4 @@
-"""A target of a few kilobytes, and a language that a head can learn from its states."""
+"""A target of a few kilobytes, and a simple language that a head can learn."""
 
 import json
 import random
@@ -12,7 +12,6 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.training.documents import Document
-from engine.training.recipe import Recipe
 from engine.training.shard import Shard
 
 VOCAB_SIZE = 96
@@ -59,7 +58,7 @@ def write_target(folder: Path) -> Path:
 
 
 def speak(number: int, *, length: int = 40) -> Document:
-    """Return document `number`: it counts in steps of its own, and now and then starts anew."""
+    """Return document `number`: it counts by its own stride, with occasional jumps."""
     draws = random.Random(number)
     token, stride = draws.randrange(VOCAB_SIZE), draws.choice((1, 2))
     said = []
@@ -82,15 +81,8 @@ def write_text(path: Path, *, documents: int) -> None:
     )
 
 
-def tiny_recipe(folder: Path, **train: Any) -> Recipe:
-    """The recipe with text that is there already, in `folder`, for the target beside it."""
-    document = {**RECIPE, "folder": str(folder), "train": {**RECIPE["train"], **train}}
-    document["engine"] = {**RECIPE["engine"], "model": str(folder / "target")}
-    return Recipe.model_validate(document)
-
-
 def prepare(folder: Path, *, documents: int = 200, **sections: Any) -> Path:
-    """Write target, text and a recipe file; returns the file."""
+    """Write target, text and a recipe file; return the file."""
     write_target(folder / "target")
     (folder / "tiny").mkdir()
     write_text(folder / "tiny" / "text.jsonl", documents=documents)
@@ -111,7 +103,7 @@ def shard_of(
     prompts: Sequence[int] | None = None,
     kinds: Sequence[str] | None = None,
 ) -> Shard:
-    """A shard whose documents have no rows of prompts and are of the same kind, if nobody says."""
+    """Return a shard; by default without prompt rows and with a single kind."""
     return Shard.of(
         hidden,
         tokens,
@@ -122,7 +114,7 @@ def shard_of(
 
 
 def some_shard(*lengths: int, prompts: Sequence[int] | None = None, hidden_size: int = 4) -> Shard:
-    """Documents whose tokens count on from 10, and whose states are those tokens."""
+    """Return documents whose tokens count up from 10; states equal tokens."""
     tokens = torch.arange(10, 10 + sum(lengths))
     hidden = tokens[:, None].expand(-1, hidden_size).to(torch.bfloat16)
     return shard_of(hidden.contiguous(), tokens, lengths, prompts=prompts)

@@ -96,7 +96,7 @@ class Step:
         )
         seen = torch.tensor(lengths, dtype=torch.int32)
         self.metadata = Metadata(sum(queries), starts, seen, table, plan)
-        # vLLM's buffers are padded: there is a token more than the step has.
+        # vLLM's buffers are padded: one token more than the step has.
         self.query = torch.randn(7, HEADS, DIM).to(dtype)
         self.output = torch.full((7, HEADS, DIM), -1.0, dtype=dtype)
 
@@ -178,7 +178,12 @@ def test_other_layers_and_steps_stay_with_vllm(
     layer: dict[str, Any], metadata: dict[str, Any] | None, isa: str, dtype: torch.dtype, scale: Any
 ) -> None:
     asked: list[tuple[Any, ...]] = []
-    owner = type("Owner", (), {"forward": _Forward(lambda *given: asked.append(given) or "theirs")})
+
+    def theirs(*given: Any) -> str:
+        asked.append(given)
+        return "theirs"
+
+    owner = type("Owner", (), {"forward": _Forward(theirs)})
     query = torch.zeros(1, HEADS, DIM, dtype=dtype)
     of = (SimpleNamespace(isa=isa), query, None, None, None)
     step = None if metadata is None else SimpleNamespace(**metadata)

@@ -216,7 +216,7 @@ def test_states_that_are_not_overwritten_are_not_copied(
         reused=False,
     )
 
-    # Of "b" those that the window reaches.
+    # For "b" only positions within reach.
     names, tokens, states, first = kept
     assert (names, first) == (["a", "b"], [0, 3 + 9 - (WINDOW + 1)])
     assert tokens == [one.tokens[1:3].tolist(), other.tokens[5:9].tolist()]

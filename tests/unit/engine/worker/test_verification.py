@@ -45,9 +45,9 @@ def sampling(**fields: Any) -> Any:
 
 def verify(drafts: Sequence[Sequence[int]], logits: Any, asked: Any = None) -> list[list[int]]:
     metadata = SpecDecodeMetadata.make_dummy([list(draft) for draft in drafts], torch.device("cpu"))
-    behind = metadata.cu_num_sampled_tokens.long() - 1
-    drafted = torch.ones(len(logits), dtype=torch.bool).index_fill_(0, behind, value=False)
-    metadata.target_logits_indices = drafted.nonzero().squeeze(1)  # a dummy has zeros
+    last = metadata.cu_num_sampled_tokens.long() - 1
+    drafted = torch.ones(len(logits), dtype=torch.bool).index_fill_(0, last, value=False)
+    metadata.target_logits_indices = drafted.nonzero().squeeze(1)  # zeros in a dummy
     output = verification.verify(metadata, logits, asked or sampling(), Sampler())
     assert output.logprobs_tensors is None
     assert output.sampled_token_ids.dtype == torch.int32

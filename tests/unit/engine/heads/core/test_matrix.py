@@ -1,4 +1,4 @@
-"""Products of the core are those of float64, to what int8 weights and 15-bit inputs allow."""
+"""Products compared with float64, within the rounding of 15-bit inputs."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def multiply(values: Tensor, scales: Tensor, inputs: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 16, 33])
 @pytest.mark.parametrize(("out", "enters"), [(64, 48), (37, 32), (5, 33), (1, 1), (6, 7)])
-def test_products_are_right_whatever_the_shape(rows: int, out: int, enters: int) -> None:
+def test_products_of_any_shape(rows: int, out: int, enters: int) -> None:
     values, scales = made(out, enters)
     inputs = torch.randn(rows, enters, generator=torch.Generator().manual_seed(4))
 
@@ -43,7 +43,7 @@ def test_the_largest_products_do_not_overflow(enters: int) -> None:
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_an_input_that_is_not_finite_counts_as_zeros_and_spoils_no_other(bad: float) -> None:
+def test_an_input_that_is_not_finite_counts_as_zeros(bad: float) -> None:
     values, scales = made(8, 16)
     inputs = torch.ones(3, 16)
     inputs[1, 5] = bad
@@ -55,7 +55,7 @@ def test_an_input_that_is_not_finite_counts_as_zeros_and_spoils_no_other(bad: fl
     assert found[0].any()
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_shapes_are_rejected() -> None:
     values, scales = made(8, 16)
     matrix = Matrix(values, scales)
 
