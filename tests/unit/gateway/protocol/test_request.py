@@ -224,24 +224,6 @@ def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("options", "usage", "continuous"),
-    [
-        ({}, False, False),
-        ({"include_usage": True}, True, False),
-        (BOTH, True, True),
-        ({"include_usage": False, "continuous_usage_stats": True}, False, False),
-    ],
-    ids=str,
-)
-def test_usage_is_wanted_as_vllm_understands_it(
-    options: dict[str, bool], usage: bool, continuous: bool
-) -> None:
-    request = request_to(CHAT, stream=True, stream_options=options)
-
-    assert (request.wants_usage, request.wants_continuous_usage) == (usage, continuous)
-
-
-@pytest.mark.parametrize(
     ("fields", "tokens"),
     [
         ({}, 0),

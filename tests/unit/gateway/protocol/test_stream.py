@@ -283,15 +283,6 @@ def test_events_are_relayed_and_end_with_usage(
     assert (reader.usage, reader.frames_read) == (Usage(5, 3), len(pieces))
 
 
-def test_an_unknown_stream_passes_unread() -> None:
-    reader = StreamReader(request_to(EMBEDDINGS, stream=True))
-    piece = b"data: {oops\n\n"
-
-    assert reader.read(piece) == Relayed(piece, FrameKind.SERVICE)
-    assert not reader.needs_end_frame
-    assert chat_reader().needs_end_frame
-
-
 def test_the_last_chunk_gets_the_fingerprint_of_the_usage_chunk() -> None:
     reader = chat_reader()
 
@@ -319,13 +310,14 @@ def test_a_held_chunk_is_sent_with_the_next_frame_if_it_is_not_usage() -> None:
         Relayed(last_chunk("a"), FrameKind.TOKENS, 1),
         Relayed(last_chunk("b") + DONE, FrameKind.END),
     ]
-
-
-def test_a_held_chunk_is_not_lost_when_an_error_follows() -> None:
-    reader = chat_reader()
-    reader.read(last_chunk("a", **usage(1)))
-
+    reader.read(last_chunk("c", **usage(3)))
     with pytest.raises(GatewayError):
-        reader.read(b'data: {"error":{"message":"x","code":500}}\n\n')
+        reader.read(frame({"error": VLLM_ERROR}))
+    assert reader.take_held() == last_chunk("c")
 
-    assert reader.take_held() == last_chunk("a")
+
+def test_an_unknown_stream_passes_unread() -> None:
+    piece, reader = b"data: {oops\n\n", StreamReader(request_to(EMBEDDINGS, stream=True))
+
+    assert reader.read(piece) == Relayed(piece, FrameKind.SERVICE)
+    assert (reader.needs_end_frame, chat_reader().needs_end_frame) == (False, True)

@@ -81,17 +81,3 @@ def test_gaps_of_counted_tokens_add_up(
 
     assert len(watch.client) == len(watch.worker) == total - 1
     assert sum(watch.client) == pytest.approx(times[-1] - times[0], abs=1e-9)
-
-
-@given(st.lists(COUNTED | UNCOUNTED, max_size=10), UNCOUNTED, st.integers(2, 10))
-def test_gaps_of_uncounted_tokens_add_up(
-    others: list[tuple[float, int | None, float]], last: tuple[float, None, float], uncounted: int
-) -> None:
-    watch = Watch()
-    total = sum(tokens or 0 for _, tokens, _ in others) + uncounted
-
-    times = watch.play([(0, None, 0), *others, last])
-    watch.clock.finish(total)
-
-    assert len(watch.client) == len(watch.worker) == total - 1
-    assert sum(watch.client) == pytest.approx(times[-1] - times[0], abs=1e-9)
