@@ -65,7 +65,9 @@ def _say_start(recipe: Recipe, facts: Facts) -> list[str]:
     first = recipe.train.start_from
     if first is None:
         return []
-    return [f"It continues the head of `{first}`, trained on {facts.earlier_tokens:,} others."]
+    return [
+        f"It continues the head of `{first}`, which was trained on {facts.earlier_tokens:,} tokens."
+    ]
 
 
 def _with_window(head: DraftHead, window: int | None) -> DraftHead:

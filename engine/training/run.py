@@ -134,7 +134,7 @@ class Run:
         (self._folder / _FIGURES).write_text(f"{text}\n", encoding="utf-8")
         total = found.total
         report(
-            f"{total.ratio:.1%} of the drafted tokens accepted, {total.length:.2f} tokens a step; "
+            f"{total.ratio:.1%} of drafted tokens accepted, {total.length:.2f} tokens per step; "
             f"see {self._folder / _FIGURES} and acceptance.png"
         )
 

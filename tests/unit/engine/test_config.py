@@ -1,4 +1,3 @@
-import json
 import re
 from pathlib import Path
 
@@ -27,15 +26,6 @@ def write(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def test_without_a_profile_the_defaults_apply() -> None:
-    settings = load_settings(None, environ={})
-
-    assert settings.model == "smollm2-135m"
-    assert settings.host == "127.0.0.1"
-    assert settings.uds is None
-    assert settings.speculation.sources == ("suffix",)
-
-
 def test_the_profile_overrides_defaults(profile: Path) -> None:
     settings = load_settings(profile, environ={})
 
@@ -60,14 +50,6 @@ def test_the_environment_overrides_the_profile(profile: Path) -> None:
     assert settings.vllm == {"max_num_seqs": 8, "max_model_len": 1024}
     assert settings.environment == {"VLLM_LOGGING_LEVEL": "DEBUG"}
     assert settings.speculation.sources == ()
-
-
-def test_the_command_line_overrides_the_environment(profile: Path) -> None:
-    settings = load_settings(
-        profile, environ={"SPECGATE_ENGINE__PORT": "9001"}, overrides={"port": 9002}
-    )
-
-    assert settings.port == 9002
 
 
 @pytest.mark.parametrize("section", ["engine:\n", "gateway: {port: 1}\n"], ids=["empty", "absent"])
@@ -173,13 +155,6 @@ def test_the_cache_follows_xdg_cache_home() -> None:
     assert by_xdg.cache_dir == Path("/somewhere/specgate")
     assert by_name.cache_dir == Path.home() / "mine"
     assert by_default.cache_dir == Path.home() / ".cache" / "specgate"
-
-
-def test_printed_settings_load_again(profile: Path, tmp_path: Path) -> None:
-    settings = load_settings(profile, environ={})
-    printed = write(tmp_path, json.dumps({"engine": json.loads(settings.model_dump_json())}))
-
-    assert load_settings(printed, environ={}) == settings
 
 
 def test_only_forced_variables_override_the_process(

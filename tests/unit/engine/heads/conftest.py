@@ -72,7 +72,7 @@ def make_head(tables: dict[str, Tensor]) -> MakeHead:
     return make
 
 
-def looking_head(window: int, draft_ids: Sequence[int] | None = None) -> DraftHead:
+def head_with_window(window: int, draft_ids: Sequence[int] | None = None) -> DraftHead:
     """Return a small head with a window; with `draft_ids` it also drafts window tokens."""
     is_short = draft_ids is not None
     config = HeadConfig(

@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.errors import HeadInputError
 from engine.heads import Context, DraftHead, HeadMemory
 from engine.heads.drafting import Entry
-from tests.unit.engine.heads.conftest import looking_head
+from tests.unit.engine.heads.conftest import head_with_window
 
 WINDOW = 4
 CPU = torch.device("cpu")
@@ -25,7 +25,7 @@ BYTES_OF_A_STATE = 32 * EMPTY.itemsize
 
 @pytest.fixture(scope="module")
 def head() -> DraftHead:
-    return looking_head(WINDOW)
+    return head_with_window(WINDOW)
 
 
 class Text:

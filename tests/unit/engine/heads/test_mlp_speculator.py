@@ -15,16 +15,12 @@ POSITIONS = 3
 
 def make_config(**fields: Any) -> dict[str, Any]:
     return {
-        "architectures": ["MLPSpeculatorPreTrainedModel"],
         "emb_dim": HIDDEN,
         "inner_dim": INNER,
         "model_type": "mlp_speculator",
-        "n_candidates": 5,
         "n_predict": POSITIONS,
         "scale_input": False,
         "tie_weights": False,
-        "top_k_tokens_per_head": [4, 3, 2],
-        "torch_dtype": "float16",
         "transformers_version": "4.38.2",
         "vocab_size": VOCAB,
         **fields,
@@ -64,24 +60,18 @@ CASES = {
 }
 
 
-@pytest.fixture(params=CASES.values(), ids=list(CASES))
-def case(request: pytest.FixtureRequest) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    found: tuple[dict[str, Any], dict[str, Tensor]] = request.param
-    return found
-
-
-def refer(config: dict[str, Any], weights: dict[str, Tensor]) -> MlpReference:
-    return MlpReference(
+@pytest.mark.parametrize(("config", "weights"), CASES.values(), ids=CASES)
+def test_logits_match_the_formulas(
+    write_folder: WriteFolder,
+    target: TargetFacts,
+    config: dict[str, Any],
+    weights: dict[str, Tensor],
+) -> None:
+    reference = MlpReference(
         weights,
-        positions=config["n_predict"],
+        positions=POSITIONS,
         tied=config["tie_weights"],
         scaled=config["scale_input"],
     )
 
-
-def test_logits_match_the_formulas(
-    write_folder: WriteFolder,
-    target: TargetFacts,
-    case: tuple[dict[str, Any], dict[str, Tensor]],
-) -> None:
-    check_logits(load_head(write_folder(*case), target), refer(*case))
+    check_logits(load_head(write_folder(config, weights), target), reference)

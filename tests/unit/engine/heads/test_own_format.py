@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 from engine.errors import HeadFileError
 from engine.heads import TargetFacts, load_head, save_head
 from tests.unit.engine.heads.conftest import HIDDEN, MakeHead
-from tests.unit.engine.heads.reference import GatedReference
+from tests.unit.engine.heads.reference import GatedReference, check_logits
 
 GATED: dict[str, dict[str, Any]] = {
     "own tables": {},
@@ -71,13 +71,5 @@ def test_a_gated_head_matches_the_formulas(
         tied=fields.get("tie_positions", True),
         scaled=fields.get("scale_input", True),
     )
-    hidden, tokens = torch.randn(2, HIDDEN), [[3, 60, 8], [0, 89, 89]]
 
-    found = head(hidden, torch.tensor(tokens))
-
-    for row in range(2):
-        expected = formulas.logits(hidden[row], tokens[row])
-        for position in range(3):
-            torch.testing.assert_close(
-                found[position][row].double(), expected[position], atol=1e-4, rtol=1e-4
-            )
+    check_logits(head, formulas)

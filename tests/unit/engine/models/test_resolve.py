@@ -27,12 +27,6 @@ def test_a_catalogue_name_means_the_cached_folder(tmp_path: Path) -> None:
     assert model == ResolvedModel(str(folder), "smollm2-135m", is_local=True)
 
 
-def test_a_folder_is_served_directly(tmp_path: Path) -> None:
-    model = resolve(model=str(tmp_path), served_model_name="mine")
-
-    assert model == ResolvedModel(str(tmp_path), "mine", is_local=True)
-
-
 @pytest.mark.parametrize("name", ["/no/such/folder", "./no-such-folder", "~/no-such-folder"])
 def test_a_missing_path_is_not_an_id(name: str) -> None:
     with pytest.raises(ModelError, match="is not a folder"):

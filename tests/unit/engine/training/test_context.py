@@ -6,7 +6,7 @@ import torch
 from engine.heads import DraftHead, HeadMemory
 from engine.training.context import look_back, recall
 from engine.training.shard import Shard
-from tests.unit.engine.heads.conftest import looking_head
+from tests.unit.engine.heads.conftest import head_with_window
 from tests.unit.engine.training.tiny import shard_of, some_shard
 
 WINDOW = 3
@@ -14,7 +14,7 @@ WINDOW = 3
 
 @pytest.fixture(params=[None, [1, 4, 9]], ids=["all tokens", "few tokens and those in the window"])
 def head(request: pytest.FixtureRequest) -> DraftHead:
-    made = looking_head(WINDOW, request.param)
+    made = head_with_window(WINDOW, request.param)
     with torch.no_grad():
         for attention in made.weights.attentions:
             attention.leave.weight *= 20

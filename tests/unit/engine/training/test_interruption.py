@@ -1,22 +1,6 @@
 import signal
 
-import pytest
-
 from engine.training.interruption import put_off_signals
-
-
-def test_a_signal_takes_effect_at_the_end_of_the_block() -> None:
-    answers = []
-
-    def interrupted() -> None:
-        with put_off_signals() as is_asked_to_stop:
-            answers.append(is_asked_to_stop())
-            signal.raise_signal(signal.SIGINT)
-            answers.append(is_asked_to_stop())
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert answers == [False, True]
 
 
 def test_an_ignored_signal_stays_ignored() -> None:

@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import torch
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from engine.training.group import Group
 from engine.training.journal import Journal, append
@@ -36,15 +35,6 @@ def test_lines_are_written_periodically_and_at_the_end(tmp_path: Path) -> None:
     assert [(one[0], one[1], *one[4:]) for one in cells] == [
         (step, "3", "2", "0.5", "1", "0.25") for step in ("2", "4", "5")
     ]
-
-
-def test_tensorboard_gets_the_same_figures(tmp_path: Path) -> None:
-    with Journal(tmp_path, SETTINGS, group=ALONE, done=0) as journal:
-        journal.note(2, outcome())
-
-    found = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
-    (event,) = found.Scalars("train/loss")
-    assert (event.step, event.value) == (2, 3)
 
 
 def test_steps_to_be_repeated_are_dropped(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from engine.training.examples import Cutter, Examples
 from engine.training.loss import Counts, Sums, sum_losses, weigh
 from engine.training.recipe import TrainSettings
 from engine.training.shard import Shard
-from tests.unit.engine.heads.conftest import looking_head
+from tests.unit.engine.heads.conftest import head_with_window
 from tests.unit.engine.training.tiny import shard_of
 
 VOCAB, HIDDEN, POSITIONS = 12, 6, 2
@@ -100,7 +100,7 @@ def test_sums_match_single_labels(head: DraftHead, shard: Shard, teacher: Tensor
 
 def test_tokens_in_the_window_are_taught_too() -> None:
     ids, window, run_tokens = [1, 4, 9], 3, 4
-    head = looking_head(window, ids).train()
+    head = head_with_window(window, ids).train()
     assert head.shared.output is not None
     draws = torch.Generator().manual_seed(0)
     hidden = torch.randn(12, 32, generator=draws).to(torch.bfloat16)

@@ -1,14 +1,13 @@
 """Compared with a slow loop that decodes an answer token by token."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.training.context import Before
-from engine.training.replay import Acceptance, count_matches, replay, walk
+from engine.training.replay import count_matches, replay
 from engine.training.shard import Shard
 from tests.unit.engine.training.tiny import shard_of, some_shard
 
@@ -89,15 +88,3 @@ def test_runs_within_prompts_are_skipped() -> None:
     # Runs have 64 rows; the first two contain no answer.
     assert drafted[0] == 10 + 128
     assert matched[190:].tolist() == [1] * 9 + [0] + [1] * 99 + [0]
-
-
-def test_figures_follow_from_the_counts() -> None:
-    found = walk(np.array([2, 0, 1, 0, 0]), positions=2) + Acceptance(
-        np.array([2, 2]), np.array([1, 0])
-    )
-
-    assert found.drafted.tolist() == [4, 3]
-    assert found.accepted.tolist() == [2, 1]
-    assert found.ratio == pytest.approx(3 / 7)
-    assert found.length == pytest.approx(1 + 3 / 4)
-    assert found.by_position == pytest.approx([2 / 4, 1 / 3])

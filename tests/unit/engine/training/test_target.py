@@ -5,7 +5,7 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from engine.config import EngineSettings
-from engine.training.target import Target, load_target, tokenizer_sha256
+from engine.training.target import Target, load_target
 from tests.unit.engine.training.tiny import HIDDEN_SIZE, write_target
 
 CPU = torch.device("cpu")
@@ -53,11 +53,3 @@ def test_the_default_dtype_is_fast_on_the_processor(
     target = load_target(str(tmp_path), EngineSettings(), device=CPU)
 
     assert target.output.dtype == expected
-
-
-def test_the_tokenizer_has_a_checksum(folder: Path, tmp_path: Path) -> None:
-    assert tokenizer_sha256(str(folder)) == (
-        "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"  # of "{}"
-    )
-    assert tokenizer_sha256(str(tmp_path)) is None
-    assert tokenizer_sha256("meta-llama/Llama-3.1-8B-Instruct") is None

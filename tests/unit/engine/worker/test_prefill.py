@@ -14,14 +14,14 @@ from torch import Tensor
 from engine.heads import DraftHead, HeadMemory
 from engine.worker.head import StepStates
 from engine.worker.prefill import note_prefill
-from tests.unit.engine.heads.conftest import looking_head
+from tests.unit.engine.heads.conftest import head_with_window
 
 WINDOW, LONGEST, VOCABULARY = 4, 60, 50
 
 
 @pytest.fixture(scope="module")
 def head() -> DraftHead:
-    return looking_head(WINDOW)
+    return head_with_window(WINDOW)
 
 
 class Request:

@@ -43,9 +43,3 @@ async def test_other_requests_are_passed_on(
     answer = await ask(method, path)
 
     assert (answer.status_code, answer.text) == (418, path)
-
-
-async def test_without_a_folder_requests_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
-
-    assert (await ask("GET", "/speculation")).status_code == 418
