@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from engine.config import EngineSettings
-from engine.worker.exactness import ExactnessMetrics
-from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics
+from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics, ExactnessMetrics
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
 

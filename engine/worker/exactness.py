@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from prometheus_client import REGISTRY, CollectorRegistry, Gauge
+from prometheus_client import REGISTRY, CollectorRegistry
 from torch import nn
 from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
 
 from engine.kernels import attention_kernels, linear_kernels, tiles
 from engine.worker.attention import is_made_for
 from engine.worker.linear import is_ours
+from engine.worker.metrics import ExactnessMetrics
 from engine.worker.report import Report
 
 _log = logging.getLogger(__name__)
@@ -107,22 +108,6 @@ def publish(found: Exactness, report: Report, registry: CollectorRegistry = REGI
             "kernel": found.kernel,
         }
     )
-    ExactnessMetrics(registry).publish(found)
-
-
-class ExactnessMetrics:
-    """The statement as a metric."""
-
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        self._invariant = Gauge(
-            "engine_batch_invariant",
-            "1 if a token's logits depend on nothing else in the step; else 0, by reason: device, "
-            "processor, compiled, dtype, ranks, attention, layer.",
-            ("reason",),
-            multiprocess_mode="mostrecent",
-            registry=registry,
-        )
-
-    def publish(self, found: Exactness) -> None:
-        """Set it; once a process."""
-        self._invariant.labels(found.reason).set(int(found.is_batch_invariant))
+    ExactnessMetrics(registry).publish(
+        is_batch_invariant=found.is_batch_invariant, reason=found.reason
+    )

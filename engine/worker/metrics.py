@@ -271,3 +271,26 @@ class DraftingMetrics:
             self._bytes.set(index.bytes)
             self._capacity.set(index.capacity_bytes)
             self._evictions.publish({(): index.evicted_tokens})
+
+
+class ExactnessMetrics:
+    """Whether results are batch-invariant, as a metric."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._invariant = Gauge(
+            "engine_batch_invariant",
+            "1 if a token's logits depend on nothing else in the step; else 0, by reason: device, "
+            "processor, compiled, dtype, ranks, attention, layer.",
+            ("reason",),
+            multiprocess_mode="mostrecent",
+            registry=registry,
+        )
+
+    def publish(self, *, is_batch_invariant: bool, reason: str) -> None:
+        """Set it; once in a process.
+
+        Args:
+            is_batch_invariant: Whether they are.
+            reason: Why not; empty if they are.
+        """
+        self._invariant.labels(reason).set(int(is_batch_invariant))
