@@ -1,1 +1,0 @@
-"""Dashboards and alerts against a real service and a real Prometheus."""
