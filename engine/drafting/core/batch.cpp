@@ -61,8 +61,8 @@ Request& Batch::begin(std::string_view name, const Wishes& wishes) {
   const auto uses = [&](bool wanted, const policy::ForwardDrafter& drafter) {
     return wishes.most > 0 && wanted && drafter.most() > 0;
   };
-  if (uses(wishes.head, head_)) request->head = head_.guesser(wishes.temperature);
-  if (uses(wishes.native, native_)) request->native = native_.guesser(wishes.temperature);
+  if (uses(wishes.head, head_)) request->head = head_.proposal_value(wishes.temperature);
+  if (uses(wishes.native, native_)) request->native = native_.proposal_value(wishes.temperature);
   return *(running_[request->name] = std::move(request));
 }
 
@@ -94,7 +94,7 @@ void Batch::learn(policy::Load load) {
     sampled += row.sampled.size();
     if (request.native) request.native->learn(row.sampled);
     if (request.head) request.head->learn(row.sampled);
-    request.pace.learn(row.sampled.size());
+    request.rate.learn(row.sampled.size());
     request.left -= static_cast<std::int64_t>(row.sampled.size());
     request.tokens += row.sampled.size();
     load.context_tokens += request.tokens;
@@ -103,7 +103,7 @@ void Batch::learn(policy::Load load) {
     row.room = std::min(static_cast<std::size_t>(room), request.most);
   }
   account();
-  for (const Row& row : rows_) row.request->count = gate_.count(row.request->pace);
+  for (const Row& row : rows_) row.request->count = gate_.count(row.request->rate);
   load.rows = rows_.size();
   context_tokens_ = load.context_tokens;
   gate_.begin(load);
@@ -116,14 +116,14 @@ void Batch::account() {
   };
   std::array<Count, policy::kDraftersEnd> counts{};
   std::size_t drafted = 0;
-  double promised = 0.0;
+  double expected = 0.0;
   for (const Row& row : rows_) {
     Request& request = *row.request;
     const std::size_t verified = std::exchange(request.drafted, 0);
     if (verified == 0) continue;
     drafted += verified;
     const std::size_t accepted = std::min(verified, row.sampled.size() - 1);
-    promised += request.price ? static_cast<double>(accepted) : request.promised;
+    expected += request.price ? static_cast<double>(accepted) : request.expected;
     if (request.price) continue;  // what it drafts says nothing of what the gate lets through
     const Origin& origin = request.origin;
     const std::size_t mine =
@@ -137,7 +137,7 @@ void Batch::account() {
     second.drafted += verified - mine;
     second.accepted += accepted - mine;
   }
-  gate_.learn(rows_.size(), drafted, sampled_.size(), promised);
+  gate_.learn(rows_.size(), drafted, sampled_.size(), expected);
   for (const auto source : {policy::kBySuffix, policy::kByHead, policy::kByNative}) {
     gate_.learn_source(source, counts[source].drafted, counts[source].accepted);
   }
@@ -178,7 +178,7 @@ void Batch::offer_native(Row& row, std::span<const Token> tokens, double price) 
 }
 
 double Batch::gain_of_head(const Row& row, double price) const {
-  const policy::Guesser& head = *row.request->head;
+  const policy::ProposalValue& head = *row.request->head;
   const double least = price_of(row, price);
   double gain = head.expected_gain(row.room, std::max(least, head_floor_));
   // Above what the row has.
@@ -232,7 +232,7 @@ std::vector<Row*> Batch::head_rows(double price) {
 
 void Batch::offer_head(Row& row, std::span<const Token> tokens,
                        std::span<const double> confidence, double price) {
-  policy::Guesser& head = *row.request->head;
+  policy::ProposalValue& head = *row.request->head;
   const std::vector<double> alone = head.propose(tokens, confidence);
   if (!is_of_source(row.best)) {
     prefer(row, head_draft(row, tokens, alone, price), price);
@@ -241,15 +241,15 @@ void Batch::offer_head(Row& row, std::span<const Token> tokens,
   const double least = price_of(row, price);
   const double first = drafts_.survival(row.best).front();
   const std::size_t bought = drafts_.paying(row.best, least);
-  const auto verdict = head.weigh({drafts_.tokens(row.best), drafts_.survival(row.best)});
-  drafts_.believe(row.best, verdict.draft);
+  const auto decision = head.weigh({drafts_.tokens(row.best), drafts_.survival(row.best)});
+  drafts_.believe(row.best, decision.draft);
   double without = 0.0;  // what would be drafted if the head had said nothing
-  for (const double chance : std::span(verdict.draft).first(bought)) without += chance - least;
+  for (const double chance : std::span(decision.draft).first(bought)) without += chance - least;
   // Where the draft begins with what the guess is sure of, it is that and more already.
-  const std::size_t sure = policy::paying(verdict.guess, head_floor_);
+  const std::size_t sure = policy::paying(decision.guess, head_floor_);
   const auto known = drafts_.tokens(row.best).first(row.best.survival);
   if (!begins_with(known, tokens.first(sure))) {
-    prefer(row, head_draft(row, tokens, verdict.guess, price), price);
+    prefer(row, head_draft(row, tokens, decision.guess, price), price);
   }
   // At a price of its own it brings what it would bring nobody else.
   if (!row.request->price) head.brought(first, drafts_.gain(row.best, least) - without);
@@ -287,19 +287,19 @@ std::size_t Batch::cut(Row& row, double price) {
     request.drafted = gate_.buys() ? policy::paying(survival, price, request.count) : 0;
   }
   const auto bought = survival.first(request.drafted);
-  request.promised = std::accumulate(bought.begin(), bought.end(), 0.0);
+  request.expected = std::accumulate(bought.begin(), bought.end(), 0.0);
   request.origin = row.best.origin;
   return request.drafted;
 }
 
-Verdict Batch::judge(bool proposed, bool drafted) {
-  Verdict verdict = proposed ? kPricedOut : kUnknown;
-  if (drafted) verdict = kDrafted;
-  if (gate_.is_probing() && proposed) verdict = kProbed;
-  if (gate_.is_limited() && !drafted) verdict = kLimited;
-  const bool was_asked = verdict != kUnknown && verdict != kProbed;
+Decision Batch::judge(bool proposed, bool drafted) {
+  Decision decision = proposed ? kPricedOut : kUnknown;
+  if (drafted) decision = kDrafted;
+  if (gate_.is_probing() && proposed) decision = kProbed;
+  if (gate_.is_limited() && !drafted) decision = kLimited;
+  const bool was_asked = decision != kUnknown && decision != kProbed;
   has_turned_ = was_asked && regime_.learn(drafted);
-  return verdict;
+  return decision;
 }
 
 std::size_t Batch::native_tokens() {

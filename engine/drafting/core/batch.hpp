@@ -25,7 +25,7 @@
 namespace specgate::drafting {
 
 // What a step came to; `counters.py` says what each means, and has those beside.
-enum Verdict : std::uint8_t { kDrafted, kProbed, kPricedOut, kUnknown, kLimited };
+enum Decision : std::uint8_t { kDrafted, kProbed, kPricedOut, kUnknown, kLimited };
 
 class Batch {
  public:
@@ -69,7 +69,7 @@ class Batch {
   // How much of its draft each row gets at a price, calling `each` with those that have any, and
   // what that makes of the step. It is remembered as being verified.
   template <class Each>
-  Verdict cut(double price, Each each) {
+  Decision cut(double price, Each each) {
     bool proposed = false;
     bool drafted = false;
     for (Row& row : rows_) {
@@ -101,7 +101,7 @@ class Batch {
 
  private:
   std::size_t cut(Row& row, double price);
-  Verdict judge(bool proposed, bool drafted);
+  Decision judge(bool proposed, bool drafted);
   void prefer(Row& row, const Draft& draft, double price);
   // What the head is likely to bring a row, in tokens above their cost.
   double gain_of_head(const Row& row, double price) const;

@@ -13,19 +13,19 @@ void IndexSource::advance(std::span<Row> rows, double floor, Drafts& drafts) {
   std::size_t room = 0;
   for (const Row& row : rows) room += row.suffix_room();
   reserve(room);
-  asks_.clear();
+  queries_.clear();
   std::size_t at = 0;
   for (const Row& row : rows) {
     if (!row.request->in_source) continue;
     const std::size_t most = row.suffix_room();
-    asks_.push_back({ticket(*row.request), row.sampled, this->room(at, most)});
+    queries_.push_back({handle(*row.request), row.sampled, this->room(at, most)});
     at += most;
   }
-  index_.advance(asks_, static_cast<float>(floor));
-  auto ask = asks_.begin();
+  index_.advance(queries_, static_cast<float>(floor));
+  auto query = queries_.begin();
   for (Row& row : rows) {
     if (!row.request->in_source) continue;
-    const suffix::Draft& draft = ask++->draft;
+    const suffix::Draft& draft = query++->draft;
     if (draft.length == 0) continue;
     row.best = drafts.add(part(draft.tokens, draft.length), part(draft.survival, draft.length),
                           origin_of(static_cast<std::size_t>(draft.length),
@@ -37,7 +37,7 @@ Draft IndexSource::go_on(const Row& row, const Draft& sure, double floor, Drafts
   const std::size_t most = row.room - sure.tokens;
   reserve(most);
   suffix::Draft more = room(0, most);
-  index_.propose_after(ticket(*row.request), drafts.tokens(sure),
+  index_.propose_after(handle(*row.request), drafts.tokens(sure),
                        static_cast<float>(drafts.survival(sure).back()),
                        static_cast<float>(floor), more);
   if (more.length == 0) return {};
@@ -45,9 +45,9 @@ Draft IndexSource::go_on(const Row& row, const Draft& sure, double floor, Drafts
                      kSuffix);
 }
 
-suffix::Ticket IndexSource::ticket(Request& request) {
-  if (request.ticket.number == 0) request.ticket = index_.ticket(request.name);
-  return request.ticket;
+suffix::Handle IndexSource::handle(Request& request) {
+  if (request.handle.number == 0) request.handle = index_.handle(request.name);
+  return request.handle;
 }
 
 void IndexSource::reserve(std::size_t tokens) {

@@ -18,14 +18,14 @@ class IndexSource final : public RowSource {
 
  private:
   // Where the index has a request: looked up by name once.
-  suffix::Ticket ticket(Request& request);
+  suffix::Handle handle(Request& request);
   // Have room for so many tokens of drafts.
   void reserve(std::size_t tokens);
   // That of `most` tokens, behind the first `at`.
   suffix::Draft room(std::size_t at, std::size_t most);
 
   suffix::Index& index_;
-  std::vector<suffix::Ask> asks_;
+  std::vector<suffix::Query> queries_;
   // What drafts are written to, one behind the other.
   std::vector<Token> tokens_;
   std::vector<float> survival_;

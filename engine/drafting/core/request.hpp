@@ -8,10 +8,10 @@
 #include <string>
 
 #include "drafts.hpp"
-#include "guesser.hpp"
+#include "proposal_value.hpp"
 #include "index.hpp"
 #include "lines.hpp"
-#include "pace.hpp"
+#include "step_rate.hpp"
 
 namespace specgate::drafting {
 
@@ -32,16 +32,16 @@ struct Request {
   std::int64_t left;
   std::size_t tokens;       // its prompt, and what it wrote
   std::size_t drafted = 0;  // tokens that are being verified
-  double promised = 0.0;    // the sum of their survival
+  double expected = 0.0;    // the sum of their survival
   Origin origin;            // whose they are
   std::optional<double> price;
-  policy::Pace pace;
+  policy::StepRate rate;
   double count = 1.0;       // what one of its tokens counts in the present step
   bool wants_suffix;
   bool in_source = false;   // whether the suffix source knows it
-  suffix::Ticket ticket;    // its place in the suffix index, once that was asked for it
-  std::optional<policy::Guesser> head;    // the draft head in its eyes
-  std::optional<policy::Guesser> native;  // likewise vLLM's own drafter
+  suffix::Handle handle;    // its place in the suffix index, once that was asked for it
+  std::optional<policy::ProposalValue> head;    // the draft head in its eyes
+  std::optional<policy::ProposalValue> native;  // likewise vLLM's own drafter
   std::string name;
 
   void prefetch() const { suffix::prefetch_lines(this, this + 1); }
