@@ -91,7 +91,7 @@ install_locked() { # lock...
 # An editable install: Python sources are used where they are, the C++ core is compiled now.
 install_project() {
   local stamp=$VENV/.specgate-project mark
-  mark=$(fingerprint pyproject.toml CMakeLists.txt engine/*/core/* requirements/dev.lock)
+  mark=$(fingerprint pyproject.toml engine/CMakeLists.txt engine/_core/* engine/*/core/* requirements/dev.lock)
   if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
     return
   fi

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from engine.drafting._core import Batch
+from engine._core.drafting import Batch
 from engine.drafting.counters import Counters
 from engine.drafting.origin import Origin
 from engine.drafting.rows import Beginning, HeadPass, StepDrafts

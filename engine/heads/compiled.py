@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.heads import _core
+from engine._core import heads as _core
 from engine.heads.attention import Attention, Context, Recorder
 from engine.heads.cells import GatedCell, Linear, Norm
 from engine.heads.drafting import Drafting, Entry, Guess

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-import torch  # first: the core takes the OpenMP runtime that comes with it
+import torch
 from torch import Tensor
 
-from engine.kernels._core import AttentionBFloat16, AttentionFloat32, Requests
+from engine._core.kernels import AttentionBFloat16, AttentionFloat32, Requests
 
 __all__ = ["PagedAttention", "StepRequests", "attention_kernels"]
 

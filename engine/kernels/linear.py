@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-import torch  # first: the core takes the OpenMP runtime that comes with it
+import torch
 from torch import Tensor
 
-from engine.kernels._core import PackedBFloat16, PackedFloat32, PackedPairs
+from engine._core.kernels import PackedBFloat16, PackedFloat32, PackedPairs
 
 __all__ = ["PackedLinear", "is_supported", "linear_kernels", "multiplies_pairs"]
 

@@ -4,7 +4,7 @@ Knows numbers, and nothing of torch, vLLM, clocks or randomness: told the same, 
 What runs for each row of a step is in C++ (core/).
 """
 
-from engine.policy._core import (
+from engine._core.policy import (
     HEAD,
     NATIVE,
     SUFFIX,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from engine.policy import _core
+from engine._core import policy as _core
 from engine.policy.profile import Profile, check_profile
 
 

@@ -13,8 +13,8 @@ from os import PathLike, fsencode
 import numpy as np
 from numpy.typing import NDArray
 
+from engine._core.suffix import LONGEST_DRAFT, Draft, Index, Stats
 from engine.errors import SuffixInputError
-from engine.suffix._core import LONGEST_DRAFT, Draft, Index, Stats
 
 __all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Index", "Stats", "SuffixIndex"]
 

@@ -1,4 +1,4 @@
-// The Python module engine.drafting._core: Python's lists in, a step of the batch in its order,
+// The Python module engine._core.drafting: Python's lists in, a step of the batch in its order,
 // lists out.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
@@ -285,12 +285,7 @@ class PyBatch {
 
 }  // namespace
 
-NB_MODULE(_core, module) {
-  // A worker holds its batch until the interpreter ends, which nanobind takes for a leak.
-  nb::set_leak_warnings(false);
-  nb::module_::import_("engine.policy._core");
-  nb::module_::import_("engine.suffix._core");
-
+void bind_drafting(nb::module_& module) {
   nb::class_<PyBatch>(module, "Batch")
       .def(nb::init<nb::object, nb::object, const policy::ForwardDrafter&,
                     const policy::ForwardDrafter&, nb::object>(),

@@ -1,4 +1,4 @@
-// The Python module engine.heads._core: torch's tensors in and out, by their memory.
+// The Python module engine._core.heads: torch's tensors in and out, by their memory.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -237,10 +237,7 @@ auto by(Made (*make)(Arguments...)) {
 
 }  // namespace
 
-NB_MODULE(_core, module) {
-  // A worker holds its head until the interpreter ends, which nanobind takes for a leak.
-  nb::set_leak_warnings(false);
-
+void bind_heads(nb::module_& module) {
   // Borrowed memory lives as long as what borrows it, and no tensor is converted on the way.
   nb::class_<Matrix>(module, "Matrix")
       .def("__init__", by(make_matrix), "values"_a.noconvert(), "scales"_a.noconvert(),

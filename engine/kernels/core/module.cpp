@@ -1,4 +1,4 @@
-// The Python module engine.kernels._core. Tensors go in and out by their address: a step has a
+// The Python module engine._core.kernels. Tensors go in and out by their address: a step has a
 // hundred products, and to take a tensor apart costs more than to ask it for one.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
@@ -116,10 +116,8 @@ void define_attention(nb::module_& module, const char* name) {
 }
 
 }  // namespace
-}  // namespace specgate::kernels
 
-NB_MODULE(_core, module) {
-  using namespace specgate::kernels;
+void bind_kernels(nb::module_& module) {
   define_linear<float>(module, "PackedFloat32");
   define_linear<BFloat16>(module, "PackedBFloat16");
   define_linear<Pair>(module, "PackedPairs");
@@ -129,3 +127,5 @@ NB_MODULE(_core, module) {
   define_attention<float>(module, "AttentionFloat32");
   define_attention<BFloat16>(module, "AttentionBFloat16");
 }
+
+}  // namespace specgate::kernels

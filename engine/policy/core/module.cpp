@@ -1,4 +1,4 @@
-// The Python module engine.policy._core: Python's lists in, the arithmetic called, lists out.
+// The Python module engine._core.policy: Python's lists in, the arithmetic called, lists out.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -88,10 +88,7 @@ Pairs pairs_of(const std::vector<Point>& points) {
 
 }  // namespace
 
-NB_MODULE(_core, module) {
-  // A worker holds its gate until the interpreter ends, which nanobind takes for a leak.
-  nb::set_leak_warnings(false);
-
+void bind_policy(nb::module_& module) {
   nb::class_<PositionAcceptance>(module, "PositionAcceptance")
       .def(nb::init<std::size_t, std::shared_ptr<PositionAcceptance>, double>(), "positions"_a,
            nb::kw_only(), "parent"_a.none() = nb::none(), "start"_a = 0.5)

@@ -1,4 +1,4 @@
-// The Python module engine.suffix._core: calls passed on, the interpreter's lock released for the
+// The Python module engine._core.suffix: calls passed on, the interpreter's lock released for the
 // long ones, errors translated.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
@@ -227,7 +227,7 @@ std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()};
 
 }  // namespace
 
-NB_MODULE(_core, module) {
+void bind_suffix(nb::module_& module) {
   nb::register_exception_translator(translate, nullptr);
 
   nb::class_<OwnedDraft>(module, "Draft")

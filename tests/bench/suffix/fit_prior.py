@@ -16,7 +16,8 @@ from typing import cast
 
 import numpy as np
 
-from engine.suffix import LONGEST_DRAFT, _core
+from engine._core import suffix as _core
+from engine.suffix import LONGEST_DRAFT
 from tests.bench.suffix.corpus import CONFIG, DATA, load_corpus, tokenizer_of
 from tests.bench.suffix.datasets import DataSet
 from tests.bench.suffix.replay import accepted_of

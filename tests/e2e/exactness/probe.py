@@ -15,7 +15,7 @@ _ROOMS = {
     "advance": ("engine.suffix:SuffixIndex", "advance"),
     "go_on": ("engine.suffix:SuffixIndex", "propose_after"),
     "finish": ("engine.suffix:SuffixIndex", "finish"),
-    "price": ("engine.drafting._core:Batch", "draft"),
+    "price": ("engine._core.drafting:Batch", "draft"),
     "head": ("engine.heads:DraftHead", "guess"),
     "memory": ("engine.heads:HeadMemory", "note"),
     "forgetting": ("engine.heads:HeadMemory", "forget"),

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from engine._core.policy import CostModel, SourceFloor
 from engine.drafting import Beginning, Control, HeadPass, Source, StepDrafts, SuffixSource
 from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
 from engine.drafting.source import Proposal
@@ -16,7 +17,6 @@ from engine.policy import HEAD as BY_HEAD
 from engine.policy import NATIVE as BY_NATIVE
 from engine.policy import SUFFIX as BY_SUFFIX
 from engine.policy import ForwardDrafter, Guesser, Load, Pace, Profile, paying, worth
-from engine.policy._core import CostModel, SourceFloor
 
 
 class TwinGate:

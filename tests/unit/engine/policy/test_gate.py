@@ -3,8 +3,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from engine._core.policy import Curve
 from engine.policy import HEAD, NATIVE, SUFFIX, Gate, Limits, Load, Profile
-from engine.policy._core import Curve
 
 LINEAR = [(1, 1.0), (101, 6.0)]  # 0.05 of a one-token step for each further token
 FREE = [(1, 1.0)]

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from engine.suffix._core import prior
+from engine._core.suffix import prior
 from tests.unit.engine.suffix.twin_store import LONGEST_MATCH, Match, Store
 
 # What core/ may change, by the file it stands in.

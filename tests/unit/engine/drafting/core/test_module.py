@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from engine._core.drafting import Batch
 from engine.drafting import Control, Source, SuffixSource
-from engine.drafting._core import Batch
 from engine.drafting.origin import PREDICTION, SUFFIX, Origin
 from engine.policy import ForwardDrafter, Gate, Load
 from engine.suffix import Index, SuffixIndex

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.heads._core import Matrix
+from engine._core.heads import Matrix
 
 UNIT = 0.01
 

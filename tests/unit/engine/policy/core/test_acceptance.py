@@ -1,6 +1,6 @@
 import pytest
 
-from engine.policy._core import PositionAcceptance
+from engine._core.policy import PositionAcceptance
 
 
 def test_before_anything_is_seen_it_is_the_start_at_each_position() -> None:

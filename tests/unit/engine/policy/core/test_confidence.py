@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from engine.policy._core import ConfidenceCalibration
+from engine._core.policy import ConfidenceCalibration
 
 
 def test_survival_is_the_running_product_and_never_rises() -> None:

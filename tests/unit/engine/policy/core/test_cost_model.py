@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.policy._core import CostModel
+from engine._core.policy import CostModel
 
 PROFILE = [(1, 15.6), (8, 18.5), (16, 25.0), (32, 38.5), (64, 57.5), (128, 119.0), (256, 233.0)]
 LONGEST = 528

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.policy._core import Curve
+from engine._core.policy import Curve
 
 CONCAVE = [(1, 10.0), (2, 12.0), (8, 15.0), (32, 21.0)]
 STAIRS = [(1, 10.0), (8, 10.0), (9, 14.0), (16, 14.0), (17, 18.0)]

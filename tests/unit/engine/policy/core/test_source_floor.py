@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.policy._core import SourceFloor
+from engine._core.policy import SourceFloor
 
 
 def draft(floor: SourceFloor, chances: list[float], random: Random) -> tuple[int, int]:
