@@ -69,7 +69,7 @@ std::vector<double> ProposalValue::propose(std::span<const std::int32_t> tokens,
 }
 
 SecondOpinion::Weighed ProposalValue::weigh(const Proposal& draft) {
-  SecondOpinion::Weighed decision = history_->opinion.weigh(draft, {tokens_, survival_});
+  SecondOpinion::Weighed weighed = history_->opinion.weigh(draft, {tokens_, survival_});
   comparisons_ = weighed.comparisons;
   return weighed;
 }

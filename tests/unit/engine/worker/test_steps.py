@@ -58,7 +58,7 @@ class TestLoad:
     def test_prompts_that_are_read_delay_and_fill_the_step(self) -> None:
         load = next_load([30, 50], 900, Backlog(1, 20, 64), budget_tokens=2048, rows=3)
 
-        assert (load.rows, load.prefill_tokens, load.context_tokens) == (3, 100, 900)
+        assert (load.sequences, load.prefill_tokens, load.context_tokens) == (3, 100, 900)
         assert (load.waiting, load.room_tokens) == (3, 64)
 
     def test_what_the_last_step_read_is_passed_on(self) -> None:
