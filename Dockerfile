@@ -12,7 +12,7 @@
 
 FROM python:3.11-bookworm AS source
 WORKDIR /srv/specgate
-COPY CMakeLists.txt pyproject.toml README.md LICENSE Makefile ./
+COPY pyproject.toml README.md LICENSE Makefile ./
 COPY requirements requirements
 COPY scripts scripts
 COPY gateway gateway

@@ -23,10 +23,10 @@ from engine.policy import (
     SUFFIX,
     ForwardDrafter,
     Gate,
-    Guesser,
     Limits,
     Load,
-    Pace,
+    ProposalValue,
+    StepRate,
     paying,
     worth,
 )
@@ -51,7 +51,7 @@ class _Row:
 
     room: int
     best: Survival
-    guesser: Guesser | None
+    guesser: ProposalValue | None
     count: float
     from_head: bool = False
     drafted: int = 0
@@ -163,16 +163,16 @@ class _Lane:
         self._gate = Gate(
             step_cost=curve.profile(),
             pass_cost=curve.head_profile(),
-            most_rows=most_rows,
+            most_sequences=most_rows,
             longest_draft=DEPTH,
             limits=Limits(min_acceptance_ratio=_LEAST_ACCEPTED),
         )
         self._head = ForwardDrafter(
             HEAD_TOKENS if has_head else 0, calibrated=True, probe_steps=_PROBE_STEPS
         )
-        self._known: dict[int, tuple[int, Guesser]] = {}
-        self._paces: dict[int, Pace] = {}
-        self._promised = 0.0
+        self._known: dict[int, tuple[int, ProposalValue]] = {}
+        self._paces: dict[int, StepRate] = {}
+        self._expected = 0.0
         self._spent_ns = 0
 
     def take_spent_ns(self) -> int:
@@ -180,23 +180,23 @@ class _Lane:
         spent, self._spent_ns = self._spent_ns, 0
         return spent
 
-    def guesser(self, at: int, request: int) -> Guesser | None:
+    def guesser(self, at: int, request: int) -> ProposalValue | None:
         """The head as the request in a row sees it; None where there is none."""
         if not self._head.most:
             return None
         known = self._known.get(at)
         if known is None or known[0] != request:
-            known = self._known[at] = (request, self._head.guesser())
+            known = self._known[at] = (request, self._head.proposal_value())
         return known[1]
 
     def count(self, request: int) -> float:
         """What a token of a request counts."""
-        return self._gate.count(self._paces.setdefault(request, Pace()))
+        return self._gate.token_weight(self._paces.setdefault(request, StepRate()))
 
     def learn_paces(self, requests: Sequence[int], emitted: Sequence[int]) -> None:
         """Take in how many tokens requests got."""
         for request, tokens in zip(requests, emitted, strict=True):
-            self._paces.setdefault(request, Pace()).learn(tokens)
+            self._paces.setdefault(request, StepRate()).learn(tokens)
 
     def observe(self, tokens: int, context_tokens: int, seconds: float, *, verifying: int) -> None:
         began = time.perf_counter_ns()
@@ -211,7 +211,7 @@ class _Lane:
     def learn(self, rows: int, emitted: int, by_source: dict[int, tuple[int, int]]) -> None:
         drafted = sum(count for count, _ in by_source.values())
         began = time.perf_counter_ns()
-        self._gate.learn(rows, drafted, emitted, promised=self._promised)
+        self._gate.learn(rows, drafted, emitted, expected=self._expected)
         for source, (count, accepted) in by_source.items():
             self._gate.learn_source(source, count, accepted)
         self._spent_ns += time.perf_counter_ns() - began
@@ -241,7 +241,7 @@ class _Lane:
             price = self._settle(rows)
         for row in rows:
             row.drafted = paying(row.counted, price) if self._gate.buys else 0
-        self._promised = sum(sum(row.best[: row.drafted]) for row in rows)
+        self._expected = sum(sum(row.best[: row.drafted]) for row in rows)
         return len(asked)
 
     def _settle(self, rows: list[_Row]) -> float:

@@ -6,8 +6,6 @@ python -m bench.suffix.ours TOKENS.npz
 import sys
 from collections.abc import Sequence
 
-import numpy as np
-
 from bench.suffix.datasets import Tokens
 from bench.suffix.hostile import measure_hostile
 from bench.suffix.scale import measure_scale
@@ -21,12 +19,12 @@ class Ours:
     """Calls the index.
 
     Args:
-        setting: `max_tokens`, `capacity_bytes`, `salt`; `min_survival` unless the default is meant.
+        setting: `max_tokens`, `capacity_bytes`, `salt`, `min_survival`.
     """
 
     def __init__(self, setting: Setting) -> None:
         self._most = int(setting["max_tokens"])
-        self._least = setting.get("min_survival")
+        self._least = float(setting["min_survival"])
         self._index = SuffixIndex(int(setting["capacity_bytes"]), salt=int(setting["salt"]))
         self.append = self._index.extend
 
@@ -40,10 +38,7 @@ class Ours:
     def propose_rows(
         self, names: Sequence[str], texts: Sequence[tuple[Tokens, int]]
     ) -> list[list[int]]:
-        most = np.full(len(names), self._most, np.int32)
-        batch = self._index.propose_many(names, most, min_survival=self._least)
-        rows = zip(batch.tokens, batch.lengths.tolist(), strict=True)
-        return [row[:length].tolist() for row, length in rows]
+        return [self.propose(name, *text)[1] for name, text in zip(names, texts, strict=True)]
 
     def finish(self, name: str) -> None:
         self._index.finish(name, keep=True)

@@ -17,16 +17,16 @@ class OurSetting:
 
     Attributes:
         max_tokens: Longest draft.
-        min_survival: Where a draft ends; None is the default, a price by acceptance length.
+        min_survival: A draft ends before the first token that survives less often.
     """
 
     max_tokens: int
-    min_survival: float | None
+    min_survival: float
     capacity_bytes: int = 1 << 30
     salt: int = SALT
 
     def as_json(self) -> Json:
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Plan:
 
 
 VLLM_DEFAULT = ArcticSetting(24, 24, 1.0, 0.1)
-OUR_DEFAULT = OurSetting(24, None)
+OUR_DEFAULT = OurSetting(24, 0.1)
 OUR_LONG = OurSetting(64, 0.06)
-OUR_DEFAULT_LONG = OurSetting(64, None)
+OUR_DEFAULT_LONG = OurSetting(64, 0.1)
 
 FULL = Plan(
     rounds=7,

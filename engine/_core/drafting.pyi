@@ -1,118 +1,109 @@
-"""The compiled core: what a step does for each of its rows. The work is done in core/ (C++20)."""
+"""Types of the compiled batch; the work is done in engine/drafting/core (C++20)."""
 
 from collections.abc import Callable, Sequence
 
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
-from engine.drafting.rows import HeadPass
-from engine.drafting.source import Source
+from engine.drafting.step import HeadPass
 from engine.policy import ForwardDrafter, Gate, Load
 from engine.suffix import Index
 
 class Batch:
     """The running requests, and the step that is being drafted for.
 
-    A step calls `enter`, then `draft`. After an error, of a source, of the head or of an argument,
-    the requests of the step may be in any state: they must be ended.
+    Each step calls `enter`, then `draft`. If one of them raises, the requests of the step are in an
+    undefined state and must be ended.
 
     Args:
-        gate: Says what a draft token has to be worth; it learns from each step.
-        source: The suffix source: an index, which is asked itself, for all rows at once; or a
-            source in Python, of which `advance` and `go_on` are called for each row. None where
-            there is none.
+        gate: Sets the price of draft tokens, and learns from each step.
+        index: The suffix index; None if there is none.
         native: vLLM's own drafter.
         head: The draft head.
-        origin: Makes an origin: a source, a second one or 0, and the tokens of the first.
+        origin: Makes an origin from a first source, a second source or 0, and the number of tokens
+            from the first.
     """
 
     def __init__(
         self,
         gate: Gate,
-        source: Index | Source | None,
+        index: Index | None,
         *,
         native: ForwardDrafter,
         head: ForwardDrafter,
         origin: Callable[[int, int, int], Origin],
     ) -> None: ...
     @property
-    def source(self) -> Index | Source | None:
-        """Who is asked; can be set between steps, to another face of what knows the requests."""
-
-    @source.setter
-    def source(self, source: Index | Source | None, /) -> None: ...
-    @property
     def running(self) -> list[str]:
-        """Requests that something is remembered of."""
+        """Ids of the requests that have begun and not ended."""
 
     def begin(self, request: str, control: Control, *, most: int, left: int, known: int) -> None:
-        """Remember a request; one of that name is forgotten.
+        """Begin a request, replacing one of the same id.
 
         Args:
             request: Its id.
-            control: Says which sources may draft for it and at which temperature its text is
-                sampled, and may name a price of its own.
-            most: Most tokens of a draft.
-            left: Most tokens that it may get, those of its first step included.
-            known: Tokens that it has, those not included.
+            control: Its sources, temperature, and maybe a price of its own.
+            most: Longest draft, in tokens.
+            left: Tokens that it may still get, including those of its first step.
+            known: Tokens that it has, without those.
         """
 
     def join(self, request: str) -> None:
-        """Have the source asked for a request from now on: it has begun there.
+        """Ask the index for this request from now on: it has begun there.
 
         Raises:
-            KeyError: The request is unknown.
+            KeyError: The request has not begun.
         """
 
     def end(self, request: str) -> bool:
-        """Forget a request, and what there is of a step; whether the source knows the request.
+        """Forget a request and the current step. Unknown requests are ignored.
 
-        Unknown ones are ignored.
+        Returns:
+            Whether the index knows the request and has to be told.
         """
 
     def enter(
         self, requests: Sequence[str], sampled: Sequence[Sequence[int]], load: Load
     ) -> list[str] | None:
-        """Begin a step: all but the source learn what was generated.
+        """Begin a step: tell the drafters and the gate what was generated.
 
         Args:
-            requests: Ids of its rows.
-            sampled: The new tokens of each; may be none.
-            load: What is known of the next step; its rows are those that got tokens in this one,
-                and its context tokens those of other requests: the rows' are added.
+            requests: Ids of its sequences.
+            sampled: New tokens of each; may be empty.
+            load: What is known of the next step. Its sequences are ignored (they are those that got
+                tokens in this step), and its context tokens are those of other requests.
 
         Returns:
-            Requests that got tokens and are unknown: nothing has happened, and they are to begin
-            first. None where there are none.
+            Requests that got tokens but have not begun. Then nothing has happened; begin them and
+            call again. None if there are none.
         """
 
     def draft(
         self, native: Sequence[Sequence[int]] | None, head: HeadPass | None
     ) -> tuple[list[list[int]], list[Origin | None], str, bool, int]:
-        """Tell the source what was generated, and choose what each row drafts; ends the step.
+        """Choose what each sequence drafts, and end the step.
 
-        The source is asked first, for the rows that may have a draft. A row takes what vLLM's
-        drafter or the head proposes where it is worth more than what it has, at the price of what
-        there is by then; where the head's tokens end, or are no longer sure, the source goes on.
-        The head runs for the rows where it is likely to bring more than they have, if together that
-        is more than a pass costs; now and then, to see if it would, also for others.
+        The index is asked first. A proposal of vLLM's drafter or of the head replaces a sequence's
+        draft if it is worth more at the current price; the index continues the head's tokens where
+        they end. The head runs for the sequences with the largest expected gains, as long as these
+        exceed the cost of its pass, and now and then for a few others.
 
         Args:
-            native: What vLLM's own drafter proposes, by row; None where it did not run.
-            head: Runs the head; None where there is nothing to run it on.
+            native: Proposals of vLLM's own drafter by sequence; None if it did not run.
+            head: Runs the head; None if it cannot run in this step.
 
         Returns:
-            By row the tokens, which are now being verified, and whose they are, None where there
-            are none; the verdict (`Counters`); whether the step has changed `is_open`; the tokens
-            in the caches of all running requests.
+            By sequence: the draft tokens, which now count as being verified, and their origin (None
+            without tokens). Then the decision (see `Counters`), whether `is_open` has changed, and
+            the tokens in the KV caches of all running requests.
         """
 
     @property
     def price(self) -> float:
-        """At which the drafts of the latest step that had any were cut."""
+        """Price of the latest step that had drafts to cut."""
 
     @property
     def is_open(self) -> bool:
-        """Whether steps of late drafted by and large, where they could."""
+        """Whether recent steps drafted on average, where they could."""
 
     def native_tokens(self) -> int:
-        """Return how many tokens vLLM's own drafter shall propose next; ask once a step."""
+        """Return how many tokens vLLM's own drafter is to propose next. Call once per step."""

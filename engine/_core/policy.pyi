@@ -1,302 +1,95 @@
-"""The compiled core: what a step needs for each of its rows. The work is done in core/ (C++20)."""
+"""Types of the compiled policy; the work is done in engine/policy/core (C++20)."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-class PositionAcceptance:
-    """How often a source's draft tokens are accepted, given that all before them were.
+SUFFIX: int
+HEAD: int
+NATIVE: int
 
-    One of all requests without `parent`; of one request with it: what the request has not shown yet
-    is taken from the parent (a beta prior of four observations around the parent's mean). Outcomes
-    fade: after 64 of a position an older one has lost 63 % of its weight.
+class ProposalValue:
+    """The value of one drafter's proposals for one request, learnt from earlier proposals.
 
-    Args:
-        positions: Most tokens of a draft.
-        parent: What all requests have shown, over as many positions; also learns from this one.
-        start: The chance before anything was seen, 0 to 1.
-
-    Raises:
-        ValueError: The parent has other positions.
+    A proposal is scored by the tokens that come, whether it was drafted or not. Made by
+    `ForwardDrafter.proposal_value`.
     """
-
-    def __init__(
-        self, positions: int, *, parent: PositionAcceptance | None = None, start: float = 0.5
-    ) -> None: ...
-    @property
-    def positions(self) -> int:
-        """Most tokens of a draft."""
-
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Take one verified draft in: `accepted` of its `drafted` tokens were right."""
-
-    def rates(self) -> list[float]:
-        """Return for each position how often it is accepted, given that all before it are."""
-
-    def survival(self) -> list[float]:
-        """Return for each position the chance that it and all before it are accepted."""
-
-class ConfidenceCalibration:
-    """Chances that a head's tokens are accepted, from its own confidence.
-
-    For each position of a draft a logistic model of two things, fitted online by AdaGrad: the
-    logit of the probability that the head gives its token, and the logit of how often tokens of
-    that position were accepted in this request of late.
-
-    Args:
-        positions: Most tokens of a draft.
-    """
-
-    def __init__(self, positions: int) -> None: ...
-    def survival(self, confidence: Sequence[float], accepted: Sequence[float]) -> list[float]:
-        """Return for each token the chance that it and all before it are accepted.
-
-        Args:
-            confidence: The head's probability of each of its tokens; what is no number counts as 0.
-            accepted: How often a token of each position was, given that all before it were.
-        """
-
-    def learn(self, confidence: Sequence[float], accepted: Sequence[float], right: int) -> None:
-        """Take in what came of a draft.
-
-        Args:
-            confidence: As given to `survival`, for the tokens of which it is known what came of
-                them.
-            accepted: Likewise.
-            right: How many of the first of them were accepted.
-        """
-
-class Guesser:
-    """One drafter in the eyes of one request: a head, or a drafter of vLLM itself.
-
-    Its proposals are scored in hindsight, whether they were drafted or not. Made by
-    `ForwardDrafter.guesser`.
-    """
-
-    def expected(self) -> list[float]:
-        """Return the survival of a draft that it has yet to make."""
 
     def expected_gain(self, most: int, price: float) -> float:
-        """Return what such a draft of up to `most` tokens is `worth` at a price.
+        """Return the gain, as in `worth`, that the next proposal is expected to bring.
 
-        Of a drafter that says how sure it is: the mean of what its latest proposals were worth.
+        For a drafter that states probabilities it is the weighted mean gain of its recent
+        proposals; for others that of the recent acceptance rates.
+
+        Args:
+            most: Most tokens of the proposal.
+            price: Survival that pays for a token, 0 to 1.
         """
 
     def propose(
         self, tokens: Sequence[int], confidence: Sequence[float] | None = None
     ) -> list[float]:
-        """Remember a proposal, and return the survival of its tokens.
+        """Take in a proposal and return the survival of its tokens.
 
         Args:
-            tokens: What it proposes to come next.
-            confidence: How sure it is of each, given the ones before: a probability; None where it
-                does not say, or where there is no calibration.
+            tokens: Proposed token ids.
+            confidence: The drafter's own probability of each token, given those before it. None if
+                it states none, or is not calibrated.
+
+        Source: A logistic model per position, fitted online with AdaGrad (Duchi, Hazan and Singer,
+        JMLR 2011), of the stated probability and the position's recent acceptance rate.
         """
-
-    def expected_gain_beside(self, first: float) -> float:
-        """Return what a proposal is likely to bring to a row that has another's draft.
-
-        Args:
-            first: The chance of that draft's first token.
-
-        Returns:
-            The mean of late, beside drafts that began as surely: what the better of both was
-            `worth` above what would have been drafted alone, both as `weigh` had it.
-        """
-
-    def weigh(
-        self, tokens: Sequence[int], survival: Sequence[float]
-    ) -> tuple[list[float], list[float]]:
-        """Set the last proposal against another's draft of the row.
-
-        Where both name the same token both are more likely right, and each is less likely where
-        they differ; how much so is learnt when it is known what came.
-
-        Args:
-            tokens: The draft.
-            survival: For each token, or fewer, the probability that it and all before it are
-                accepted.
-
-        Returns:
-            What is to be believed of the draft, and of the proposal.
-
-        Raises:
-            ValueError: There are more chances than tokens.
-        """
-
-    def brought(self, first: float, gain: float) -> None:
-        """Take in what the last proposal brought beside a draft: `expected_gain_beside`."""
 
     def learn(self, sampled: Sequence[int]) -> None:
-        """Score the last proposal by the tokens that came; then it is forgotten."""
+        """Score the last proposal by the tokens that came, and forget it."""
 
 class ForwardDrafter:
-    """A drafter that costs a forward pass: a head, or a drafter of vLLM itself; over all requests.
+    """A drafter that needs a forward pass: a draft head, or vLLM's own drafter.
 
     Args:
-        most: Most tokens that it proposes; 0 where there is none.
-        calibrated: Whether it says how sure it is of its tokens.
-        probe_steps: How often it is tried although it is not worth it: it may have become so. After
-            four tries in vain it is every second time, after four more every third.
+        most: Most tokens of a proposal; 0: there is no such drafter.
+        calibrated: Whether it states a probability for each token.
+        probe_steps: While it does not pay, it is tried once in so many steps. After four failed
+            tries the interval doubles, after four more it triples.
     """
 
     def __init__(self, most: int, *, calibrated: bool, probe_steps: int = 64) -> None: ...
     @property
     def most(self) -> int:
-        """Most tokens that it proposes."""
+        """Most tokens of a proposal."""
 
-    def guesser(self, temperature: float = 0.0) -> Guesser:
-        """Return it as a new request sees it.
+    def proposal_value(self, temperature: float = 0.0) -> ProposalValue:
+        """Return the value of its proposals for a new request.
 
         Args:
-            temperature: At which its text is sampled; 0: greedily. Requests share what they show of
-                the drafter with others that are greedy, up to 0.5, or above, like them.
+            temperature: Of sampling; 0: greedy. Requests share what they learn with others in the
+                same class: greedy, up to 0.5, or above.
         """
 
     def runs(self, *, pays: bool) -> bool:
-        """Whether to run it, once a step: where it pays, and now and then to see if it would."""
+        """Return whether to run it in this step: if it pays, or to try it. Call once per step."""
 
-    def trial(self, rows: int) -> list[int]:
-        """Return which of so many rows to run it for where it is only tried: a few, in turn."""
-
-SUFFIX: int
-HEAD: int
-NATIVE: int
-
-class Curve:
-    """What a step takes by its tokens: straight between points, never falling.
-
-    Args:
-        points: (tokens, time), at least one, rising in tokens. Behind the last one the last slope
-            goes on; a time below the one before it counts as that.
-
-    Raises:
-        ValueError: There is none.
-    """
-
-    def __init__(self, points: Sequence[tuple[float, float]]) -> None: ...
-    def time(self, tokens: float) -> float:
-        """Return what a step of so many tokens takes."""
-
-    def beside(self, more: Sequence[float]) -> Curve:
-        """Return what a step takes in the mean, with one of so many tokens more.
-
-        Args:
-            more: Numbers of tokens, each as likely.
-
-        Raises:
-            ValueError: There is none.
-        """
-
-    def cheapest(self, tokens: float, most: float) -> float:
-        """Return what one of up to `most` further tokens adds at the least.
-
-        It is the lowest mean of any number of them; 0 where `most` is.
-        """
-
-    def settle(
-        self,
-        drafts: Sequence[Sequence[float]],
-        tokens: int,
-        *,
-        worth: float,
-        least: float,
-        reach: float,
-        most: int | None = None,
-    ) -> tuple[float | None, float]:
-        """Buy as many tokens of all drafts, surest first, as bring most beyond what they take.
-
-        Args:
-            drafts: The survival of the tokens of each.
-            tokens: What the step computes anyway.
-            worth: What a unit of time has to bring.
-            least: Survival below which none is bought.
-            reach: Over how many further tokens the price is taken.
-            most: Most tokens to buy.
-
-        Returns:
-            A price that those that are bought reach and the others do not, None where all are;
-            and the tokens that they bring beyond what they take.
-        """
-
-class CostModel:
-    """How long a step takes, learnt from steps; see core/cost_model.hpp and docs/adr/0020.
-
-    Args:
-        profile: What is believed before anything is measured: (tokens, time) in any unit.
-        longest: Most tokens that matter.
-    """
-
-    def __init__(self, profile: Sequence[tuple[float, float]], *, longest: int) -> None: ...
-    def time(self, tokens: float, context_tokens: float = 0.0) -> float:
-        """Return the time of a step that verifies nothing.
-
-        In the profile's unit until one was observed, then in seconds.
-        """
-
-    def verification(self, rows: float) -> float:
-        """Return what a step of so many rows takes longer if it verifies drafts; 0 or more."""
-
-    def verification_doubt(self, rows: float) -> float:
-        """Return the standard deviation of what is believed of that, in the same unit."""
-
-    def observe(
-        self, tokens: float, context_tokens: float, seconds: float, verifying: float = 0.0
-    ) -> float:
-        """Take a measured step in, and return what was expected of it.
-
-        What is no measurement (a time of 0 or less, no number) is left out.
-
-        Args:
-            tokens: All that it computed.
-            context_tokens: In the caches of its rows.
-            seconds: What it took.
-            verifying: Its rows, if it verified drafts.
-        """
-
-    @property
-    def curve(self) -> Curve:
-        """What is believed of steps without a context."""
-
-    @property
-    def points(self) -> list[tuple[float, float]]:
-        """The time of steps without context, at the profile's points and at powers of two."""
-
-class SourceFloor:
-    """Keeps the tokens of a source from being accepted less often than allowed.
-
-    Args:
-        ratio: Accepted of drafted tokens, 0 to 1.
-    """
-
-    def __init__(self, ratio: float) -> None: ...
-    def learn(self, drafted: int, accepted: int) -> None:
-        """Take in what came of a step's draft tokens."""
-
-    def wait(self) -> None:
-        """A step goes by in which nothing of it is verified."""
-
-    @property
-    def least(self) -> float:
-        """Survival below which nothing of it is drafted: 0 for no limit, above 1 for nothing."""
+    def trial(self, sequences: int) -> list[int]:
+        """Return for which sequences, of so many, to run it in a try: a few, rotating."""
 
 class Load:
-    """A step to come, as far as it is known before it is scheduled.
+    """What is known of the next step before it is scheduled.
 
     Args:
-        rows: Requests that get a token.
-        prefill_tokens: Of prompts that it reads.
-        context_tokens: In the caches of its rows.
-        waiting: Requests that it delays and gives no token: whose prompts are being read, or would
-            be. Not those that wait for a seat: what is saved brings them theirs sooner.
-        room_tokens: For drafts in the KV cache; None for no limit.
-        read_tokens: Of prompts that the step before it read, foreseen or not.
+        sequences: Requests that get a token.
+        prefill_tokens: Prompt tokens that it reads.
+        context_tokens: Tokens in the KV caches of its sequences.
+        waiting: Requests that it delays without giving them a token: those whose prompt is being
+            read or could be. Requests that wait for a free slot do not count; a faster step lets
+            them start sooner.
+        room_tokens: Draft tokens that fit in the KV cache; None for no limit.
+        read_tokens: Prompt tokens that the previous step read, announced or not.
     """
 
     def __init__(
         self,
-        rows: int,
+        sequences: int,
         prefill_tokens: int = 0,
         context_tokens: int = 0,
         waiting: int = 0,
@@ -304,7 +97,7 @@ class Load:
         read_tokens: int = 0,
     ) -> None: ...
     @property
-    def rows(self) -> int: ...
+    def sequences(self) -> int: ...
     @property
     def prefill_tokens(self) -> int: ...
     @property
@@ -316,37 +109,15 @@ class Load:
     @property
     def read_tokens(self) -> int: ...
 
-class Pace:
-    """How many tokens a step a request gets of late."""
+class StepRate:
+    """How many tokens per step a request has received recently."""
 
     def __init__(self) -> None: ...
     def learn(self, tokens: int) -> None:
-        """Take in what a step brought it."""
-
-    def count(self, mean: float) -> float:
-        """Return what one of its tokens counts, where requests get `mean` tokens a step.
-
-        The time in which it would have got that token otherwise: 1 for the mean request, less for
-        one that gets on fast by itself.
-        """
-
-class Regime:
-    """Follows the share of steps that drafted, of those in which something could have been drafted.
-
-    It is shut when of some 64 steps of late fewer than 5 % drafted, and open again above 25 %; for
-    people, so that not every flap counts.
-    """
-
-    def __init__(self) -> None: ...
-    @property
-    def is_open(self) -> bool:
-        """What it is now; open at first."""
-
-    def learn(self, *, drafted: bool) -> bool:
-        """Take a step in; True if that changed what it is."""
+        """Take in how many tokens a step brought the request."""
 
 class Gate:
-    """See `engine.policy.Gate`, which checks what it is made of."""
+    """See `engine.policy.Gate`, which checks the arguments of the constructor."""
 
     def __init__(
         self,
@@ -354,25 +125,27 @@ class Gate:
         passes: Sequence[tuple[float, float]],
         *,
         longest: int,
-        most_rows: int,
+        most_sequences: int,
         longest_draft: int,
         max_batch_size: int | None,
         min_acceptance_ratio: float,
         least: float,
     ) -> None: ...
-    def learn(self, rows: int, drafted: int, emitted: int, promised: float | None = None) -> None:
+    def learn(
+        self, sequences: int, drafted: int, emitted: int, expected: float | None = None
+    ) -> None:
         """Take in what a finished step brought.
 
         Args:
-            rows: Requests that got tokens.
+            sequences: Requests that got tokens.
             drafted: Draft tokens that were verified for them.
             emitted: Tokens that they got, at least one each.
-            promised: How many of the draft tokens were to be accepted: the sum of their survival.
-                None where nobody knows; as many as were.
+            expected: Sum of the survivals of the draft tokens. None if unknown; it then counts as
+                the number of accepted tokens.
         """
 
     def learn_source(self, source: int, drafted: int, accepted: int) -> None:
-        """Take in what came of a source's tokens in that step.
+        """Take in how one source's tokens fared in that step.
 
         Raises:
             ValueError: `source` is not SUFFIX, HEAD or NATIVE.
@@ -381,106 +154,103 @@ class Gate:
     def observe_step(
         self, tokens: int, context_tokens: int, seconds: float, verifying: int = 0
     ) -> float:
-        """Take in how long a step took, and return what was expected, in seconds.
+        """Take in how long a step took, and return the time that was expected, in seconds.
+
+        Invalid measurements (0 or less, NaN, infinity) are ignored.
 
         Args:
-            tokens: All that it computed: of rows, drafts and prompts.
-            context_tokens: In the caches of its rows.
-            seconds: Without the head's pass.
-            verifying: Its rows that got tokens, if a draft was verified for any of them; else 0.
+            tokens: All that it computed: for sequences, drafts and prompts.
+            context_tokens: Tokens in the KV caches of its sequences.
+            seconds: Its time without the head's pass.
+            verifying: Number of its sequences that got tokens, if any draft was verified; else 0.
         """
 
-    def observe_head(self, rows: int, seconds: float) -> None:
-        """Take in how long a pass of the head took."""
+    def observe_head(self, sequences: int, seconds: float) -> None:
+        """Take in how long a pass of the head over so many sequences took."""
 
     def begin(self, load: Load) -> None:
-        """Say for what step drafts are chosen next: once a step, after what the last brought."""
+        """Begin to choose drafts for a step. Call once per step, after the last one was learnt."""
 
     def settle(self, drafts: Sequence[Sequence[float]] | NDArray[np.float64]) -> float:
-        """Return the price at which the tokens that are bought are those that pay.
+        """Return the price that separates the draft tokens worth verifying from the others.
 
         Args:
-            drafts: The survival of each token of each row's draft; or of all of them, in any order.
+            drafts: Survival of each token by draft; or of all tokens as float64 of shape (n,), in
+                any order. Each multiplied by its request's `token_weight`.
         """
 
-    def count(self, pace: Pace) -> float:
-        """Return what a token counts of a request that gets on so fast.
+    def token_weight(self, rate: StepRate) -> float:
+        """Return the weight of a request's draft tokens: the mean step rate over its own.
 
-        Survivals that are settled are to be multiplied by it, and cut where that is below the
-        price.
+        Survivals are multiplied by it before they are settled and compared with the price.
         """
 
     @property
     def buys(self) -> bool:
-        """Whether anything is verified at the price that was settled last.
+        """Whether the drafts settled last gain more together than verification costs."""
 
-        Where not, all drafts together bring less than it takes to verify any of them.
-        """
+    def cost_of_pass(self, sequences: int) -> float:
+        """Return how many expected tokens a pass of the head has to add to pay.
 
-    def cost_of_pass(self, rows: int) -> float:
-        """Return the tokens that a pass of the head over so many rows has to bring.
-
-        Beside the pass itself that is what drafts lack now until it pays to verify any.
-
-        Without what promises of late were worth: that is in the price of what it drafts.
+        That is the worth of its time, plus what the drafts still lack to pay for verification.
         """
 
     def least(self, source: int) -> float:
-        """Return the survival that a token of a source must have whatever the price.
+        """Return the survival that a source's tokens need, whatever the price.
 
-        0 for no limit, above 1 for none of it.
+        0: no limit; above 1: the source drafts nothing.
 
         Raises:
             ValueError: `source` is not SUFFIX, HEAD or NATIVE.
         """
 
     def predict_step(self, tokens: float, context_tokens: float = 0.0) -> float:
-        """Return how long a step takes; in the profile's unit until one was observed."""
+        """Return the time of a step: in the profile's unit before the first measurement, then s."""
 
-    def predict_verification(self, rows: float) -> float:
-        """Return what a step of so many rows takes longer if it verifies any draft."""
+    def predict_verification(self, sequences: float) -> float:
+        """Return the time that verifying any draft adds to a step of so many sequences."""
 
     def step_curve(self) -> list[tuple[float, float]]:
         """Return (tokens, time) of steps without context."""
 
     def pass_curve(self) -> list[tuple[float, float]]:
-        """Return (rows, time) of passes of the head."""
+        """Return (sequences, time) of passes of the head."""
 
     @property
     def floor(self) -> float:
-        """The price of the step's first draft token; no other is cheaper."""
+        """Lower bound of the step's price."""
 
     @property
     def price(self) -> float:
-        """The one that was settled last; above 1 where a limit lets nothing through."""
+        """The price settled last; above 1 if a limit forbids drafts."""
 
     @property
     def goodput(self) -> float:
-        """Tokens that such a step brings in a unit of time, by what steps of late brought."""
+        """Tokens per unit of time that such a step yields, from recent averages."""
 
     @property
-    def promise(self) -> float:
-        """What tokens of late promised over what they kept; the price is so much higher."""
+    def expected_over_accepted(self) -> float:
+        """Ratio of expected to accepted tokens in recent drafts, 0.8 to 2; the price is scaled by it."""
 
     @property
     def is_measured(self) -> bool:
-        """Whether a step was observed: times are in seconds."""
+        """Whether a step was measured; times are then in seconds."""
 
     @property
     def is_probing(self) -> bool:
-        """Whether some tokens, or none, are drafted in this step to see what steps then take."""
+        """Whether this step drafts a few tokens, or none, only to measure the time of steps."""
 
     @property
     def is_limited(self) -> bool:
-        """Whether the step has more rows than may draft."""
+        """Whether the step has more sequences than `max_batch_size`."""
 
 def paying(survival: Sequence[float], price: float) -> int:
-    """Return how many tokens of a draft are worth the price; `survival` never rises."""
+    """Return how many leading tokens have at least this survival; `survival` must not rise."""
 
 def worth(survival: Sequence[float], price: float) -> float:
-    """Return the gain of the best prefix of a draft, in tokens; 0 when none pays.
+    """Return the gain of a draft in tokens: the sum of survival - price over the tokens that pay.
 
     Args:
-        survival: Probability that each token and all before it are accepted; never rising.
-        price: Survival at which a token pays for itself, 0 to 1.
+        survival: Probability that each token and all before it are accepted; must not rise.
+        price: Survival that pays for a token, 0 to 1.
     """

@@ -1,4 +1,4 @@
-"""Types of the compiled core; see engine/suffix/index.py for what each call does."""
+"""Types of the compiled index; engine/suffix/index.py documents each call."""
 
 from collections.abc import Sequence
 
@@ -11,6 +11,17 @@ Numbers = dict[str, float | list[float] | list[list[float]]]
 LONGEST_DRAFT: int
 
 class Draft:
+    """A draft; each attribute is a copy.
+
+    Attributes:
+        tokens: Token ids.
+        survival: For each token the calibrated probability that it and all before it are accepted;
+            it never rises.
+        share: For each token the product of the vote shares up to it: an uncalibrated estimate of
+            the same, for benchmarks.
+        predicted: How many leading tokens follow the request's prediction.
+    """
+
     def __len__(self) -> int: ...
     @property
     def tokens(self) -> list[int]: ...
@@ -22,6 +33,17 @@ class Draft:
     def predicted(self) -> int: ...
 
 class Stats:
+    """What the index holds.
+
+    Attributes:
+        tokens: Of finished answers of all tenants.
+        bytes: In use, including the text of running requests.
+        capacity_bytes: Upper bound of `bytes`.
+        tenants: With anything in the index.
+        requests: Running.
+        evicted_tokens: Of finished answers, since the index was made.
+    """
+
     @property
     def tokens(self) -> int: ...
     @property
@@ -40,36 +62,23 @@ class Index:
     def start(self, request: str, tenant: str, prompt: Tokens, temperature: float, /) -> None: ...
     def extend(self, request: str, tokens: Tokens, /) -> None: ...
     def predict(self, request: str, tokens: Tokens, /) -> None: ...
-    def propose(self, request: str, max_tokens: int, min_survival: float | None, /) -> Draft: ...
-    def propose_many(
-        self,
-        requests: list[str],
-        max_tokens: NDArray[np.int32],
-        min_survival: float | None,
-        tokens: NDArray[np.int32],
-        survival: NDArray[np.float32],
-        lengths: NDArray[np.int32],
-        predicted: NDArray[np.int32],
-        /,
-    ) -> None: ...
-    def advance(
-        self, request: str, tokens: Tokens, max_tokens: int, min_survival: float | None, /
-    ) -> Draft: ...
+    def propose(self, request: str, max_tokens: int, min_survival: float, /) -> Draft: ...
     def propose_after(
         self,
         request: str,
         tokens: Tokens,
         survival: float,
         max_tokens: int,
-        min_survival: float | None,
+        min_survival: float,
         /,
     ) -> Draft: ...
-    def observe(self, request: str, accepted: int, /) -> None: ...
     def finish(self, request: str, keep: bool, /) -> None: ...
     def save(self, path: bytes, /) -> None: ...
     def load(self, path: bytes, /) -> None: ...
     def clear(self) -> None: ...
     def stats(self) -> Stats: ...
-    def calibration(self, tenant: str, /) -> Numbers | None: ...
+    def calibration(self, tenant: str, /) -> Numbers | None:
+        """Return what a tenant's model has learnt, in the form of `prior`; None if unknown."""
 
-def prior() -> Numbers: ...
+def prior() -> Numbers:
+    """Return the numbers that every tenant's model starts from (docs/adr/0012)."""

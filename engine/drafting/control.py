@@ -1,4 +1,4 @@
-"""What a request asks of its drafts, read from vLLM's `extra_args` (DESIGN, wire contract)."""
+"""What a request asks of its drafts, read from vLLM's `SamplingParams.extra_args`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ _MOST = 2**31 - 1
 
 @dataclass(frozen=True)
 class Control:
-    """A request's wishes.
+    """What a request asks for.
 
     Attributes:
-        tenant: Whose finished answers it may draft from; those who name none share one.
-        most: Most tokens of a draft; None for no limit of its own, 0 where `specgate_mode` is off.
-        suffix, head, native: Whether that source may draft for it.
+        tenant: Whose finished answers it may draft from. Requests without one share a tenant.
+        most: Longest draft, in tokens; None: no limit of its own, 0: no drafts.
+        suffix, head, native: Whether this source may draft for it.
         prediction: Token ids that the answer is likely to repeat; may be empty.
-        price: Survival at which its drafts are cut, whatever the gate says, and for which the head
-            always runs: how benchmarks draft without the gate. None for the gate's.
-        temperature: At which its text is sampled, at least 0; 0: greedily. What drafts are worth
-            is learnt from requests like it.
+        price: Fixed survival below which its drafts are cut, instead of the gate's price. The head
+            always runs for it. Benchmarks use it to draft without the gate. None: the gate's price.
+        temperature: Of sampling, >= 0; 0: greedy. The value of drafts is learnt from requests of
+            similar temperature.
     """
 
     tenant: str = "default"
@@ -39,15 +39,16 @@ def read_control(
     temperature: float = 0.0,
     plain: bool = False,
 ) -> Control:
-    """Read `specgate_*`; whatever is missing or makes no sense is as if it were not there.
+    """Read the `specgate_*` arguments. Missing and invalid ones are ignored.
 
-    The gateway answers 400 to a client's mistakes; here a request never fails for its drafts' sake.
+    The gateway rejects a client's mistakes with 400. Here a request never fails because of its
+    drafts.
 
     Args:
         extra_args: `SamplingParams.extra_args` of vLLM.
-        vocabulary: Token ids are below it; a draft of others would end the engine.
-        temperature: At which its text is sampled.
-        plain: Whether it must have no drafts, whatever it says.
+        vocabulary: Size of the vocabulary. A draft with a higher token id would crash the engine.
+        temperature: Of sampling; 0: greedy.
+        plain: Whether to forbid drafts, whatever the request asks for.
     """
     if not extra_args:
         return Control(most=0 if plain else None, temperature=temperature)
@@ -67,7 +68,7 @@ def read_control(
 
 
 def _count(value: object) -> int | None:
-    # Numbers of vllm_xargs may have become floats on their way.
+    # vLLM may have parsed numbers of vllm_xargs as floats.
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         return None
     return int(min(value, _MOST))

@@ -1,10 +1,10 @@
-"""What drafting counts, as plain numbers; engine/worker/metrics.py gives them their names."""
+"""Counters of drafting as plain numbers; engine/worker/metrics.py publishes them."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 
-VERDICTS = ("drafted", "probed", "priced_out", "unknown", "limited", "paused", "failed")
-"""All there are; `Counters.verdicts` says what they mean."""
+DECISIONS = ("drafted", "probed", "priced_out", "unknown", "limited", "paused", "failed")
+"""All decisions about a step; `Counters.decisions` defines them."""
 
 
 @dataclass(slots=True)
@@ -12,14 +12,14 @@ class Counters:
     """Sums since the start, and whether drafting is paused.
 
     Attributes:
-        verdicts: Steps by what was decided: `drafted`; `unknown`, no source had a guess;
-            `priced_out`, all guesses were below the price; `probed`, some tokens were verified
-            below it, or none, to see what steps then take; `limited`, more rows than
-            `max_batch_size`; `paused`, after repeated errors; `failed`, an error.
-        fallbacks: Steps or requests that decoded plainly because of an error, by its cause.
+        decisions: Steps by decision. `drafted`: drafts were verified; `unknown`: no source had a
+            proposal; `priced_out`: no proposal was worth the price; `probed`: a few tokens, or
+            none, were verified only to measure the time of steps; `limited`: more sequences than
+            `max_batch_size`; `paused`: after repeated errors; `failed`: an error in this step.
+        fallbacks: Steps or requests that decoded without drafts because of an error, by its class.
         paused: Whether the breaker is open.
     """
 
-    verdicts: Counter[str] = field(default_factory=Counter)
+    decisions: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     paused: bool = False

@@ -1,6 +1,6 @@
-"""One step of drafting: who begins, what the core drafts for all rows, what an error does.
+"""A step of drafting: begins new requests, drafts for all sequences, and handles errors.
 
-Whatever goes wrong in here makes the step plain (docs/ARCHITECTURE.md, "One step").
+Any error makes the step decode without drafts (docs/ARCHITECTURE.md, "One step").
 """
 
 import logging
@@ -10,41 +10,41 @@ from dataclasses import replace
 from engine._core.drafting import Batch
 from engine.drafting.counters import Counters
 from engine.drafting.origin import Origin
-from engine.drafting.rows import Beginning, HeadPass, StepDrafts
-from engine.drafting.source import Source
+from engine.drafting.step import Beginning, HeadPass, StepDrafts
+from engine.drafting.suffix_source import SuffixSource
 from engine.errors import SuffixCapacityError
 from engine.policy import Breaker, ForwardDrafter, Gate, Load
 
 _log = logging.getLogger(__name__)
 
 _HEAD_PROBE_STEPS = 16
-"""A pass of the head is cheap: it is tried again sooner than others (docs/adr/0014)."""
+"""A pass of the head is cheap, so it is retried sooner than other drafters (docs/adr/0014)."""
 
-_ALONE = Load(0)
-"""A next step of which nothing is known but its rows."""
+_NOTHING_KNOWN = Load(0)
+"""Of a next step of which only the sequences are known."""
 
 
 class Drafter:
-    """Decides, step by step, what each running request drafts.
+    """Decides in each step what every running request drafts.
 
-    Not safe from several threads: a model worker has one step at a time.
+    Not thread-safe: a model worker runs one step at a time.
 
     Attributes:
-        counters: What was decided.
+        counters: Decisions and errors.
         gate: As given.
 
     Args:
-        suffix: The source that is asked for every row; None where there is none.
-        gate: Says what a draft token has to be worth, and when a pass of the head pays.
-        most: Most tokens of a draft, at least 1.
-        native_most: Most tokens that vLLM's own drafter proposes; 0 where there is none.
-        head_most: Most tokens that the draft head proposes; 0 where there is none.
-        fixed_price: Of requests that name none of their own (`Control.price`).
+        suffix: The suffix index; None if there is none.
+        gate: Sets the price of draft tokens, and says when a pass of the head pays.
+        most: Longest draft, in tokens, at least 1.
+        native_most: Most tokens that vLLM's own drafter proposes; 0 if there is none.
+        head_most: Most tokens that the draft head proposes; 0 if there is none.
+        fixed_price: For requests without a price of their own (`Control.price`); None: the gate's.
     """
 
     def __init__(
         self,
-        suffix: Source | None,
+        suffix: SuffixSource | None,
         gate: Gate,
         *,
         most: int,
@@ -59,7 +59,7 @@ class Drafter:
         self.gate = gate
         self._batch = Batch(
             gate,
-            None if suffix is None else suffix.core or suffix,
+            None if suffix is None else suffix.index.core,
             native=ForwardDrafter(native_most, calibrated=False),
             head=ForwardDrafter(head_most, calibrated=True, probe_steps=_HEAD_PROBE_STEPS),
             origin=Origin,
@@ -70,17 +70,17 @@ class Drafter:
 
     @property
     def running(self) -> Collection[str]:
-        """Requests that something is remembered of."""
+        """Ids of the requests that have begun and not ended."""
         return self._batch.running
 
     @property
     def price(self) -> float:
-        """Of the latest step that had guesses."""
+        """The price of the latest step that had proposals."""
         return self._batch.price
 
     @property
     def is_open(self) -> bool:
-        """Whether steps of late drafted by and large, where they could."""
+        """Whether recent steps drafted on average, where they could."""
         return self._batch.is_open
 
     def step(
@@ -91,23 +91,23 @@ class Drafter:
         *,
         native: Sequence[Sequence[int]] | None = None,
         head: HeadPass | None = None,
-        load: Load = _ALONE,
+        load: Load = _NOTHING_KNOWN,
     ) -> StepDrafts:
         """Draft for the next step.
 
         Args:
-            requests: Ids of the rows of the step that has just been sampled.
-            sampled: What each of them got; none while its prompt is still being read.
-            begin: Says with what a request begins that is seen for the first time.
-            native: What vLLM's own drafter proposes, by row; None where it did not run.
-            head: Runs the draft head, if it is worth it; None where there is nothing to run it on.
-            load: What else is known of the next step; its rows are those that got tokens now, and
-                its context tokens those of requests that got none.
+            requests: Ids of the sequences of the step that was just sampled.
+            sampled: New tokens of each; empty while its prompt is still being read.
+            begin: Returns how a new request begins.
+            native: Proposals of vLLM's own drafter by sequence; None if it did not run.
+            head: Runs the draft head if that pays; None if it cannot run in this step.
+            load: What else is known of the next step. Its sequences are those that got tokens now;
+                its context tokens are those of the requests that got none.
 
-        Never raises: an error makes the step plain, is counted, and is logged once for each cause.
+        Never raises. An error empties the drafts, is counted, and is logged once per class.
         """
         if self.counters.paused and not self._breaker.allows():
-            self.counters.verdicts["paused"] += 1
+            self.counters.decisions["paused"] += 1
             return StepDrafts.nothing(len(requests))
         try:
             unknown = self._batch.enter(requests, sampled, load)
@@ -116,48 +116,50 @@ class Drafter:
                     self._begin(name, begin(name))
                 self._batch.enter(requests, sampled, load)
             drafted = self._batch.draft(native, head)
-            tokens, origins, verdict, has_turned, context_tokens = drafted
+            tokens, origins, decision, has_changed, context_tokens = drafted
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
             return self.fail(exc, requests)
-        self.counters.verdicts[verdict] += 1
-        if has_turned:
-            self._tell_regime(verdict, len(requests))
+        self.counters.decisions[decision] += 1
+        if has_changed:
+            self._log_state(decision, len(requests))
         if self._is_failing:
             self._recover()
         return StepDrafts(tokens, origins, context_tokens)
 
     def fail(self, exc: Exception, requests: Sequence[str]) -> StepDrafts:
-        """Make a step plain because of an error in it, or in what came before it.
+        """Give up the drafts of a step because of an error in it, or in what came before it.
 
         Args:
-            exc: Counted by its class; logged once for each.
-            requests: Of the step. Their state may be anything now, so they are forgotten; a later
-                step begins them again.
+            exc: Counted by its class, and logged once per class.
+            requests: Of the step. Their state is undefined, so they are forgotten; a later step
+                begins them again.
         """
         self._count(exc)
         self._is_failing = True
-        self.counters.verdicts["failed"] += 1
+        self.counters.decisions["failed"] += 1
         self.end(requests, keep=False)
         if not self._breaker.is_open and self._breaker.failed():
             self.counters.paused = True
-            # While it is paused nobody tells the sources what is generated.
+            # During the pause the sources are not told what is generated.
             self.end(self.running, keep=True)
-            _log.error("speculation is paused after repeated errors; requests decode plainly")
+            _log.error(
+                "speculation is paused after repeated errors; requests decode without drafts"
+            )
         return StepDrafts.nothing(len(requests))
 
     def native_tokens(self) -> int:
-        """Return how many tokens vLLM's own drafter shall propose in the next step.
+        """Return how many tokens vLLM's own drafter is to propose in the next step.
 
-        0: none; it then only keeps its own cache in step. Ask once a step.
+        With 0 it only keeps its own KV cache up to date. Call once per step.
         """
         return self._batch.native_tokens()
 
     def end(self, requests: Collection[str], *, keep: bool) -> None:
-        """Forget requests that finished, were aborted, or lost their place.
+        """Forget requests that finished, were aborted or preempted.
 
         Args:
             requests: Their ids; unknown ones are ignored.
-            keep: Whether what they wrote stays, for later requests of their tenant.
+            keep: Whether to keep what they wrote for later requests of their tenant.
         """
         for name in requests:
             try:
@@ -171,17 +173,17 @@ class Drafter:
         self._breaker.succeeded()
         self.counters.paused = False
 
-    def _tell_regime(self, verdict: str, rows: int) -> None:
+    def _log_state(self, decision: str, sequences: int) -> None:
         gate = self.gate
         _log.info(
-            "the gate is %s: %s; price %.2f at %d requests, %.1f tokens a second expected, "
-            "promises kept %.2f",
+            "the gate is %s: %s; price %.2f with %d requests, %.1f tokens per second expected, "
+            "expected over accepted draft tokens %.2f",
             "open" if self.is_open else "shut",
-            verdict,
+            decision,
             gate.price,
-            rows,
+            sequences,
             gate.goodput,
-            1.0 / gate.promise,
+            gate.expected_over_accepted,
         )
 
     def _begin(self, name: str, beginning: Beginning) -> None:
@@ -196,7 +198,7 @@ class Drafter:
         try:
             self._suffix.begin(name, control, beginning.tokens)
         except SuffixCapacityError as exc:
-            # Running requests use all of the memory: this one has no drafts, others go on.
+            # Running requests use all of the memory: this one gets no drafts of the index.
             self._count(exc)
         else:
             self._batch.join(name)
@@ -206,4 +208,6 @@ class Drafter:
         self.counters.fallbacks[cause] += 1
         if cause not in self._logged:
             self._logged.add(cause)
-            _log.error("speculation failed, and its requests decode plainly", exc_info=exc)
+            _log.error(
+                "speculation failed; the affected requests decode without drafts", exc_info=exc
+            )

@@ -1,7 +1,7 @@
-"""Which source proposed which part of a draft, as one number for the wire.
+"""Which source proposed which part of a draft, encoded as one number.
 
-vLLM hands `per_step_drafted` through to the HTTP answer and drops fields that it does not know, so
-the gateway reads the source from the upper bits of these numbers (docs/adr/0013).
+vLLM passes `per_step_drafted` on to the HTTP response and drops fields that it does not know, so the
+gateway reads the source from the upper bits of these numbers (docs/adr/0013).
 """
 
 from collections.abc import Iterator
@@ -9,41 +9,35 @@ from typing import NamedTuple
 
 SUFFIX, HEAD, NATIVE, PREDICTION = 1, 2, 3, 4
 SOURCE_NAMES = {SUFFIX: "suffix", HEAD: "head", NATIVE: "native", PREDICTION: "suffix"}
-"""By code; text that follows a request's prediction is the suffix index's too."""
+"""Names by code. Text that follows a request's prediction comes from the suffix index too."""
 
 _DRAFTED_BITS = 16
 _FIRST_SHIFT, _SECOND_SHIFT, _LENGTH_SHIFT = 16, 20, 24
 
 
 class Origin(NamedTuple):
-    """Where a draft comes from: `first_length` tokens of `first`, then all others of `second`.
+    """The sources of a draft: its first `first_length` tokens are from `first`, others from `second`.
 
-    `second` 0: all of it is of `first`.
+    With `second` 0 all tokens are from `first`.
     """
 
     first: int
     second: int = 0
     first_length: int = 0
 
-    def cut(self, length: int) -> "Origin":
-        """Return the origin of the first `length` tokens alone."""
-        if not self.second or length > self.first_length:
-            return self
-        return Origin(self.first)
-
     def encode(self, drafted: int) -> int:
-        """Return the number for a step that verified `drafted` tokens; see docs/adr/0013."""
+        """Return the number for a step that verified `drafted` tokens (docs/adr/0013)."""
         code = drafted & ((1 << _DRAFTED_BITS) - 1) | self.first << _FIRST_SHIFT
         if self.second:
             code |= self.second << _SECOND_SHIFT | self.first_length << _LENGTH_SHIFT
         return code
 
     def split(self, count: int) -> Iterator[tuple[int, int, int]]:
-        """Say whose the first `count` tokens of the draft are.
+        """Split the first `count` tokens of the draft by source.
 
         Yields:
-            Source code, place of its first token in the draft, tokens; parts without tokens are
-            left out.
+            Source code, position of its first token in the draft, and number of tokens; only parts
+            with tokens.
         """
         if not self.second:
             if count:

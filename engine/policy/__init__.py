@@ -1,7 +1,7 @@
-"""What is worth drafting: the gate, worth and breakers; arithmetic only.
+"""Decides what is worth drafting: the gate, the value of proposals, and the breaker. Arithmetic only.
 
-Knows numbers, and nothing of torch, vLLM, clocks or randomness: told the same, it decides the same.
-What runs for each row of a step is in C++ (core/).
+No torch, vLLM, clocks or randomness: the same calls give the same decisions. What runs for each
+sequence of a step is in C++ (core/).
 """
 
 from engine._core.policy import (
@@ -9,10 +9,9 @@ from engine._core.policy import (
     NATIVE,
     SUFFIX,
     ForwardDrafter,
-    Guesser,
     Load,
-    Pace,
-    Regime,
+    ProposalValue,
+    StepRate,
     paying,
     worth,
 )
@@ -27,12 +26,11 @@ __all__ = [
     "Breaker",
     "ForwardDrafter",
     "Gate",
-    "Guesser",
     "Limits",
     "Load",
-    "Pace",
     "Profile",
-    "Regime",
+    "ProposalValue",
+    "StepRate",
     "check_profile",
     "paying",
     "worth",

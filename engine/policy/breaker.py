@@ -1,4 +1,4 @@
-"""A breaker that counts steps instead of seconds, so that it is the same on every rank."""
+"""A circuit breaker that counts steps instead of seconds, so that all ranks agree on its state."""
 
 _AFTER = 3
 _FIRST_PAUSE = 64
@@ -6,10 +6,10 @@ _LONGEST_PAUSE = 4096
 
 
 class Breaker:
-    """Lets steps through until `_AFTER` in a row failed; then pauses, and tries one again.
+    """Opens after `_AFTER` failed steps in a row, pauses, and then lets one step try again.
 
-    The pause is `_FIRST_PAUSE` steps and doubles with every try that fails, up to `_LONGEST_PAUSE`.
-    It is back to its first state after a step that went well.
+    The first pause is `_FIRST_PAUSE` steps. It doubles with every failed try, up to
+    `_LONGEST_PAUSE`. A successful step resets the breaker.
     """
 
     def __init__(self) -> None:
@@ -19,23 +19,23 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether steps are kept away."""
+        """Whether it is pausing."""
         return self._left > 0
 
     def allows(self) -> bool:
-        """Ask once a step: may this one speculate?"""
+        """Return whether this step may speculate. Call once per step."""
         if self._left == 0:
             return True
         self._left -= 1
         return self._left == 0
 
     def succeeded(self) -> None:
-        """A step that was allowed went well."""
+        """Record that an allowed step succeeded."""
         self._failures = 0
         self._pause = _FIRST_PAUSE
 
     def failed(self) -> bool:
-        """A step that was allowed failed; True when that opened the breaker."""
+        """Record that an allowed step failed. Return whether that opened the breaker."""
         self._failures += 1
         if self._failures < _AFTER:
             return False

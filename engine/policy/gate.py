@@ -1,4 +1,4 @@
-"""The gate: how sure a draft token must be to be worth verifying, and when a head's pass pays."""
+"""The gate: the survival that a draft token needs to be worth verifying, and when a head pass pays."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from engine.policy.profile import Profile, check_profile
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What an operator allows, whatever pays.
+    """The operator's limits, which hold whatever pays.
 
     Attributes:
-        max_batch_size: Rows of a step up to which anything is drafted; None for no limit.
-        min_acceptance_ratio: Accepted of drafted tokens of each source, 0 to 1. Where a source
-            falls below, its least sure tokens are left out until it keeps it; where even the surest
-            fail it is shut, and tried again some 500 steps later. Tokens that cost next to nothing
-            (a price below a quarter of this) do not count.
+        max_batch_size: With more sequences in a step nothing is drafted; None for no limit.
+        min_acceptance_ratio: Least accepted tokens per drafted token of each source, 0 to 1. A
+            source below it drafts only its more certain tokens. If even those fail it is shut, and
+            tried again some 500 steps later. Tokens that cost next to nothing (a price below a
+            quarter of this) do not count.
     """
 
     max_batch_size: int | None = None
@@ -23,27 +23,27 @@ class Limits:
 
 
 class Gate(_core.Gate):
-    """One price for all rows of a step: goodput times what one more token adds to the step.
+    """Sets one price for the draft tokens of all sequences of a step.
 
-    Verifying tokens that survive with probabilities s brings the sum of s and takes t longer. As
-    time is worth G tokens a second, those are verified, surest first, that bring most beyond G * t;
-    the least sure of them shows the price. G is what rows of late brought a step: the
-    rows now, times the mean acceptance length of late, over the time of such a step. That is the
-    rule of renewal rewards: what is spent now is taken from steps that bring the average. What a
-    step takes is learnt from measured ones (docs/adr/0020).
+    Verifying tokens with survivals s yields sum(s) tokens and takes t seconds longer. If a second is
+    worth G tokens, the gate verifies the tokens, in descending order of s, for which
+    sum(s) - G * t is largest; the lowest s among them is the price. G is the recent yield: the
+    number of sequences, times their mean acceptance length, over the time of such a step. That is
+    the renewal reward theorem: time spent now is taken from steps of average yield. Step times are
+    learnt from measured steps. See docs/gate.md, and docs/adr/0020 for the derivation.
 
-    It has no clock and no randomness: told the same, it says the same.
+    It has no clock and no randomness: the same calls give the same prices.
 
     Args:
-        step_cost: What is believed of a step's time by the tokens that it computes.
-        pass_cost: Likewise of a pass of the head by its rows; in the same unit.
-        most_rows: Most rows of a step that matter.
-        longest_draft: Most tokens of a row that there could be to buy.
-        limits: What an operator allows.
-        least: Lowest price, also where tokens cost nothing: below it a draft is noise.
+        step_cost: Prior of a step's time by the tokens that it computes.
+        pass_cost: Prior of the time of a head pass by its sequences, in the same unit.
+        most_sequences: Most sequences of a step.
+        longest_draft: Longest draft of a sequence, in tokens.
+        limits: The operator's limits.
+        least: Lowest price, for when tokens cost nothing: less likely tokens are noise.
 
     Raises:
-        ValueError: `step_cost` or `pass_cost` is no profile.
+        ValueError: `step_cost` or `pass_cost` is not a valid profile.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Gate(_core.Gate):
         step_cost: Profile,
         pass_cost: Profile = ((1, 0.1),),
         *,
-        most_rows: int = 256,
+        most_sequences: int = 256,
         longest_draft: int = 32,
         limits: Limits = Limits(max_batch_size=None, min_acceptance_ratio=0.0),
         least: float = 0.01,
@@ -61,8 +61,8 @@ class Gate(_core.Gate):
         super().__init__(
             step_cost,
             pass_cost,
-            longest=most_rows * (1 + longest_draft),
-            most_rows=most_rows,
+            longest=most_sequences * (1 + longest_draft),
+            most_sequences=most_sequences,
             longest_draft=longest_draft,
             max_batch_size=limits.max_batch_size,
             min_acceptance_ratio=limits.min_acceptance_ratio,

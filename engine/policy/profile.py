@@ -1,17 +1,17 @@
-"""What is believed of a machine before it was measured: times at some points."""
+"""Assumed times of steps or head passes before anything is measured."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 Profile = Sequence[tuple[int, float]]
-"""(tokens or rows, time), rising from 1 on."""
+"""(tokens or sequences, time) in any unit of time, from 1 on."""
 
 
 def check_profile(points: Profile) -> None:
-    """Refuse what is no profile.
+    """Check a profile.
 
     Args:
-        points: The first at 1; tokens rise, times do not fall.
+        points: The first at 1 with a time above 0; tokens must rise, and times must not fall.
 
     Raises:
         ValueError: The points are not as described.

@@ -1,9 +1,9 @@
-"""The suffix index: what comes next, given what was written before, and how sure that is.
+"""The suffix index: predicts the next tokens from text written before, with their probabilities.
 
-A C++ core (core/: store, matcher, draft, calibration, index, snapshot) and its Python face. It
-knows token ids and nothing of torch or vLLM; time and randomness do not enter.
+A C++ core (core/: store, matcher, draft, calibration, index, snapshot) and its Python interface. It
+works on token ids, without torch, vLLM, clocks or randomness.
 """
 
-from engine.suffix.index import LONGEST_DRAFT, Draft, DraftBatch, Index, Stats, SuffixIndex
+from engine.suffix.index import LONGEST_DRAFT, Draft, Index, Stats, SuffixIndex
 
-__all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Index", "Stats", "SuffixIndex"]
+__all__ = ["LONGEST_DRAFT", "Draft", "Index", "Stats", "SuffixIndex"]

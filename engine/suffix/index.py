@@ -1,13 +1,11 @@
-"""The Python face of the suffix index: types, defaults, and what each call promises.
+"""The Python interface of the suffix index; the work is done in core/ (C++20).
 
-The work is done in core/ (C++20). An argument is checked before anything changes, so a call that
-raises leaves the index as it was.
+Arguments are checked before anything changes, so a call that raises leaves the index as it was.
 """
 
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from os import PathLike, fsencode
 
 import numpy as np
@@ -16,39 +14,21 @@ from numpy.typing import NDArray
 from engine._core.suffix import LONGEST_DRAFT, Draft, Index, Stats
 from engine.errors import SuffixInputError
 
-__all__ = ["LONGEST_DRAFT", "Draft", "DraftBatch", "Index", "Stats", "SuffixIndex"]
+__all__ = ["LONGEST_DRAFT", "Draft", "Index", "Stats", "SuffixIndex"]
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
 
-@dataclass(frozen=True, slots=True)
-class DraftBatch:
-    """Drafts of several requests, a row each.
-
-    Attributes:
-        tokens: int32, shape (rows, width); row r is valid up to `lengths[r]`.
-        survival: float32, same shape: probability that the token and all before it are accepted.
-        lengths: int32, shape (rows,).
-        predicted: int32, shape (rows,): leading tokens that follow the request's prediction, as
-            in `propose`.
-    """
-
-    tokens: NDArray[np.int32]
-    survival: NDArray[np.float32]
-    lengths: NDArray[np.int32]
-    predicted: NDArray[np.int32]
-
-
 class SuffixIndex:
-    """Drafts from what a request, and its tenant's finished requests, have written so far.
+    """Drafts from what a request, and its tenant's finished requests, have written before.
 
-    Safe from several threads. Deterministic: the same calls in the same order give the same
-    drafts, whatever the salt (but for a collision of hashes, which displaces a rare match).
+    Thread-safe. Deterministic: the same calls in the same order give the same drafts, whatever the
+    salt (except that a hash collision may hide a match).
 
     Args:
-        capacity_bytes: Bound on the memory of texts, tables and calibrations; 1 MiB to 64 GiB.
-        salt: Secret of the hash, 64 bits. Random if not given; give it only to repeat a run bit
-            by bit.
+        capacity_bytes: Upper bound on the memory of texts, tables and models; 1 MiB to 64 GiB.
+        salt: Secret of the hash, 64 bits; random by default. Give it only to reproduce a run
+            exactly.
 
     Raises:
         SuffixInputError: `capacity_bytes` or `salt` is out of range.
@@ -59,37 +39,36 @@ class SuffixIndex:
 
     @property
     def core(self) -> Index:
-        """The compiled index, for C++ that asks it for all rows of a step (engine/drafting)."""
+        """The compiled index, for C++ that asks it for all sequences of a step at once."""
         return self._core
 
     def start(
         self, request: str, tenant: str, prompt_tokens: Tokens, *, temperature: float = 0.0
     ) -> None:
-        """Begin a request. Its prompt is seen by it alone, and gone when it ends.
+        """Start a request. Only this request drafts from its prompt, which is dropped at its end.
 
-        Of a prompt that the free memory cannot hold only the latest part is remembered.
+        If the prompt does not fit in the available memory, only its latest part is kept.
 
         Args:
-            request: Name, not empty, unique among running requests.
-            tenant: Whose finished answers it may draft from.
+            request: Name, not empty, unique among running requests; at most 1024 bytes of UTF-8.
+            tenant: Whose finished answers it may draft from; likewise at most 1024 bytes.
             prompt_tokens: At least one id, each >= 0; a list, or int32 of shape (n,). Copied.
-            temperature: At which its answer is sampled, at least 0; 0: greedily. Of equal matches
-                the warmer request's survive less often, and the calibration learns by how much.
+            temperature: Of sampling, >= 0; 0: greedy. Drafts of hotter requests survive less
+                often, and the model learns by how much.
 
         Raises:
             DuplicateRequestError: A request of that name is running.
             SuffixCapacityError: Running requests use all of the memory.
             SuffixInputError: An argument is not as described.
 
-        Cost: about 25 ns a token.
+        Cost: about 25 ns per token.
         """
         self._core.start(request, tenant, prompt_tokens, temperature)
 
     def extend(self, request: str, tokens: Tokens) -> None:
-        """Tell what was generated: accepted draft tokens and the one that follows them.
+        """Append generated tokens: the accepted draft tokens and the one that follows them.
 
-        The last draft, if `observe` was not called for it, is scored by these tokens, and the
-        calibration learns from that.
+        Scores the last draft against these tokens, and the model learns from it.
 
         Args:
             request: A running request.
@@ -99,14 +78,14 @@ class SuffixIndex:
             UnknownRequestError: The request was never started, or has ended.
             SuffixInputError: `tokens` is not as described.
 
-        Cost: about 0.1 us a token; no search.
+        Cost: about 0.1 us per token; no search.
         """
         self._core.extend(request, tokens)
 
     def predict(self, request: str, tokens: Tokens) -> None:
-        """Give text that the answer is likely to repeat; only this request drafts from it.
+        """Set text that the answer is likely to repeat; only this request drafts from it.
 
-        A later prediction replaces an earlier one.
+        Replaces an earlier prediction.
 
         Args:
             request: A running request.
@@ -118,69 +97,25 @@ class SuffixIndex:
         """
         self._core.predict(request, tokens)
 
-    def propose(self, request: str, max_tokens: int, *, min_survival: float | None = None) -> Draft:
-        """Continue what the request has written with the likeliest text seen before.
+    def propose(self, request: str, max_tokens: int, *, min_survival: float = 0.0) -> Draft:
+        """Continue what the request has written with the most likely text seen before.
 
         Args:
             request: A running request.
-            max_tokens: Most tokens to draft, 0 to `LONGEST_DRAFT`.
-            min_survival: The draft ends before the first token whose survival is below it, 0 to 1.
-                None: a price that rises along the draft, by the tenant's mean acceptance length
-                L: 0.0715 * L^0.75 * place^0.5, at most 0.8, where `place` counts from 1. That is
-                where a token pays if to verify it costs about 7 % of a step; see adr/0012.
+            max_tokens: Longest draft, 0 to `LONGEST_DRAFT`.
+            min_survival: The draft ends before the first token whose survival is lower; 0 to 1.
 
         Returns:
-            Tokens and, for each, the calibrated probability that it and all before it are
-            accepted (never rising). Empty when nothing matches. `predicted` of its leading tokens
-            follow the request's prediction: a match in it voted for them. Zero without one.
+            The draft; empty if nothing matches.
 
         Raises:
             UnknownRequestError: The request was never started, or has ended.
             SuffixInputError: `max_tokens` or `min_survival` is out of range.
 
-        Source: arXiv:2411.04975 (SuffixDecoding) for the idea; matcher and calibration are our
-        own, see adr/0011 and adr/0012.
+        Source: The idea is SuffixDecoding's (arXiv:2411.04975). Matcher and calibration differ, see
+        docs/adr/0011 and docs/adr/0012.
         """
         return self._core.propose(request, max_tokens, min_survival)
-
-    def advance(
-        self, request: str, tokens: Tokens, max_tokens: int, min_survival: float | None = None
-    ) -> Draft:
-        """Do `extend`, then `propose` unless `max_tokens` is 0: a step of a request in one call.
-
-        Args, errors and the draft are theirs.
-        """
-        return self._core.advance(request, tokens, max_tokens, min_survival)
-
-    def propose_many(
-        self,
-        requests: Sequence[str],
-        max_tokens: NDArray[np.int32],
-        *,
-        min_survival: float | None = None,
-    ) -> DraftBatch:
-        """Draft for all rows of a step in one call, without the interpreter lock.
-
-        Args:
-            requests: Running requests, a row each.
-            max_tokens: Most tokens to draft for each; int32, shape (rows,), 0 to `LONGEST_DRAFT`.
-            min_survival: As in `propose`.
-
-        Raises:
-            UnknownRequestError: One of them was never started, or has ended; none is drafted for.
-            SuffixInputError: An argument is not as described.
-        """
-        names = _names(requests)
-        most = _column(max_tokens)
-        width = int(most.max(initial=0))
-        if width > LONGEST_DRAFT:
-            raise SuffixInputError(f"max_tokens: must be from 0 to {LONGEST_DRAFT}")
-        tokens = np.zeros((len(names), width), np.int32)
-        survival = np.zeros((len(names), width), np.float32)
-        lengths = np.zeros(len(names), np.int32)
-        predicted = np.zeros(len(names), np.int32)
-        self._core.propose_many(names, most, min_survival, tokens, survival, lengths, predicted)
-        return DraftBatch(tokens, survival, lengths, predicted)
 
     def propose_after(
         self,
@@ -189,24 +124,24 @@ class SuffixIndex:
         survival: float,
         max_tokens: int,
         *,
-        min_survival: float | None = None,
+        min_survival: float = 0.0,
     ) -> Draft:
-        """Continue what another drafter proposes, as if it had been generated.
+        """Continue another drafter's proposal as if it had been generated.
 
-        Changes nothing: the draft is not scored, and the last one of `propose` stays the one that
-        `observe` and `extend` score. What `propose` was asked before makes no difference.
+        Changes nothing: this draft is not scored, and `extend` still scores the last one of
+        `propose`. The result does not depend on whether `propose` was called before.
 
         Args:
             request: A running request.
-            tokens: What the other drafter proposes to come next, oldest first: 1 to
-                `LONGEST_DRAFT` ids, each >= 0; a list, or int32 of shape (n,).
+            tokens: What the other drafter proposes, oldest first: 1 to `LONGEST_DRAFT` ids, each
+                >= 0; a list, or int32 of shape (n,).
             survival: Probability that all of them are accepted, 0 to 1.
-            max_tokens: Most tokens to draft behind them, 0 to `LONGEST_DRAFT`.
+            max_tokens: Most tokens to draft after them, 0 to `LONGEST_DRAFT`.
             min_survival: As in `propose`.
 
         Returns:
-            As `propose`, but only what comes behind `tokens`. Its survival is that of `tokens`
-            too, so it compares with that of other drafts for the same step.
+            The tokens after `tokens`. Their survival includes that of `tokens`, so it can be
+            compared with the survival of other drafts for the same step.
 
         Raises:
             UnknownRequestError: The request was never started, or has ended.
@@ -214,27 +149,12 @@ class SuffixIndex:
         """
         return self._core.propose_after(request, tokens, survival, max_tokens, min_survival)
 
-    def observe(self, request: str, accepted: int) -> None:
-        """Tell how many tokens of the last draft were accepted, before `extend`.
-
-        For callers that verify; without it `extend` finds out by itself.
-
-        Args:
-            request: A running request.
-            accepted: 0 to the length of the last draft.
-
-        Raises:
-            UnknownRequestError: The request was never started, or has ended.
-            SuffixInputError: `accepted` is out of range.
-        """
-        self._core.observe(request, accepted)
-
     def finish(self, request: str, *, keep: bool) -> None:
-        """End a request and forget its prompt and prediction.
+        """End a request and drop its prompt and prediction.
 
         Args:
             request: A running request.
-            keep: Whether its answer stays, for later requests of its tenant.
+            keep: Whether to keep its answer for later requests of its tenant.
 
         Raises:
             UnknownRequestError: The request was never started, or has ended.
@@ -242,9 +162,9 @@ class SuffixIndex:
         self._core.finish(request, keep)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the finished answers and the calibration of every tenant to a file.
+        """Write the finished answers and the model of every tenant to a file.
 
-        The file is replaced as a whole. Other calls wait meanwhile (about a second a gigabyte).
+        Replaces the file atomically. Other calls wait meanwhile, about a second per gigabyte.
 
         Raises:
             OSError: The file cannot be written.
@@ -253,18 +173,19 @@ class SuffixIndex:
             self._core.save(name)
 
     def load(self, path: str | PathLike[str]) -> None:
-        """Replace what the index knows by a file that `save` wrote.
+        """Replace the contents of the index with a file written by `save`.
 
         Raises:
-            SnapshotError: It is no such file, of another version, or damaged; the index is empty.
+            SnapshotError: The file is not a snapshot, has another version, or is damaged. The index
+                is then empty.
             SuffixInputError: Requests are running; nothing changed.
-            OSError: The file cannot be read; the index is empty.
+            OSError: The file cannot be read; the index is then empty.
         """
         with _naming(path) as name:
             self._core.load(name)
 
     def clear(self) -> None:
-        """Forget everything.
+        """Drop everything.
 
         Raises:
             SuffixInputError: Requests are running; nothing changed.
@@ -272,31 +193,19 @@ class SuffixIndex:
         self._core.clear()
 
     def stats(self) -> Stats:
-        """Tokens, bytes, tenants and running requests now; evicted tokens since the start."""
+        """Return tokens, bytes, tenants, running requests, and tokens evicted since the start."""
         return self._core.stats()
-
-
-def _names(value: Sequence[str]) -> list[str]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise SuffixInputError(f"requests: must be a list, not {type(value).__name__}")
-    return list(value)
-
-
-def _column(value: object) -> NDArray[np.int32]:
-    if not isinstance(value, np.ndarray) or value.dtype != np.int32 or value.ndim != 1:
-        raise SuffixInputError("max_tokens: must be an int32 array of one dimension")
-    return np.ascontiguousarray(value)
 
 
 @contextmanager
 def _naming(path: str | PathLike[str]) -> Iterator[bytes]:
-    """Give the path as the system wants it, and name it in an OSError."""
+    """Encode the path for the operating system, and name it in an OSError."""
     try:
         name = fsencode(path)
     except (TypeError, ValueError) as exc:
         raise SuffixInputError(f"path: {exc}") from exc
     if b"\0" in name:
-        raise SuffixInputError("path: holds a null character")
+        raise SuffixInputError("path: contains a null character")
     try:
         yield name
     except OSError as exc:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from engine.drafting import SOURCE_NAMES, VERDICTS, Drafter, Origin
+from engine.drafting import DECISIONS, SOURCE_NAMES, Drafter, Origin
 from engine.policy import HEAD, NATIVE, SUFFIX, Gate
 from engine.suffix import Stats
 
@@ -253,7 +253,7 @@ class DraftingMetrics:
         counters, gate = drafter.counters, drafter.gate
         for spread in (self._target, self._draft, self._draft_cpu, self._head, self._prediction):
             spread.publish()
-        self._steps.publish({(verdict,): counters.verdicts[verdict] for verdict in VERDICTS})
+        self._steps.publish({(decision,): counters.decisions[decision] for decision in DECISIONS})
         self._fallbacks.publish({(reason,): n for reason, n in list(counters.fallbacks.items())})
         self._price.set(drafter.price)
         for source in sources:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from engine.config import Speculation
-from engine.drafting import VERDICTS, Drafter, SuffixSource
+from engine.drafting import DECISIONS, Drafter, SuffixSource
 from engine.policy import Gate, Limits
 from engine.suffix import SuffixIndex
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, source_state
@@ -37,7 +37,7 @@ def build_gate(settings: Speculation, *, most_rows: int) -> Gate:
     return Gate(
         settings.step_cost or _DEFAULT_STEP_COST,
         settings.head.pass_cost,
-        most_rows=most_rows,
+        most_sequences=most_rows,
         longest_draft=settings.max_draft_tokens,
         limits=Limits(settings.max_batch_size, settings.min_acceptance_ratio),
     )
@@ -126,14 +126,16 @@ class RankSpeculation:
         """Return the gate's part of `GET /speculation` (docs/gate.md)."""
         drafter, gate = self.drafter, self.drafter.gate
         counters = drafter.counters
+        decisions: JsonValue = {name: counters.decisions[name] for name in DECISIONS}
         return {
             "open": drafter.is_open and not counters.paused,
             "price": round(gate.price, 4),
             "goodput_tokens_per_second": round(gate.goodput, 1),
-            "expected_over_accepted": round(gate.promise, 3),
-            "promised_over_kept": round(gate.promise, 3),  # former name, until the next release
+            "expected_over_accepted": round(gate.expected_over_accepted, 3),
+            "promised_over_kept": round(gate.expected_over_accepted, 3),  # old name, until 0.3.0
             "measured_over_expected": round(self._prediction, 3),
-            "verdicts": {verdict: counters.verdicts[verdict] for verdict in VERDICTS},
+            "decisions": decisions,
+            "verdicts": decisions,  # old name, until 0.3.0
             "fallbacks": dict(counters.fallbacks),
             "sources": {name: {**source_state(gate, name)} for name in self._sources},
             "verification_cost_ms": (

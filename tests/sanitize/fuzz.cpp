@@ -128,7 +128,7 @@ class Episode {
 
   void finish(const std::string& name) {
     const bool keep = !dice_.one_in(5);
-    if (runs(name) && dice_.one_in(2)) used_ = indexes_[0]->ticket(name);
+    if (runs(name) && dice_.one_in(2)) used_ = indexes_[0]->handle(name);
     require(both<UnknownRequest>([&](Index& index) { index.finish(name, keep); }) == runs(name),
             "running requests alone can end");
     drafted_.erase(name);
@@ -205,34 +205,34 @@ class Episode {
       for (auto& room : rooms) room.push_back(std::make_unique<Room>(most));
     }
     const float least = survival();
-    std::vector<Ask> asks;
+    std::vector<Query> queries;
     for (std::size_t row = 0; row < names.size(); ++row) {
-      asks.push_back({indexes_[0]->ticket(names[row]), texts[row], rooms[0][row]->draft});
+      queries.push_back({indexes_[0]->handle(names[row]), texts[row], rooms[0][row]->draft});
     }
-    indexes_[0]->advance(asks, least);
+    indexes_[0]->advance(queries, least);
     for (std::size_t row = 0; row < names.size(); ++row) {
       indexes_[1]->extend(names[row], texts[row]);
     }
     for (std::size_t row = 0; row < names.size(); ++row) {
       Room& first = *rooms[0][row];
       Room& second = *rooms[1][row];
-      first.draft.length = asks[row].draft.length;
-      first.draft.predicted = asks[row].draft.predicted;
+      first.draft.length = queries[row].draft.length;
+      first.draft.predicted = queries[row].draft.predicted;
       if (!second.tokens.empty()) indexes_[1]->propose(names[row], least, second.draft);
       compare(names[row], first, second);
     }
     require_stale();
   }
 
-  // The ticket of a request that has ended is no other's.
+  // The handle of a request that has ended is no other's.
   void require_stale() {
     if (!used_) return;
     Room room(4);
     const std::vector<Token> tokens = {1};
-    Ask ask{*used_, tokens, room.draft};
+    Query query{*used_, tokens, room.draft};
     try {
-      indexes_[0]->advance({&ask, 1}, 0.0f);
-      require(false, "a ticket is good until its request ends");
+      indexes_[0]->advance({&query, 1}, 0.0f);
+      require(false, "a handle is good until its request ends");
     } catch (const UnknownRequest&) {
     }
   }
@@ -331,7 +331,7 @@ class Episode {
   Totals& totals_;
   std::size_t most_tokens_;
   std::unique_ptr<Index> indexes_[2];
-  std::optional<Ticket> used_;  // of a request that has ended
+  std::optional<Handle> used_;  // of a request that has ended
   std::map<std::string, std::vector<Token>> drafted_;  // running requests, and their last draft
 };
 

@@ -1,5 +1,4 @@
-// The Python module engine._core.drafting: Python's lists in, a step of the batch in its order,
-// lists out.
+// Python bindings of the batch, as engine._core.drafting: the order of a step, and conversions.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -15,8 +14,6 @@
 
 #include "batch.hpp"
 #include "index.hpp"
-#include "index_source.hpp"
-#include "python_source.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -42,7 +39,7 @@ class Items {
     return static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items_.ptr()));
   }
   nb::handle operator[](std::size_t at) const {
-    if (at >= size()) throw nb::index_error("fewer rows than there were");
+    if (at >= size()) throw nb::index_error("fewer sequences than there were");
     return PySequence_Fast_GET_ITEM(items_.ptr(), static_cast<Py_ssize_t>(at));
   }
 
@@ -56,7 +53,7 @@ void read_tokens(nb::handle sequence, std::vector<Token>& tokens) {
   for (std::size_t at = 0; at < items.size(); ++at) {
     const long token = PyLong_AsLong(items[at].ptr());
     if (token == -1 && PyErr_Occurred() != nullptr) throw nb::python_error();
-    if (token < INT32_MIN || token > INT32_MAX) throw nb::value_error("no token id is so large");
+    if (token < INT32_MIN || token > INT32_MAX) throw nb::value_error("a token id must be int32");
     tokens.push_back(static_cast<Token>(token));
   }
 }
@@ -70,38 +67,22 @@ void read_chances(nb::handle sequence, std::vector<double>& chances) {
   }
 }
 
-// The batch, the Python objects that it needs, and where its rows were in the last step.
+// A batch, the Python objects that it keeps alive, and the requests of the last step.
 class PyBatch {
  public:
-  PyBatch(nb::object gate, nb::object source, const policy::ForwardDrafter& native,
+  PyBatch(nb::object gate, nb::object index, const policy::ForwardDrafter& native,
           const policy::ForwardDrafter& head, nb::object make_origin)
       : gate_(std::move(gate)),
-        batch_(nb::cast<policy::Gate&>(gate_), native, head),
+        index_(std::move(index)),
+        batch_(nb::cast<policy::Gate&>(gate_), nb::cast<suffix::Index*>(index_), native, head),
         make_origin_(std::move(make_origin)) {
-    for (const Source whose : {kNobody, kSuffix, kHead, kNative, kPrediction}) {
-      origins_.push_back(make_origin_(static_cast<int>(whose), 0, 0));
+    for (const Source source : {kNone, kSuffix, kHead, kNative, kPrediction}) {
+      origins_.push_back(make_origin_(static_cast<int>(source), 0, 0));
     }
-    // In the order of `Verdict`.
-    for (const char* verdict : {"drafted", "probed", "priced_out", "unknown", "limited"}) {
-      verdicts_.push_back(nb::steal(PyUnicode_InternFromString(verdict)));
+    // In the order of enum Decision.
+    for (const char* decision : {"drafted", "probed", "priced_out", "unknown", "limited"}) {
+      decisions_.push_back(nb::steal(PyUnicode_InternFromString(decision)));
     }
-    set_source(std::move(source));
-  }
-
-  nb::object source() const { return source_; }
-
-  // An index is asked itself, whatever else is called; None for none.
-  void set_source(nb::object source) {
-    std::unique_ptr<RowSource> asked;
-    suffix::Index* index = nullptr;
-    if (nb::try_cast(source, index) && index != nullptr) {
-      asked = std::make_unique<IndexSource>(*index);
-    } else if (!source.is_none()) {
-      asked = std::make_unique<PythonSource>(source);
-    }
-    batch_.ask_through(asked.get());
-    asked_ = std::move(asked);
-    source_ = std::move(source);
   }
 
   std::vector<std::string> running() const {
@@ -110,7 +91,7 @@ class PyBatch {
     return names;
   }
 
-  // `control`: a Control of control.py.
+  // `control`: an engine.drafting.Control.
   void begin(nb::handle name, nb::handle control, std::size_t most, std::int64_t left,
              std::size_t known) {
     const auto wants = [&](const char* source) { return nb::cast<bool>(control.attr(source)); };
@@ -120,35 +101,33 @@ class PyBatch {
                                  nb::cast<double>(control.attr("temperature"))});
   }
 
-  // The source knows it now.
   void join(nb::handle name) {
     Request* request = batch_.find(name_of(name));
     if (request == nullptr) throw nb::key_error("the request has not begun");
     request->in_source = true;
   }
 
-  // Forget a request; whether the source has to be told. Unknown ones are ignored.
+  // Returns whether the index has to be told.
   bool end(nb::handle name) {
     Request* request = batch_.find(name_of(name));
     if (request == nullptr) return false;
     clear();
-    for (Seat& seat : seats_) {
-      if (seat.request == request) seat = {};
+    for (CachedRequest& cached : last_step_) {
+      if (cached.request == request) cached = {};
     }
     const bool in_source = request->in_source;
     batch_.end(*request);
     return in_source;
   }
 
-  // Begin a step; `load` is what is known of the next one, but its rows. Where requests are unknown
-  // that got tokens: nothing happens but that their names are returned.
+  // If some requests with tokens are unknown, returns their names and does nothing else.
   nb::object enter(nb::handle requests, nb::handle sampled, const policy::Load& load) {
     const Items names(requests);
     const Items tokens(sampled);
-    if (names.size() != tokens.size()) throw nb::value_error("must be as many rows");
+    if (names.size() != tokens.size()) throw nb::value_error("requests and sampled must have equal lengths");
     clear();
     nb::object unknown;
-    seats_.resize(names.size());
+    last_step_.resize(names.size());
     for (std::size_t at = 0; at < names.size(); ++at) {
       read_tokens(tokens[at], tokens_);
       if (tokens_.empty()) continue;
@@ -167,8 +146,7 @@ class PyBatch {
     return nb::none();
   }
 
-  // The rest of the step that `enter` began. Each time that somebody has proposed, the price is
-  // settled anew.
+  // The price is settled again after each source that proposed drafts.
   nb::object draft(nb::handle native, nb::handle head) {
     batch_.ask();
     double price = batch_.settle();
@@ -186,52 +164,50 @@ class PyBatch {
   std::size_t native_tokens() { return batch_.native_tokens(); }
 
  private:
-  // Who had a place in the last step. vLLM gives the same string again while it runs.
-  struct Seat {
+  // A request of the last step. vLLM passes the same string object while it runs.
+  struct CachedRequest {
     nb::object name;
     Request* request = nullptr;
   };
 
   void offer_native(nb::handle drafts, double price) {
     const Items all(drafts);
-    for (Row& row : batch_.rows()) {
-      read_tokens(all[row.at], tokens_);
-      batch_.offer_native(row, tokens_, price);
+    for (Sequence& sequence : batch_.sequences()) {
+      read_tokens(all[sequence.at], tokens_);
+      batch_.offer_native(sequence, tokens_, price);
     }
   }
 
-  // Run the head, if it is worth its pass; whether it ran.
+  // Runs the head if a pass pays. Returns whether it ran.
   bool offer_head(nb::handle head, double price) {
-    asked_rows_ = batch_.head_rows(price);
-    if (asked_rows_.empty()) return false;
+    asked_sequences_ = batch_.head_sequences(price);
+    if (asked_sequences_.empty()) return false;
     nb::list places;
-    for (const Row* row : asked_rows_) places.append(row->at);
+    for (const Sequence* sequence : asked_sequences_) places.append(sequence->at);
     const nb::object guesses = head(places);
     const Items all(guesses);
-    if (all.size() != asked_rows_.size()) throw nb::value_error("must be a guess for each row");
+    if (all.size() != asked_sequences_.size()) throw nb::value_error("the head must return a proposal for each sequence");
     for (std::size_t at = 0; at < all.size(); ++at) {
       const Items guess(all[at]);
       read_tokens(guess[0], tokens_);
       read_chances(guess[1], confidence_);
-      batch_.offer_head(*asked_rows_[at], tokens_, confidence_, price);
+      batch_.offer_head(*asked_sequences_[at], tokens_, confidence_, price);
     }
     return true;
   }
 
-  // For each row of the step its draft and whose it is, the verdict, whether it has changed what
-  // the batch by and large does, and the tokens in the caches.
   nb::object cut(double price) {
-    const auto places = static_cast<Py_ssize_t>(seats_.size());
+    const auto places = static_cast<Py_ssize_t>(last_step_.size());
     nb::object tokens = nb::steal(PyList_New(places));
     nb::object origins = nb::steal(PyList_New(places));
     for (Py_ssize_t at = 0; at < places; ++at) {
       PyList_SET_ITEM(origins.ptr(), at, nb::none().release().ptr());
     }
-    const Verdict verdict = batch_.cut(price, [&](const Row& row, std::size_t length) {
-      const auto at = static_cast<Py_ssize_t>(row.at);
+    const Decision decision = batch_.cut(price, [&](const Sequence& sequence, std::size_t length) {
+      const auto at = static_cast<Py_ssize_t>(sequence.at);
       PyList_SET_ITEM(tokens.ptr(), at,
-                      list_of(batch_.drafts().tokens(row.best).first(length)).release().ptr());
-      nb::object origin = origin_of(row.best.origin.cut(length));
+                      list_of(batch_.drafts().tokens(sequence.best).first(length)).release().ptr());
+      nb::object origin = origin_of(sequence.best.origin.cut(length));
       PyList_SetItem(origins.ptr(), at, origin.release().ptr());
     });
     for (Py_ssize_t at = 0; at < places; ++at) {
@@ -239,22 +215,22 @@ class PyBatch {
         PyList_SET_ITEM(tokens.ptr(), at, PyList_New(0));
       }
     }
-    return nb::make_tuple(tokens, origins, verdicts_[verdict], batch_.has_turned(),
+    return nb::make_tuple(tokens, origins, decisions_[decision], batch_.has_turned(),
                           batch_.context_tokens());
   }
 
-  // The step's rows point to requests that may end.
+  // The step's sequences point to requests, which may end.
   void clear() {
     batch_.clear();
-    asked_rows_.clear();
+    asked_sequences_.clear();
   }
 
   Request* find(std::size_t at, nb::handle name) {
-    Seat& seat = seats_[at];
-    if (seat.request == nullptr || !seat.name.is(name)) {
-      seat = {nb::borrow(name), batch_.find(name_of(name))};
+    CachedRequest& cached = last_step_[at];
+    if (cached.request == nullptr || !cached.name.is(name)) {
+      cached = {nb::borrow(name), batch_.find(name_of(name))};
     }
-    return seat.request;
+    return cached.request;
   }
 
   static nb::object list_of(std::span<const Token> tokens) {
@@ -265,20 +241,19 @@ class PyBatch {
   }
 
   nb::object origin_of(const Origin& origin) const {
-    if (origin.second == kNobody) return origins_[origin.first];
+    if (origin.second == kNone) return origins_[origin.first];
     return make_origin_(static_cast<int>(origin.first), static_cast<int>(origin.second),
                         origin.first_length);
   }
 
   nb::object gate_;
+  nb::object index_;
   Batch batch_;
   nb::object make_origin_;
-  std::vector<nb::object> origins_;  // by source, of drafts that are all of one
-  std::vector<nb::object> verdicts_;  // their names
-  nb::object source_;
-  std::unique_ptr<RowSource> asked_;
-  std::vector<Seat> seats_;
-  std::vector<Row*> asked_rows_;
+  std::vector<nb::object> origins_;    // by source, for drafts of a single source
+  std::vector<nb::object> decisions_;  // names, in the order of enum Decision
+  std::vector<CachedRequest> last_step_;
+  std::vector<Sequence*> asked_sequences_;
   std::vector<Token> tokens_;
   std::vector<double> confidence_;
 };
@@ -286,12 +261,10 @@ class PyBatch {
 }  // namespace
 
 void bind(nb::module_& module) {
-
   nb::class_<PyBatch>(module, "Batch")
       .def(nb::init<nb::object, nb::object, const policy::ForwardDrafter&,
                     const policy::ForwardDrafter&, nb::object>(),
-           "gate"_a, "source"_a.none(), nb::kw_only(), "native"_a, "head"_a, "origin"_a)
-      .def_prop_rw("source", &PyBatch::source, &PyBatch::set_source, nb::arg().none())
+           "gate"_a, "index"_a.none(), nb::kw_only(), "native"_a, "head"_a, "origin"_a)
       .def_prop_ro("running", &PyBatch::running)
       .def("begin", &PyBatch::begin, "request"_a, "control"_a, nb::kw_only(), "most"_a, "left"_a,
            "known"_a)

@@ -1,5 +1,5 @@
-// The drafts of a step, whoever made them: their tokens in one piece of memory, kept from step to
-// step, since after a model step every cache line is a miss.
+// The drafts of a step in contiguous memory that is reused: after a model step every cache line is
+// a miss.
 #pragma once
 
 #include <algorithm>
@@ -14,27 +14,27 @@ namespace specgate::drafting {
 using Token = std::int32_t;
 
 // Source codes, as in origin.py.
-enum Source : std::uint8_t { kNobody, kSuffix, kHead, kNative, kPrediction };
+enum Source : std::uint8_t { kNone, kSuffix, kHead, kNative, kPrediction };
 
-// Whose a draft is: `first_length` tokens of `first`, then all others of `second`; without a
-// `second` all are of `first`.
+// Who proposed a draft: its first `first_length` tokens are from `first`, the rest from `second`.
+// Without a `second` all are from `first`.
 struct Origin {
-  Source first = kNobody;
-  Source second = kNobody;
+  Source first = kNone;
+  Source second = kNone;
   std::size_t first_length = 0;
 
-  // Of its first `length` tokens alone.
+  // Returns the origin of the first `length` tokens.
   Origin cut(std::size_t length) const {
-    return second == kNobody || length > first_length ? *this : Origin{first};
+    return second == kNone || length > first_length ? *this : Origin{first};
   }
 };
 
-// A draft that a row could have, by its place in `Drafts`. No tokens: none.
+// A draft in `Drafts`. Empty: no draft.
 struct Draft {
   std::size_t tokens_at = 0;
   std::size_t tokens = 0;
   std::size_t survival_at = 0;
-  std::size_t survival = 0;  // as many as tokens, or fewer: what is not known survives nothing
+  std::size_t survival = 0;  // at most `tokens`; tokens without a survival are never drafted
   Origin origin;
 
   explicit operator bool() const { return tokens > 0; }
@@ -47,8 +47,8 @@ class Drafts {
     survival_.clear();
   }
 
-  // Keep a draft. `survival`: for each token the probability that it and all before it are
-  // accepted; never rising.
+  // Adds a draft. `survival`: for each token the probability that it and all before it are
+  // accepted; must not rise.
   template <class Tokens, class Survival>
   Draft add(const Tokens& tokens, const Survival& survival, Origin origin) {
     const Draft draft{tokens_.size(), std::ranges::size(tokens), survival_.size(),
@@ -57,7 +57,7 @@ class Drafts {
     return draft;
   }
 
-  // The draft that was added last, followed by more of another source.
+  // Extends the draft that was added last with tokens of another source.
   template <class Tokens, class Survival>
   Draft grow(Draft last, const Tokens& tokens, const Survival& survival, Source source) {
     last.origin = {last.origin.first, source, last.tokens};
@@ -74,16 +74,16 @@ class Drafts {
     return std::span(survival_).subspan(draft.survival_at, draft.survival);
   }
 
-  // Believe something else of a draft than it was added with; as many chances.
-  void believe(const Draft& draft, std::span<const double> survival) {
+  // Replaces the survival of a draft; of the same length.
+  void set_survival(const Draft& draft, std::span<const double> survival) {
     std::ranges::copy(survival.first(draft.survival),
                       survival_.begin() + static_cast<std::ptrdiff_t>(draft.survival_at));
   }
 
-  // What it brings at a price, in tokens above their cost.
+  // Returns its gain at a price (`policy::worth`).
   double gain(const Draft& draft, double price) const;
 
-  // How many of its tokens are worth the price.
+  // Returns how many of its tokens are worth the price.
   std::size_t paying(const Draft& draft, double price) const;
 
  private:

@@ -1,35 +1,39 @@
-// The suffix index as a step's source: asked for all rows at once, without a call of Python.
+// Asks the suffix index for drafts, for all sequences of a step in one call and without Python.
 #pragma once
 
 #include <vector>
 
+#include "drafts.hpp"
 #include "index.hpp"
-#include "source.hpp"
+#include "request.hpp"
 
 namespace specgate::drafting {
 
-class IndexSource final : public RowSource {
+class IndexSource {
  public:
   // The index must outlive it.
   explicit IndexSource(suffix::Index& index) : index_(index) {}
 
-  void advance(std::span<Row> rows, double floor, Drafts& drafts) override;
-  Draft go_on(const Row& row, const Draft& draft, double floor, Drafts& drafts) override;
+  // Tells the index what was generated for the sequences that it knows, and takes its drafts as
+  // their best: at most `suffix_room` tokens each, none with a survival below `floor`.
+  void advance(std::span<Sequence> sequences, double floor, Drafts& drafts);
+
+  // Continues the head's draft, which must be the one added last. Returns no draft if the index
+  // has nothing to add.
+  Draft go_on(const Sequence& sequence, const Draft& draft, double floor, Drafts& drafts);
 
  private:
-  // Where the index has a request: looked up by name once.
-  suffix::Ticket ticket(Request& request);
-  // Have room for so many tokens of drafts.
+  // Returns the index's handle of a request, which is looked up by name only once.
+  suffix::Handle handle(Request& request);
   void reserve(std::size_t tokens);
-  // That of `most` tokens, behind the first `at`.
+  // Returns memory for a draft of `most` tokens, from `at` on.
   suffix::Draft room(std::size_t at, std::size_t most);
 
   suffix::Index& index_;
-  std::vector<suffix::Ask> asks_;
-  // What drafts are written to, one behind the other.
+  std::vector<suffix::Query> queries_;
+  // Memory for the drafts of a step, one after another.
   std::vector<Token> tokens_;
   std::vector<float> survival_;
-  std::vector<float> share_;
 };
 
 }  // namespace specgate::drafting

@@ -1,4 +1,4 @@
-// What drafting remembers of a running request, and its row in the present step.
+// The state of a running request, and its sequence in the current step.
 #pragma once
 
 #include <cstddef>
@@ -8,54 +8,54 @@
 #include <string>
 
 #include "drafts.hpp"
-#include "guesser.hpp"
+#include "proposal_value.hpp"
 #include "index.hpp"
 #include "lines.hpp"
-#include "pace.hpp"
+#include "step_rate.hpp"
 
 namespace specgate::drafting {
 
-// What a request asks for, and how far it may go.
-struct Wishes {
-  std::size_t most;   // tokens of a draft
-  std::int64_t left;  // tokens that it may still get, those of its first step included
-  std::size_t known;  // tokens that it has, those not included
-  bool suffix;        // whether that source may draft for it
+// What a request asks for, and its limits.
+struct RequestOptions {
+  std::size_t most;   // longest draft, in tokens
+  std::int64_t left;  // tokens that it may still get, including those of its first step
+  std::size_t known;  // tokens that it has, without those
+  bool suffix;        // whether this source may draft for it
   bool head;
   bool native;
-  std::optional<double> price;  // at which its drafts are cut, whatever the gate says
+  std::optional<double> price;  // fixed price of its drafts; without one the gate's
   double temperature;           // of its sampling; 0: greedy
 };
 
 struct Request {
   std::size_t most;
   std::int64_t left;
-  std::size_t tokens;       // its prompt, and what it wrote
+  std::size_t tokens;       // of its prompt and its answer so far
   std::size_t drafted = 0;  // tokens that are being verified
-  double promised = 0.0;    // the sum of their survival
-  Origin origin;            // whose they are
+  double expected = 0.0;    // the sum of their survivals
+  Origin origin;            // who proposed them
   std::optional<double> price;
-  policy::Pace pace;
-  double count = 1.0;       // what one of its tokens counts in the present step
+  policy::StepRate rate;
+  double weight = 1.0;      // of its tokens in the current step (StepRate)
   bool wants_suffix;
-  bool in_source = false;   // whether the suffix source knows it
-  suffix::Ticket ticket;    // its place in the suffix index, once that was asked for it
-  std::optional<policy::Guesser> head;    // the draft head in its eyes
-  std::optional<policy::Guesser> native;  // likewise vLLM's own drafter
+  bool in_source = false;   // whether the suffix index knows it
+  suffix::Handle handle;    // of the suffix index, once it was asked
+  std::optional<policy::ProposalValue> head;    // of the draft head
+  std::optional<policy::ProposalValue> native;  // of vLLM's own drafter
   std::string name;
 
   void prefetch() const { suffix::prefetch_lines(this, this + 1); }
 };
 
 // A request in the step that is being drafted for.
-struct Row {
+struct Sequence {
   Request* request;
-  std::size_t at;                  // its place among the rows of the step
+  std::size_t at;                  // its position in the step
   std::span<const Token> sampled;  // its new tokens, at least one
-  std::size_t room;                // most tokens of its draft; 0: it gets none
-  Draft best;                      // the one that is worth most, of those proposed in this step
+  std::size_t room;                // most tokens of its draft
+  Draft best;                      // the best draft proposed so far in this step
 
-  // Most tokens that the suffix source may draft for it.
+  // Returns the most tokens that the index may draft for it.
   std::size_t suffix_room() const { return request->wants_suffix ? room : 0; }
 };
 

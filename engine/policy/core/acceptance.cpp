@@ -7,9 +7,9 @@
 namespace specgate::policy {
 namespace {
 
-// Observations that the average of all requests counts for in the estimate of one.
+// Weight of the prior, in observations.
 constexpr double kPrior = 4.0;
-// After 64 observations of a position an older one has lost 63 % of its weight.
+// An outcome loses 63 % of its weight after 64 newer ones at the same position.
 constexpr double kFade = 1.0 - 1.0 / 64.0;
 
 }  // namespace
@@ -18,7 +18,7 @@ PositionAcceptance::PositionAcceptance(std::size_t positions,
                                        std::shared_ptr<PositionAcceptance> parent, double start)
     : parent_(std::move(parent)), start_(start), outcomes_(positions) {
   if (parent_ && parent_->positions() != positions) {
-    throw std::invalid_argument("parent: must have as many positions");
+    throw std::invalid_argument("parent: must have the same number of positions");
   }
 }
 

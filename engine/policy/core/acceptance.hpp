@@ -1,4 +1,4 @@
-// How often a source's draft tokens are accepted, by position: of one request and of all.
+// The acceptance rate of a source's draft tokens by position: of one request, or of all.
 #pragma once
 
 #include <cstddef>
@@ -9,28 +9,30 @@ namespace specgate::policy {
 
 class PositionAcceptance {
  public:
-  // Of all requests without a `parent`; of one request with it.
+  // Without a `parent` it holds the rates of all requests, with one those of a single request.
   PositionAcceptance(std::size_t positions, std::shared_ptr<PositionAcceptance> parent,
                      double start);
 
   std::size_t positions() const { return outcomes_.size(); }
   void prefetch() const { __builtin_prefetch(outcomes_.data()); }
 
-  // One verified draft: `accepted` of its `drafted` tokens were right. The parent learns too.
+  // Takes in a verified draft: the first `accepted` of its `drafted` tokens were right. The parent
+  // learns from it too.
   void learn(std::size_t drafted, std::size_t accepted);
 
-  // How often a position is accepted, given that all before it are. What was not seen yet is taken
-  // from the parent: a beta prior around its mean.
+  // Returns the acceptance rate of a position, given that all before it were accepted. It is the
+  // mean of a beta posterior whose prior is the parent's rate, or `start`, and counts as four
+  // observations.
   double rate(std::size_t at) const;
 
-  // That of each position.
+  // Returns the rate of each position.
   std::vector<double> rates() const;
 
-  // For each position the chance that it and all before it are accepted.
+  // Returns for each position the probability that it and all before it are accepted.
   std::vector<double> survival() const;
 
  private:
-  // Of one position, side by side: after a model step both are a miss of all caches away.
+  // Both counts of a position share a cache line: after a model step they are in no cache.
   struct Outcomes {
     double seen = 0.0;
     double accepted = 0.0;

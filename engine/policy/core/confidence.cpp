@@ -17,7 +17,7 @@ std::vector<double> ConfidenceCalibration::survival(std::span<const double> conf
 
 void ConfidenceCalibration::learn(std::span<const double> confidence,
                                   std::span<const double> accepted, std::size_t right) {
-  // Behind the first miss nothing is known.
+  // Nothing is known about tokens after the first rejected one.
   const auto known =
       std::min({models_.size(), confidence.size(), accepted.size(), right + 1});
   for (std::size_t at = 0; at < known; ++at) {

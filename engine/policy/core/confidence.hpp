@@ -1,4 +1,4 @@
-// What a head's confidence in its own tokens is worth, learnt from what was accepted of them.
+// Calibrates the probabilities that a drafter gives its own tokens.
 #pragma once
 
 #include <cstddef>
@@ -9,25 +9,25 @@
 
 namespace specgate::policy {
 
-// For each position a logistic model, fitted online by AdaGrad, of two things: the logit of the
-// head's own probability, and the logit of how often that position was accepted of late.
+// A logistic model for each position, fitted online with AdaGrad. Its features are the logit of the
+// drafter's own probability and the logit of the position's recent acceptance rate.
 class ConfidenceCalibration {
  public:
   explicit ConfidenceCalibration(std::size_t positions)
       : models_(positions, Logistic{.weights{0.0, 0.8, 0.2}}) {}
 
-  // For each token the chance that it and all before it are accepted; as many as the shortest of
-  // the arguments and the positions.
+  // Returns for each token the probability that it and all before it are accepted. The result is as
+  // long as the shortest of the arguments and the number of positions.
   std::vector<double> survival(std::span<const double> confidence,
                                std::span<const double> accepted) const;
 
-  // What came of a draft: its first `right` tokens were accepted. The others as in `survival`, for
-  // the tokens of which it is known what came of them.
+  // Takes in the outcome of a draft: its first `right` tokens were accepted. `confidence` and
+  // `accepted` are as in `survival`, for the tokens whose outcome is known.
   void learn(std::span<const double> confidence, std::span<const double> accepted,
              std::size_t right);
 
  private:
-  // Before anything was seen a head is taken mostly at its word.
+  // The prior weights trust the drafter's own probability most.
   std::vector<Logistic> models_;
 };
 

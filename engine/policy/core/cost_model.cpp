@@ -7,27 +7,28 @@
 namespace specgate::policy {
 namespace {
 
-// What the prior believes of the profile: standard deviations of logarithms.
-constexpr double kScale = 1.0;          // of all of it together
-constexpr double kShape = 0.3;          // of a knot beside that
-constexpr double kOctaves = 2.0;        // knots that far apart share 0.6 of it
-constexpr double kRough = 0.05;         // and of a knot alone
-constexpr double kRoughOctaves = 0.5;   // nearly: those that far apart share 1/e of it
-constexpr double kContext = 1.5;        // of what a token of context costs
-// Standard deviations, as shares of a plain step: of what verification adds for one row, and of
-// how that differs for sixteen.
+// Standard deviations of the prior, of logarithms.
+constexpr double kScale = 1.0;         // common to all of the profile
+constexpr double kShape = 0.3;         // of a knot, smooth part
+constexpr double kOctaves = 2.0;       // at this distance the smooth part correlates by 0.6
+constexpr double kRough = 0.05;        // of a knot, rough part
+constexpr double kRoughOctaves = 0.5;  // at this distance the rough part correlates by 1/e
+constexpr double kContext = 1.5;       // of the cost of a context token
+// Standard deviations as shares of a plain step: of the time that verification adds for one
+// sequence, and of how much more it adds for sixteen.
 constexpr double kVerify = 0.15;
 constexpr double kVerifyMany = 0.1;
-// Knots are an octave apart up to 32 tokens, and a quarter of one behind them: there a GPU's curve
-// has its knee, and between two knots far apart it would be taken for a slope.
+// Knots are an octave apart up to 2^kFine tokens and a quarter of an octave beyond: a GPU's curve has
+// its knee there, and between distant knots it would look like a slope.
 constexpr double kFine = 5.0;
 constexpr double kPerOctave = 4.0;
 
-// Of a step of one token: what KV costs an 8B model on an H100; a 70B model on four a third of it.
+// Cost of a context token relative to a step of one token: the KV cache of an 8B model on an H100. A
+// 70B model on four of them has a third of it.
 constexpr double kContextShare = 6e-6;
 
-// What is forgotten a step, in variances of a step's noise: the scale follows in some ten steps,
-// the shape in a hundred (a gain of 0.01, as forgetting with 0.99 has it).
+// Variance added per step, in variances of a step's noise. The scale follows within some ten steps,
+// the shape within a hundred (a gain of 0.01, like a forgetting factor of 0.99).
 constexpr double kScaleDrift = 1e-2;
 constexpr double kShapeDrift = 1e-4;
 
@@ -36,24 +37,24 @@ constexpr double kLeastNoise = 0.01 * 0.01;
 constexpr double kMostNoise = 0.3 * 0.3;
 constexpr double kNoiseRate = 0.02;
 
-// A step that is off by more than so many standard deviations counts as if it were that far off ...
+// An error of more than this many standard deviations is clamped ...
 constexpr double kSurprise = 3.0;
-// ... unless surprises to the same side come in a row (three; or every second step, five): then it
-// is the machine that has changed, and the filter doubts what it knew.
+// ... unless such errors repeat in the same direction: three in a row, or five in every second step.
+// Then the machine has changed, and the filter adds variance.
 constexpr double kStreakFade = 0.7;
 constexpr double kStreak = 1.8;
 constexpr double kDoubtScale = 0.25;
 constexpr double kDoubtShape = 0.05;
 
-// How fast the largest step is forgotten, up to which the curve is taken from what was measured;
-// and how much of its slope there is believed to go on behind it, as the least.
+// Decay per step of the largest recent step. Beyond it the curve rises with at least kGoesOn times
+// its last measured slope.
 constexpr double kSeenFade = 0.999;
 constexpr double kGoesOn = 0.85;
 
-// How much of w is in the verification of so many rows.
-double many(double rows) { return std::log2(std::max(1.0, rows)) / 4.0; }
+// The weight of w for so many sequences.
+double many(double sequences) { return std::log2(std::max(1.0, sequences)) / 4.0; }
 
-// Where a knot is, in octaves above one token.
+// The position of a knot in octaves above one token.
 double octave(std::size_t knot) {
   const auto number = static_cast<double>(knot);
   return number <= kFine ? number : kFine + (number - kFine) / kPerOctave;
@@ -72,7 +73,7 @@ CostModel::CostModel(std::vector<Point> profile, std::size_t longest)
   for (std::size_t i = 0; i < knots_; ++i) {
     for (std::size_t j = 0; j < knots_; ++j) {
       const double apart = std::abs(octave(i) - octave(j));
-      // Smooth, so that steps of a few sizes tell the slope between them in spite of their noise.
+      // Smooth, so that noisy steps of a few sizes still determine the slope between them.
       shape_[i][j] = kShape * kShape * std::exp(-0.5 * std::pow(apart / kOctaves, 2)) +
                      kRough * kRough * std::exp(-apart / kRoughOctaves);
     }
@@ -104,23 +105,23 @@ double CostModel::observe(double tokens, double context_tokens, double seconds, 
   }
   if (!is_measured()) set_unit(seconds / (base(tokens) + of_context(context_tokens)));
   seen_ = std::max(tokens, kSeenFade * seen_);
-  // Where fewer tokens are believed to take longer, what they take counts, here as in `curve`: else
-  // tokens could be ever cheaper and verification ever dearer, in steps that always have both.
+  // Where fewer tokens are estimated to take longer, their time counts, as in `curve`. Otherwise, if
+  // every step verifies drafts, the cost could shift from tokens to verification without bound.
   const double counts = highest_up_to(tokens);
-  const double rows_count = highest_up_to(verifying);
+  const double sequences_count = highest_up_to(verifying);
   const double alone = base(counts);
-  const double plain = verifying >= 1.0 ? base(rows_count) : 0.0;
+  const double plain = verifying >= 1.0 ? base(sequences_count) : 0.0;
   const double added = plain * std::max(0.0, verified(verifying));
   const double expected = alone + of_context(context_tokens) + added;
   const Place at = place(counts);
-  const Place rows = place(rows_count);
-  // By how much the logarithm of the time rises with each state.
+  const Place sequences = place(sequences_count);
+  // Derivative of the logarithm of the time with respect to each state.
   const std::array<std::pair<std::size_t, double>, 7> seen{{
       {at.knot, (1.0 - at.next) * alone / expected},
       {std::min(at.knot + 1, knots_ - 1), at.next * alone / expected},
       {knots_, of_context(context_tokens) / expected},
-      {rows.knot, (1.0 - rows.next) * added / expected},
-      {std::min(rows.knot + 1, knots_ - 1), rows.next * added / expected},
+      {sequences.knot, (1.0 - sequences.next) * added / expected},
+      {std::min(sequences.knot + 1, knots_ - 1), sequences.next * added / expected},
       {knots_ + 1, plain / expected},
       {knots_ + 2, many(verifying) * plain / expected},
   }};
@@ -158,17 +159,17 @@ double CostModel::observe(double tokens, double context_tokens, double seconds, 
   return expected;
 }
 
-double CostModel::verification(double rows) const {
-  return curve_.time(rows) * std::max(0.0, verified(rows));
+double CostModel::verification(double sequences) const {
+  return curve_.time(sequences) * std::max(0.0, verified(sequences));
 }
 
-double CostModel::verification_doubt(double rows) const {
+double CostModel::verification_doubt(double sequences) const {
   const std::size_t v = knots_ + 1;
   const std::size_t w = knots_ + 2;
-  const double share = many(rows);
+  const double share = many(sequences);
   const double variance =
       spread_[v][v] + share * (2.0 * spread_[v][w] + share * spread_[w][w]);
-  return curve_.time(rows) * std::sqrt(std::max(0.0, variance));
+  return curve_.time(sequences) * std::sqrt(std::max(0.0, variance));
 }
 
 void CostModel::set_unit(double seconds) {
@@ -180,7 +181,7 @@ void CostModel::set_unit(double seconds) {
 
 CostModel::Place CostModel::place(double tokens) const {
   const double octaves = std::log2(std::max(1.0, tokens));
-  // In knots: as many as octaves at first, four times as many from `kFine` on.
+  // One knot per octave up to `kFine`, four beyond.
   const double knots = octaves + (kPerOctave - 1.0) * std::max(0.0, octaves - kFine);
   if (knots >= static_cast<double>(knots_ - 1)) return {knots_ - 1, 0.0};
   return {static_cast<std::size_t>(knots), knots - std::floor(knots)};
@@ -225,12 +226,12 @@ double CostModel::of_context(double context_tokens) const {
   return context_tokens * context_unit_ * std::exp(state_[knots_]);
 }
 
-double CostModel::verified(double rows) const {
-  return state_[knots_ + 1] + many(rows) * state_[knots_ + 2];
+double CostModel::verified(double sequences) const {
+  return state_[knots_ + 1] + many(sequences) * state_[knots_ + 2];
 }
 
 void CostModel::forget() {
-  // For the shape a part of its prior that is as large, for one knot, as its drift.
+  // The shape drifts by a part of its prior covariance that gives each knot its drift.
   drift(kScaleDrift * noise_, kShapeDrift * noise_ / (kShape * kShape));
 }
 
@@ -239,7 +240,7 @@ void CostModel::doubt() { drift(kDoubtScale * kScale * kScale, kDoubtShape); }
 void CostModel::drift(double scale, double shape) {
   for (std::size_t i = 0; i < states_; ++i) {
     for (std::size_t j = 0; j < states_; ++j) {
-      // All but v and w, which are shares of it, have the scale of times in them.
+      // v and w are shares of a step, so the common scale does not affect them.
       const bool scaled = i <= knots_ && j <= knots_;
       spread_[i][j] += (scaled ? scale : 0.0) + shape * shape_[i][j];
     }
@@ -247,7 +248,7 @@ void CostModel::drift(double scale, double shape) {
   cap();
 }
 
-// What is never seen must not become uncertain without bound: nothing is less so than at first.
+// Bounds the variance by that of the prior, for states that are never observed.
 void CostModel::cap() {
   for (std::size_t i = 0; i < states_; ++i) {
     const double most = shape_[i][i] + (i <= knots_ ? kScale * kScale : 0.0);
@@ -266,8 +267,8 @@ void CostModel::rebuild() {
   std::transform(based_.begin(), based_.end(), points_.begin(), [&](const Point& point) {
     return Point{point.at, highest = std::max(highest, point.time)};
   });
-  // Behind what was seen lately the curve is a guess. One that is flat would be bought, seen to be
-  // wrong, and forgotten again.
+  // Beyond recent steps the curve is an extrapolation. If it were flat there, the gate would buy
+  // those tokens again and again, find them expensive, and forget it.
   const auto unseen = std::find_if(points_.begin(), points_.end(), [&](const Point& point) {
     return is_measured() && point.at > std::max(2.0, seen_);
   });

@@ -57,7 +57,7 @@ Curve Curve::beside(std::span<const double> more) const {
 double Curve::cheapest(double tokens, double most) const {
   if (most <= 0.0) return 0.0;
   const double begin = time(tokens);
-  // A mean is lowest where the curve bends, or at the end.
+  // The mean is lowest at a point of the curve or at the end.
   double least = (time(tokens + most) - begin) / most;
   const auto first = std::upper_bound(points_.begin(), points_.end(), tokens, kBefore);
   for (auto point = first; point != points_.end() && point->at < tokens + most; ++point) {
@@ -84,7 +84,7 @@ Curve::Purchase Curve::settle(std::span<double> survival, std::size_t tokens,
     if (n < able && survival[n] == survival[n - 1]) continue;
     const double taken = walk.time(known + static_cast<double>(n)) - begin;
     const double gained = brought - terms.worth * taken;
-    // What costs as much as it brings is bought: it does no harm, and shows what it costs.
+    // At equal gain more tokens are bought: it does no harm, and the cost is measured.
     if (gained >= most_gained) {
       most_gained = gained;
       bought = n;

@@ -1,4 +1,4 @@
-// What a step takes by its tokens, and which draft tokens are worth that.
+// The time of a step as a function of its tokens, and which draft tokens are worth that time.
 #pragma once
 
 #include <cstddef>
@@ -8,48 +8,53 @@
 
 namespace specgate::policy {
 
-// A step or a pass of so many tokens or rows takes `time`, in any unit.
+// A step of `at` tokens, or a pass over `at` sequences, takes `time`, in any unit.
 struct Point {
   double at;
   double time;
 };
 
-// Straight between points, and behind the last one on with the last slope. It never falls; it may
-// bend either way: on CPUs a few tokens more cost most each, on GPUs they come in stairs.
+// Piecewise linear, and extended beyond the last point with the last slope. It never falls, but may
+// bend either way: on CPUs the first few tokens cost most, on GPUs the curve is a staircase.
 class Curve {
  public:
-  // At least one point, rising in `at`; a time below the one before it counts as that.
+  // At least one point, with strictly rising `at`. A time below the one before is raised to it.
   explicit Curve(std::span<const Point> points);
 
-  // What a step of so many tokens takes.
+  // Returns the time of a step.
   double time(double tokens) const;
 
-  // What a step takes in the mean if it turns out to have one of so many tokens more, each as likely.
+  // Returns the mean curve if a step turns out to have one of these numbers of extra tokens, all
+  // equally likely.
   Curve beside(std::span<const double> more) const;
 
-  // What one of up to `most` further tokens adds at the least: the lowest mean of any number of
-  // them. 0 where `most` is.
+  // Returns the lowest time per token of adding 1 to `most` tokens to a step: the minimum over n of
+  // (time(tokens + n) - time(tokens)) / n. 0 if `most` is 0.
   double cheapest(double tokens, double most) const;
 
-  // Buy for a step of so many tokens: of all numbers of them, surest first, the one that brings
-  // most beyond `worth` times what it takes. At most `most`, and none below `least`. Equals stay
-  // together. Puts `survival` into another order.
+  // Chooses draft tokens for a step that computes `tokens` anyway. In descending order of survival
+  // it takes the number of tokens with the largest gain:
+  //
+  //   gain(n) = sum of the n highest survivals - worth * (time(tokens + n) - time(tokens))
+  //
+  // At most `most` tokens, none with a survival below `least`, and tokens of equal survival all or
+  // none. Reorders `survival`.
   struct Terms {
-    double worth;      // of a unit of time
+    double worth;      // tokens per unit of time
     double least;      // survival
     std::size_t most;  // tokens
-    double reach;      // tokens
+    double reach;      // tokens over which the price of the next one is averaged
   };
   struct Purchase {
-    // Parts what is bought from what is not: near what one of the next `reach` tokens adds; nothing
-    // where all is bought.
+    // Separates bought tokens from the rest; close to the cost of one of the next `reach` tokens.
+    // Empty if all are bought.
     std::optional<double> price;
-    double gain;  // what is bought brings so many tokens beyond what it takes
+    double gain;  // of the bought tokens
   };
   Purchase settle(std::span<double> survival, std::size_t tokens, const Terms& terms) const;
 
  private:
-  // `time` of arguments that rise, without a search for each.
+  // `time` for rising arguments, without a search for each.
   class Walk {
    public:
     explicit Walk(const Curve& curve) : curve_(curve) {}

@@ -5,24 +5,24 @@
 namespace specgate::policy {
 namespace {
 
-// Of a try: the pass of all rows may take a fifth of a step, and a few rows tell as much.
-constexpr std::size_t kTrialRows = 8;
+// In a try. A pass over all sequences may take a fifth of a step, and a few tell as much.
+constexpr std::size_t kTrialSequences = 8;
 
-constexpr int kTries = 4;     // in vain, before they become rarer
-constexpr int kRarest = 3;    // times `probe_steps`
+constexpr int kTries = 4;   // failed tries before the interval grows
+constexpr int kRarest = 3;  // longest interval, in units of `probe_steps`
 
-// Temperature from which text is sampled freely, as chat is; code is mostly sampled below it.
+// Temperatures above this count as high. Chat is mostly sampled above it, code below.
 constexpr double kWarm = 0.5;
 
 }  // namespace
 
 ForwardDrafter::ForwardDrafter(std::size_t most, bool calibrated, int probe_steps)
     : most_(most), probe_steps_(probe_steps) {
-  for (auto& overall : overall_) overall = std::make_shared<Overall>(most, calibrated);
+  for (auto& history : history_) history = std::make_shared<DrafterHistory>(most, calibrated);
 }
 
-Guesser ForwardDrafter::guesser(double temperature) const {
-  return Guesser(overall_[temperature > kWarm ? 2 : temperature > 0.0 ? 1 : 0]);
+ProposalValue ForwardDrafter::proposal_value(double temperature) const {
+  return ProposalValue(history_[temperature > kWarm ? 2 : temperature > 0.0 ? 1 : 0]);
 }
 
 bool ForwardDrafter::runs(bool pays) {
@@ -36,12 +36,12 @@ bool ForwardDrafter::runs(bool pays) {
   return true;
 }
 
-std::vector<std::size_t> ForwardDrafter::trial(std::size_t rows) const {
-  const std::size_t apart = (rows + kTrialRows - 1) / kTrialRows;
+std::vector<std::size_t> ForwardDrafter::trial(std::size_t sequences) const {
+  const std::size_t apart = (sequences + kTrialSequences - 1) / kTrialSequences;
   std::vector<std::size_t> chosen;
-  if (rows == 0) return chosen;
-  for (auto row = static_cast<std::size_t>(tries_) % apart; row < rows; row += apart) {
-    chosen.push_back(row);
+  if (sequences == 0) return chosen;
+  for (auto sequence = static_cast<std::size_t>(tries_) % apart; sequence < sequences; sequence += apart) {
+    chosen.push_back(sequence);
   }
   return chosen;
 }

@@ -1,5 +1,4 @@
-// A drafter that costs a forward pass, over all requests: whether it is worth its time, and what it
-// has shown.
+// A drafter that needs a forward pass: when to run it, and what is known of its proposals.
 #pragma once
 
 #include <array>
@@ -7,35 +6,36 @@
 #include <memory>
 #include <vector>
 
-#include "guesser.hpp"
+#include "proposal_value.hpp"
 
 namespace specgate::policy {
 
 class ForwardDrafter {
  public:
-  // Proposes up to `most` tokens, 0 where there is none; `calibrated`: and says how sure it is of
-  // them. Where it is not worth it, it is tried every `probe_steps` steps: it may have become so;
-  // after four tries in vain every second time, and after four more every third.
+  // `most`: tokens of a proposal at most; 0: there is no such drafter. `calibrated`: it states a
+  // probability for each token. `probe_steps`: when it does not pay, it is tried every so many
+  // steps; after four failed tries at half that rate, after four more at a third.
   ForwardDrafter(std::size_t most, bool calibrated, int probe_steps);
 
   std::size_t most() const { return most_; }
 
-  // As a new request sees it, whose text is sampled at that temperature; 0: greedily. What greedy
-  // text shows of a drafter is too good for sampled text: such requests learn from each other alone.
-  Guesser guesser(double temperature) const;
+  // Returns the value of its proposals for a new request with this sampling temperature. Drafts
+  // match greedy text more often than sampled text, so requests share what they learn only with
+  // those of similar temperature.
+  ProposalValue proposal_value(double temperature) const;
 
-  // Whether to run it; asked once a step.
+  // Returns whether to run it in this step. Call once per step.
   bool runs(bool pays);
 
-  // Which of so many rows to run it for where it is only tried: a few, in turn; rising.
-  std::vector<std::size_t> trial(std::size_t rows) const;
+  // Returns for which of `sequences` to run it in a try: a few, rotating, in ascending order.
+  std::vector<std::size_t> trial(std::size_t sequences) const;
 
  private:
   std::size_t most_;
   int probe_steps_;
-  int idle_ = 0;  // steps since it paid, or was tried
-  int tries_ = 0;  // since it paid
-  std::array<std::shared_ptr<Overall>, 3> overall_;  // by how warm the text is that it drafts for
+  int idle_ = 0;   // steps since it paid or was tried
+  int tries_ = 0;  // since it last paid
+  std::array<std::shared_ptr<DrafterHistory>, 3> history_;  // by temperature: 0, low, high
 };
 
 }  // namespace specgate::policy

@@ -7,38 +7,38 @@
 namespace specgate::policy {
 namespace {
 
-// Row-steps that the averages look back over. Long: what time is worth is what it brings in the
-// mean of copying and writing; how fast each request gets on now, its `Pace` knows.
+// Horizon of the averages, in sequences times steps. Long, because the worth of time is a long-run
+// average; StepRate follows how fast each request advances now.
 constexpr double kHorizon = 256.0;
 
-// Drafted tokens over which promises are compared with what came of them, and how many are taken
-// for kept before.
-constexpr double kPromises = 1024.0;
-constexpr double kPriorPromises = 128.0;
-constexpr double kLeastPromise = 0.8;
-constexpr double kMostPromise = 2.0;
+// Drafted tokens over which expected and accepted tokens are compared, and the weight of the prior
+// ratio of 1, in tokens.
+constexpr double kDraftedHorizon = 1024.0;
+constexpr double kPriorAccepted = 128.0;
+constexpr double kLeastRatio = 0.8;
+constexpr double kMostRatio = 2.0;
 
-// After so many steps without drafts some are verified to see what that costs now: at first soon,
-// since what is believed then may be wrong and keep the gate shut; each time after twice as many.
+// After so many steps without drafts a few tokens are verified to measure their cost. The first
+// probe comes soon, because a wrong prior could keep the gate shut; the interval then doubles.
 constexpr std::size_t kProbeSteps = 256;
 constexpr std::size_t kFirstProbeSteps = 4;
 constexpr std::size_t kLeastProbe = 2;
 
-// After so many steps that all verified drafts, nothing is drafted for one: what the step would take
-// without is a guess by then, and the slope above it, too. The first time sooner.
+// After so many steps that all verified drafts, one step drafts nothing. Without it the time of a
+// plain step, and the slope above it, would be an extrapolation. The first time comes sooner.
 constexpr std::size_t kPlainSteps = 256;
 constexpr std::size_t kFirstPlainSteps = 32;
 
-// Where drafts gain or lose less by verification than so many of its standard deviations, steps
-// with and without are both made at least once in so many.
+// If the gain over the cost of verification is within so many standard deviations of that cost,
+// steps with and without drafts are both made at least once in kOpenSteps.
 constexpr double kOpen = 0.5;
 constexpr std::size_t kOpenSteps = 16;
 
-// Of `min_acceptance_ratio`: below such a price verification is nearly free, and refused tokens
-// are no loss.
+// Below this part of `min_acceptance_ratio` as a price, verification is nearly free and rejected
+// tokens do not count against a source.
 constexpr double kFree = 0.25;
 
-// As many numbers of unforeseen tokens as these stand for those of late.
+// The distribution of unannounced prompt tokens is approximated by so many equally likely values.
 constexpr std::size_t kLikely = 4;
 
 // Above every survival.
@@ -47,9 +47,9 @@ constexpr double kNothing = 2.0;
 }  // namespace
 
 Gate::Gate(std::vector<Point> steps, std::vector<Point> passes, std::size_t longest,
-           std::size_t most_rows, std::size_t longest_draft, const Limits& limits, double least)
+           std::size_t most_sequences, std::size_t longest_draft, const Limits& limits, double least)
     : steps_(std::move(steps), longest),
-      passes_(std::move(passes), most_rows),
+      passes_(std::move(passes), most_sequences),
       longest_draft_(longest_draft),
       limits_(limits),
       least_(least),
@@ -60,16 +60,16 @@ Gate::Gate(std::vector<Point> steps, std::vector<Point> passes, std::size_t long
       most_idle_(kFirstProbeSteps),
       most_drafting_(kFirstPlainSteps) {}
 
-void Gate::learn(std::size_t rows, std::size_t drafted, std::size_t emitted, double promised) {
-  if (rows == 0) return;
-  const auto count = static_cast<double>(rows);
+void Gate::learn(std::size_t sequences, std::size_t drafted, std::size_t emitted, double expected) {
+  if (sequences == 0) return;
+  const auto count = static_cast<double>(sequences);
   const double share = 1.0 - std::exp(-count / kHorizon);
   length_ += share * (static_cast<double>(emitted) / count - length_);
   drafted_ += share * (static_cast<double>(drafted) / count - drafted_);
-  const double keep = std::exp(-static_cast<double>(drafted) / kPromises);
+  const double keep = std::exp(-static_cast<double>(drafted) / kDraftedHorizon);
   verifying_ += share * ((drafted > 0 ? 1.0 : 0.0) - verifying_);
-  promised_ = keep * promised_ + promised;
-  kept_ = keep * kept_ + static_cast<double>(emitted) - count;
+  expected_ = keep * expected_ + expected;
+  accepted_ = keep * accepted_ + static_cast<double>(emitted) - count;
   if (probing_ && drafted > 0) most_idle_ = std::min(2 * most_idle_, kProbeSteps);
   idle_ = drafted > 0 ? 0 : idle_ + 1;
 }
@@ -78,8 +78,8 @@ void Gate::learn_source(Drafter source, std::size_t drafted, std::size_t accepte
   if (drafted == 0) return;
   seen_[source] = true;
   const double ratio = limits_.min_acceptance_ratio;
-  const bool kept = static_cast<double>(accepted) >= ratio * static_cast<double>(drafted);
-  if (kept || price_ >= kFree * ratio) floors_[source].learn(drafted, accepted);
+  const bool keeps_ratio = static_cast<double>(accepted) >= ratio * static_cast<double>(drafted);
+  if (keeps_ratio || price_ >= kFree * ratio) floors_[source].learn(drafted, accepted);
 }
 
 double Gate::observe_step(std::size_t tokens, std::size_t context_tokens, double seconds,
@@ -93,9 +93,9 @@ double Gate::observe_step(std::size_t tokens, std::size_t context_tokens, double
   return expected;
 }
 
-void Gate::observe_head(std::size_t rows, double seconds) {
-  // Until a step has shown the unit of the profile, both are in that.
-  if (steps_.is_measured()) passes_.observe(static_cast<double>(rows), 0.0, seconds);
+void Gate::observe_head(std::size_t sequences, double seconds) {
+  // Until a step was measured, both curves are in the profile's unit.
+  if (steps_.is_measured()) passes_.observe(static_cast<double>(sequences), 0.0, seconds);
 }
 
 void Gate::begin(const Load& load) {
@@ -128,27 +128,27 @@ void Gate::expect(std::size_t unforeseen) {
 }
 
 double Gate::goodput() const {
-  const auto rows = static_cast<double>(load_.rows);
+  const auto sequences = static_cast<double>(load_.sequences);
   const auto context = static_cast<double>(load_.context_tokens);
-  return rows * length_ / (steps_.time(rows * (1.0 + drafted_), context) +
-                           verifying_ * steps_.verification(rows));
+  return sequences * length_ / (steps_.time(sequences * (1.0 + drafted_), context) +
+                           verifying_ * steps_.verification(sequences));
 }
 
-double Gate::promise() const {
-  const double ratio = (promised_ + kPriorPromises) / (kept_ + kPriorPromises);
-  return std::clamp(ratio, kLeastPromise, kMostPromise);
+double Gate::expected_over_accepted() const {
+  const double ratio = (expected_ + kPriorAccepted) / (accepted_ + kPriorAccepted);
+  return std::clamp(ratio, kLeastRatio, kMostRatio);
 }
 
 double Gate::worth_of_time() const {
-  // Requests that wait for this step lose the same time as its rows, and get nothing for it.
-  const auto delayed = static_cast<double>(load_.rows + load_.waiting);
-  return goodput() * delayed / static_cast<double>(load_.rows);
+  // Requests that wait for this step lose the same time as its sequences and gain nothing.
+  const auto delayed = static_cast<double>(load_.sequences + load_.waiting);
+  return goodput() * delayed / static_cast<double>(load_.sequences);
 }
 
-double Gate::worth() const { return promise() * worth_of_time(); }
+double Gate::worth() const { return expected_over_accepted() * worth_of_time(); }
 
 double Gate::floor() const {
-  if (load_.rows == 0 || is_limited() || plain_) return 1.0;
+  if (load_.sequences == 0 || is_limited() || plain_) return 1.0;
   if (probing_) return least_;
   const auto known = static_cast<double>(known_tokens());
   return std::clamp(worth() * ahead_.cheapest(known, reach()), least_, 1.0);
@@ -157,11 +157,11 @@ double Gate::floor() const {
 double Gate::settle(std::span<double> survival) {
   buys_ = true;
   missing_ = 0.0;
-  if (load_.rows == 0 || is_limited() || plain_) return price_ = kNothing;
+  if (load_.sequences == 0 || is_limited() || plain_) return price_ = kNothing;
   Curve::Terms terms{worth(), floor(), room(), reach()};
   if (probing_) {
     terms.worth = 0.0;
-    terms.most = std::min(terms.most, std::max(kLeastProbe, load_.rows / 2));
+    terms.most = std::min(terms.most, std::max(kLeastProbe, load_.sequences / 2));
   }
   const auto [price, gain] = ahead_.settle(survival, known_tokens(), terms);
   buys_ = probing_ || is_bought(gain);
@@ -169,10 +169,10 @@ double Gate::settle(std::span<double> survival) {
 }
 
 bool Gate::is_bought(double gain) {
-  const auto rows = static_cast<double>(load_.rows);
-  const double surplus = gain - worth() * steps_.verification(rows);
+  const auto sequences = static_cast<double>(load_.sequences);
+  const double surplus = gain - worth() * steps_.verification(sequences);
   missing_ = std::max(0.0, -surplus);
-  const double open = kOpen * worth() * steps_.verification_doubt(rows);
+  const double open = kOpen * worth() * steps_.verification_doubt(sequences);
   if (gain > 0.0 && std::abs(surplus) < open) {
     if (idle_ >= kOpenSteps) return true;
     if (drafting_ >= kOpenSteps) return false;
@@ -180,14 +180,14 @@ bool Gate::is_bought(double gain) {
   return surplus >= 0.0;
 }
 
-double Gate::cost_of_pass(std::size_t rows) const {
-  if (load_.rows == 0) return 0.0;
-  // Without what promises were worth: what a pass brings is judged at a price that has it.
+double Gate::cost_of_pass(std::size_t sequences) const {
+  if (load_.sequences == 0) return 0.0;
+  // Without `expected_over_accepted`: what a pass adds is compared with a price that contains it.
   return missing_ + worth_of_time() *
-                        passes_.time(static_cast<double>(std::max<std::size_t>(rows, 1)), 0.0);
+                        passes_.time(static_cast<double>(std::max<std::size_t>(sequences, 1)), 0.0);
 }
 
-double Gate::reach() const { return static_cast<double>(load_.rows * longest_draft_); }
+double Gate::reach() const { return static_cast<double>(load_.sequences * longest_draft_); }
 
 std::size_t Gate::room() const { return load_.room_tokens.value_or(SIZE_MAX); }
 

@@ -1,4 +1,4 @@
-// The gate: one price for the draft tokens of a step (gate.py says why, docs/gate.md in a page).
+// The gate: one price for all draft tokens of a step (docs/gate.md).
 #pragma once
 
 #include <array>
@@ -9,88 +9,87 @@
 #include <vector>
 
 #include "cost_model.hpp"
-#include "pace.hpp"
+#include "step_rate.hpp"
 #include "source_floor.hpp"
 
 namespace specgate::policy {
 
-// Whose tokens are counted apart; as in engine/drafting/origin.py.
+// Sources whose tokens are counted separately; codes as in engine/drafting/origin.py.
 enum Drafter : std::uint8_t { kBySuffix = 1, kByHead = 2, kByNative = 3 };
 constexpr std::size_t kDraftersEnd = 4;
 
-// A step to come, as far as it is known before it is scheduled.
+// What is known of the next step before it is scheduled.
 struct Load {
-  std::size_t rows = 0;            // requests that get a token
-  std::size_t prefill_tokens = 0;  // of prompts that it reads
-  std::size_t context_tokens = 0;  // in the caches of its rows
-  std::size_t waiting = 0;         // requests that it delays and gives no token
-  std::size_t read_tokens = 0;     // of prompts that the step before it read
-  std::optional<std::size_t> room_tokens;  // for drafts in the cache; no limit without it
+  std::size_t sequences = 0;       // requests that get a token
+  std::size_t prefill_tokens = 0;  // prompt tokens that it reads
+  std::size_t context_tokens = 0;  // in the KV cache of its sequences
+  std::size_t waiting = 0;         // requests that it delays without giving them a token
+  std::size_t read_tokens = 0;     // prompt tokens that the previous step read
+  std::optional<std::size_t> room_tokens;  // for drafts in the KV cache; no limit without it
 };
 
-// What an operator allows.
+// The operator's limits.
 struct Limits {
-  std::size_t max_batch_size = SIZE_MAX;  // rows up to which anything is drafted
+  std::size_t max_batch_size = SIZE_MAX;  // with more sequences nothing is drafted
   double min_acceptance_ratio = 0.0;      // of each source
 };
 
 class Gate {
  public:
-  // `steps`: the profile of a step by its tokens, `passes`: of a pass of the head by its rows, in
-  // the same unit. `longest`: most tokens of a step, `most_rows`: most rows, `longest_draft`: of one.
-  // `least`: lowest price, also where tokens cost nothing.
+  // `steps`: the profile of a step's time by its tokens; `passes`: of a head pass by its sequences,
+  // in the same unit. `longest`: most tokens of a step. `least`: the lowest price.
   Gate(std::vector<Point> steps, std::vector<Point> passes, std::size_t longest,
-       std::size_t most_rows, std::size_t longest_draft, const Limits& limits, double least);
+       std::size_t most_sequences, std::size_t longest_draft, const Limits& limits, double least);
 
-  // What a finished step brought: `rows` requests got `emitted` tokens, and `drafted` were verified
-  // for them, of which `promised` were to be accepted by their survival.
-  void learn(std::size_t rows, std::size_t drafted, std::size_t emitted, double promised);
-  // Of one source in that step.
+  // Takes in what a finished step brought: `sequences` requests got `emitted` tokens; `drafted`
+  // tokens were verified for them, and the sum of their survivals was `expected`.
+  void learn(std::size_t sequences, std::size_t drafted, std::size_t emitted, double expected);
+  // Takes in the outcome of one source's tokens in that step.
   void learn_source(Drafter source, std::size_t drafted, std::size_t accepted);
-  // How long a step took, without the head's pass; what was expected. All in seconds.
-  // `verifying`: its rows, if any of them had a draft; else 0.
+  // Takes in how long a step took, in seconds, without the head's pass. Returns the expected time.
+  // `verifying`: the number of its sequences if any draft was verified, else 0.
   double observe_step(std::size_t tokens, std::size_t context_tokens, double seconds,
                       std::size_t verifying);
-  // How long a pass of the head took.
-  void observe_head(std::size_t rows, double seconds);
+  // Takes in how long a pass of the head took, in seconds.
+  void observe_head(std::size_t sequences, double seconds);
 
-  // Drafts are to be chosen for such a step.
+  // Starts a step: drafts will be chosen for it.
   void begin(const Load& load);
 
-  // The price of its first draft token; no other is cheaper.
+  // Returns a lower bound of the step's price.
   double floor() const;
-  // The price at which the tokens that are bought are those that pay; whether any are, `buys` says.
-  // `survival` of all drafts; is put into another order.
+  // Returns the price that separates the draft tokens worth verifying from the others, given the
+  // survival of all of them. Reorders `survival`.
   double settle(std::span<double> survival);
-  // Whether the drafts that were settled last bring more together than verifying any of them takes.
+  // Whether the drafts settled last gain more together than verification costs.
   bool buys() const { return buys_; }
-  // Tokens that a pass of the head over so many rows has to bring, beside what there is.
-  double cost_of_pass(std::size_t rows) const;
-  // Survival that a token of a source must have whatever the price.
+  // Returns how many expected tokens a pass of the head over so many sequences has to add to pay.
+  double cost_of_pass(std::size_t sequences) const;
+  // Returns the survival that a source's tokens need, whatever the price.
   double least(Drafter source) const { return floors_[source].least(); }
 
-  // What a token counts of a request that gets on so fast; that of the mean one counts 1. Survivals
-  // that are settled are to be multiplied by it, and cut where that falls below the price.
-  double count(const Pace& pace) const { return pace.count(length_); }
+  // Returns the weight of a request's tokens (StepRate). Survivals are multiplied by it before they
+  // are settled and compared with the price.
+  double token_weight(const StepRate& rate) const { return rate.token_weight(length_); }
 
-  // Tokens that such a step brings in a unit of time, by what steps of late brought. Without the
-  // prompts that are read in it: no accepted token saves their time.
+  // Returns the tokens per unit of time that such a step yields, from recent averages. Its prompt
+  // tokens do not count: no accepted token saves their time.
   double goodput() const;
   double price() const { return price_; }
-  // What tokens of late promised over what they kept.
-  double promise() const;
+  // Returns the ratio of expected to accepted tokens in recent drafts.
+  double expected_over_accepted() const;
   bool is_probing() const { return probing_ || plain_; }
-  bool is_limited() const { return load_.rows > limits_.max_batch_size; }
+  bool is_limited() const { return load_.sequences > limits_.max_batch_size; }
   const CostModel& steps() const { return steps_; }
   const CostModel& passes() const { return passes_; }
 
  private:
-  double worth_of_time() const;  // tokens that a unit of it must bring
-  double worth() const;          // with what promises of late were worth
-  std::size_t known_tokens() const { return load_.rows + load_.prefill_tokens; }
+  double worth_of_time() const;  // tokens that a unit of time must yield
+  double worth() const;          // the same times `expected_over_accepted`
+  std::size_t known_tokens() const { return load_.sequences + load_.prefill_tokens; }
   std::size_t room() const;
   void expect(std::size_t unforeseen);
-  double reach() const;  // most tokens that there could be to buy
+  double reach() const;  // most draft tokens that the step could have
   bool is_bought(double gain);
 
   CostModel steps_;
@@ -99,27 +98,29 @@ class Gate {
   Limits limits_;
   double least_;
   std::array<SourceFloor, kDraftersEnd> floors_;
-  double length_ = 1.0;   // tokens that a row got, of late
-  double drafted_ = 0.0;  // tokens that were verified for a row, of late
-  double promised_ = 0.0;  // tokens that were to be accepted, of late
-  double kept_ = 0.0;      // and those that were
-  std::array<bool, kDraftersEnd> seen_{};  // whose tokens the last step verified
+  // Recent averages per sequence and step: tokens that it got, and draft tokens verified for it.
+  double length_ = 1.0;
+  double drafted_ = 0.0;
+  // Recent sums: draft tokens expected to be accepted, and those that were.
+  double expected_ = 0.0;
+  double accepted_ = 0.0;
+  std::array<bool, kDraftersEnd> seen_{};  // sources with tokens in the last step
   Load load_;
-  // Tokens of prompts that steps of late read and nobody had foreseen; and what the step to come
-  // takes by its tokens, if it is one of them.
+  // Prompt tokens of recent steps that were not announced, and the curve of the next step if it is
+  // like one of them.
   std::array<double, 32> unforeseen_{};
   std::size_t steps_begun_ = 0;
   Curve ahead_;
   double price_ = 0.0;
   bool buys_ = true;
-  double missing_ = 0.0;  // tokens that drafts must bring beyond their cost, until any is verified
-  double verifying_ = 0.0;  // share of row-steps of late that verified drafts
-  std::size_t idle_ = 0;  // steps without drafts
-  std::size_t most_idle_;  // of them, until some tokens are drafted
-  std::size_t drafting_ = 0;  // measured steps since one without drafts
-  std::size_t most_drafting_;  // of them, until one is made
-  bool probing_ = false;  // some tokens are drafted to see what they cost
-  bool plain_ = false;    // none are, to see what a step costs without
+  double missing_ = 0.0;       // gain that the drafts lack to pay for verification
+  double verifying_ = 0.0;     // recent share of sequences in steps that verified drafts
+  std::size_t idle_ = 0;       // steps since the last with drafts
+  std::size_t most_idle_;      // after so many of them a probe is made
+  std::size_t drafting_ = 0;   // measured steps since the last without drafts
+  std::size_t most_drafting_;  // after so many of them a plain step is made
+  bool probing_ = false;       // this step drafts some tokens to measure their cost
+  bool plain_ = false;         // this step drafts none, to measure its cost without
 };
 
 }  // namespace specgate::policy

@@ -1,4 +1,5 @@
-// A logistic model of three features, fitted online by AdaGrad (Duchi, Hazan and Singer 2011).
+// A logistic model of three features, fitted online with AdaGrad (Duchi, Hazan and Singer, JMLR
+// 2011).
 #pragma once
 
 #include <algorithm>
@@ -8,11 +9,11 @@
 
 namespace specgate::policy {
 
-// Probabilities are kept so far from 0 and 1: how sure somebody is beyond that tells nothing.
+// Probabilities are clamped to this distance from 0 and 1. More extreme values carry no information.
 inline constexpr double kEdge = 1e-3;
 
 inline double logit(double chance) {
-  // So written that what is no number counts as no chance.
+  // Written so that NaN counts as probability 0.
   const double kept = chance > kEdge ? std::min(chance, 1.0 - kEdge) : kEdge;
   return std::log(kept / (1.0 - kept));
 }
@@ -21,7 +22,7 @@ struct Logistic {
   using Features = std::array<double, 3>;
 
   Features weights;
-  Features squares{1.0, 1.0, 1.0};  // of the gradients so far
+  Features squares{1.0, 1.0, 1.0};  // sums of squared gradients
 
   double chance(const Features& features) const {
     double score = 0.0;

@@ -2,9 +2,9 @@
 
 namespace specgate::policy {
 
-std::size_t paying(std::span<const double> survival, double price, double count) {
+std::size_t paying(std::span<const double> survival, double price, double weight) {
   std::size_t length = 0;
-  while (length < survival.size() && survival[length] * count >= price) ++length;
+  while (length < survival.size() && survival[length] * weight >= price) ++length;
   return length;
 }
 

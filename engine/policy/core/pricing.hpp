@@ -1,4 +1,4 @@
-// What a draft is worth at a price.
+// The value of a draft at a price.
 #pragma once
 
 #include <cstddef>
@@ -6,11 +6,11 @@
 
 namespace specgate::policy {
 
-// How many tokens of a draft are worth the price; `survival` never rises. `count`: what each of
-// them counts.
-std::size_t paying(std::span<const double> survival, double price, double count = 1.0);
+// Returns how many leading tokens of a draft have survival * weight >= price. `survival` must not
+// rise.
+std::size_t paying(std::span<const double> survival, double price, double weight = 1.0);
 
-// The gain of the best prefix of a draft, in tokens above their cost.
+// Returns the gain of those tokens: the sum of survival - price.
 double worth(std::span<const double> survival, double price);
 
 }  // namespace specgate::policy

@@ -1,15 +1,15 @@
-// Whether the gate is by and large open or shut: for people, so that not every flap counts.
+// Whether the gate is open or shut on average. For logs and reports; brief changes do not count.
 #pragma once
 
 namespace specgate::policy {
 
-// Follows the share of steps that drafted, of those in which something could have been drafted. It
-// is shut when of some 64 steps of late fewer than 5 % drafted, and open again above 25 %.
+// Tracks the share of steps that drafted among those that could have. The gate counts as shut when
+// an exponential average over some 64 steps falls below 5 %, and as open again above 25 %.
 class Regime {
  public:
   bool is_open() const { return is_open_; }
 
-  // Take a step in; whether that changed what it is.
+  // Takes in a step. Returns whether that changed `is_open`.
   bool learn(bool drafted);
 
  private:

@@ -1,4 +1,4 @@
-// What a drafter's guess says of another one's draft for the same row (docs/adr/0025).
+// Combines two drafts for the same sequence: how likely each is, given the other (docs/adr/0025).
 #pragma once
 
 #include <array>
@@ -11,51 +11,51 @@
 
 namespace specgate::policy {
 
-// A draft: its tokens, and for each the probability that it and all before it are accepted.
-struct Claim {
+// A draft as stated by its drafter.
+struct Proposal {
   std::span<const std::int32_t> tokens;
-  std::span<const double> survival;  // never rising; as many, or fewer
+  std::span<const double> survival;  // must not rise; may be shorter than `tokens`
 };
 
-// Two drafters that look at different things, as an index of earlier text and a head that reads the
-// target's state, are both more often right where they name the same token, and each less often
-// where they do not. By how much is learnt for each position: three logistic models of the logits
-// of what both claim, for a token that both name, and for either one where they differ.
+// A suffix index and a draft head use different information. Where they propose the same token both
+// are right more often, and where they differ each is right less often. By how much is learnt for
+// each position with three logistic models of the two stated logits: one for a token that both
+// propose, and one for each of two different tokens.
 class SecondOpinion {
  public:
   explicit SecondOpinion(std::size_t positions);
 
-  // A position at which both named a token, having agreed on all before it.
-  struct Meeting {
+  // A position at which both proposed a token after agreeing on all tokens before it.
+  struct Comparison {
     std::int32_t draft;
-    std::int32_t guess;
+    std::int32_t proposal;
     Logistic::Features features;
   };
 
-  // What is to be believed of a draft and of a guess once both are known: as many chances as were
-  // claimed. Behind the place where they part, or where one ends, each goes on as it claimed.
-  struct Verdict {
+  // Returns corrected survival for both, as long as stated. After the first difference, or the end
+  // of one of them, each keeps its own conditional probabilities.
+  struct Weighed {
     std::vector<double> draft;
-    std::vector<double> guess;
-    std::vector<Meeting> meetings;
+    std::vector<double> proposal;
+    std::vector<Comparison> comparisons;
   };
-  Verdict weigh(const Claim& draft, const Claim& guess) const;
+  Weighed weigh(const Proposal& draft, const Proposal& proposal) const;
 
-  // The tokens that came where they had met.
-  void learn(std::span<const Meeting> meetings, std::span<const std::int32_t> sampled);
+  // Takes in the tokens that came at those positions.
+  void learn(std::span<const Comparison> comparisons, std::span<const std::int32_t> sampled);
 
-  // What a guess is likely to bring beside a draft, by how sure the latter's first token is; in
-  // tokens above their cost, as in `worth`. Until something is known it is expected to bring much.
+  // Returns the expected gain, as in `worth`, of having a proposal beside a draft whose first token
+  // has survival `first`. The prior is high, so that it gets tried.
   double gain(double first) const;
 
-  // It brought so much.
+  // Takes in an observed gain.
   void note(double first, double gain);
 
  private:
   struct Position {
     Logistic both;   // agreed
     Logistic draft;  // differed
-    Logistic guess;  // differed
+    Logistic proposal;  // differed
   };
   struct Mean {
     double sum = 1.0;

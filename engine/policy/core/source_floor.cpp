@@ -5,13 +5,13 @@
 namespace specgate::policy {
 namespace {
 
-// Per token: some 250 that are all refused, few at a time, shut a source whose limit is 0.4.
+// Change per token. With a limit of 0.4, some 250 rejected tokens in small steps shut a source.
 constexpr double kRate = 0.01;
-// In a step, whatever came of it: what a large batch drafts is refused before the floor can have an
-// effect, and must not shut the source. Of what is left up to 1, but at least so much.
+// Largest change in one step: this part of the distance to 1, but at least kLeastMove. The tokens
+// of a large batch are rejected before the floor can react, and must not shut the source at once.
 constexpr double kMostPart = 1.0 / 8.0;
 constexpr double kLeastMove = 0.02;
-// Above 1, so that a source that was shut stays so for some 500 steps.
+// Above 1, so that a source that was shut stays shut for some 500 steps.
 constexpr double kMost = 1.25;
 constexpr double kRecovery = 1.0 / 2048.0;
 

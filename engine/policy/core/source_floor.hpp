@@ -1,26 +1,26 @@
-// Keeps the tokens of a source from being accepted less often than an operator allows.
+// Keeps a source's acceptance ratio above the operator's minimum.
 #pragma once
 
 #include <cstddef>
 
 namespace specgate::policy {
 
-// A breaker that opens as far as it has to: what is drafted of a source has to reach a survival,
-// which rises with each token that is refused beyond what the ratio allows and falls with each that
-// is accepted. So the least sure tokens go first; above 1 nothing is left, and time lowers it until
-// the surest are tried again.
+// A threshold on survival for the tokens of one source. It rises with each token rejected beyond
+// what the ratio allows and falls with each accepted one, so the least certain tokens are dropped
+// first. Above 1 the source drafts nothing; the threshold then decays until its most certain tokens
+// are tried again.
 class SourceFloor {
  public:
-  // `ratio`: accepted of drafted tokens, 0 (never closes) to 1.
+  // `ratio`: least accepted tokens per drafted token, 0 (no limit) to 1.
   explicit SourceFloor(double ratio) : ratio_(ratio) {}
 
-  // What came of a step's draft tokens of it.
+  // Takes in how many of the source's tokens a step drafted and accepted.
   void learn(std::size_t drafted, std::size_t accepted);
 
-  // A step goes by in which nothing of it is verified.
+  // Takes in a step that verified none of the source's tokens.
   void wait();
 
-  // Survival below which nothing of it is drafted; 0: no limit.
+  // Returns the survival that the source's tokens need. 0: no limit.
   double least() const { return least_; }
 
  private:

@@ -1,7 +1,7 @@
-// What Python callers pass, checked and converted; whatever is wrong becomes BadInput.
+// Checks and converts arguments that Python callers pass. A wrong argument throws BadInput.
 //
-// nanobind's own conversions answer a wrong argument with TypeError, and some turn a float, a bool
-// or an int64 array into what they take it for.
+// nanobind's own conversions raise TypeError instead, and some of them silently convert a float, a
+// bool or an int64 array.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,7 +23,7 @@ namespace specgate::suffix {
 
 namespace nb = nanobind;
 
-// A name; valid as long as the Python string is.
+// Returns a view of the name. It is valid for as long as the Python string lives.
 inline std::string_view name_of(nb::handle value) {
   Py_ssize_t bytes = 0;
   const char* text = nullptr;
@@ -35,9 +35,9 @@ inline std::string_view name_of(nb::handle value) {
   return {text, static_cast<std::size_t>(bytes)};
 }
 
-// An integer from 0 to `most`: int or a scalar of numpy, but no bool.
+// Returns an integer from 0 to `most`. Accepts int and NumPy integer scalars, but not bool.
 inline std::uint64_t count_of(nb::handle value, const char* what, std::uint64_t most) {
-  if (PyLong_CheckExact(value.ptr())) {  // nearly always, and twice as fast
+  if (PyLong_CheckExact(value.ptr())) {  // the common case, and twice as fast
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
     if (overflow == 0 && number >= 0 && static_cast<std::uint64_t>(number) <= most) {
@@ -57,11 +57,7 @@ inline std::uint64_t count_of(nb::handle value, const char* what, std::uint64_t 
   return count;
 }
 
-inline int int_of(nb::handle value, const char* what) {
-  return static_cast<int>(count_of(value, what, std::numeric_limits<int>::max()));
-}
-
-// NaN where the value is no number.
+// Returns NaN if the value is not a number.
 inline double number_of(nb::handle value) {
   const double number = PyBool_Check(value.ptr()) ? NAN : PyFloat_AsDouble(value.ptr());
   PyErr_Clear();
@@ -78,7 +74,7 @@ inline float probability_of(nb::handle value, const char* what) {
 
 inline float amount_of(nb::handle value, const char* what) {
   const double number = number_of(value);
-  if (!(number >= 0.0)) throw BadInput(std::string(what) + ": must be a number from 0");
+  if (!(number >= 0.0)) throw BadInput(std::string(what) + ": must be a number of at least 0");
   return static_cast<float>(number);
 }
 
@@ -87,8 +83,8 @@ inline bool bool_of(nb::handle value, const char* what) {
   return value.ptr() == Py_True;
 }
 
-// Token ids: an int32 array in one piece is read where it lies; a strided one, a list or another
-// sequence is copied. Needs the interpreter's lock to be made, not to be read.
+// Token ids. A contiguous int32 array is read in place; a strided array, a list or another sequence
+// is copied. The constructor needs the GIL, `span` does not.
 class TokenIds {
  public:
   TokenIds(nb::handle value, const char* what) : what_(what) {
@@ -130,7 +126,7 @@ class TokenIds {
     const auto size = static_cast<std::size_t>(PySequence_Fast_GET_SIZE(items.ptr()));
     if (size <= few_.size() && copy_few(items, size)) return;
     copy_.reserve(size);
-    // An item's own code may change the list meanwhile, so its size is asked for each time.
+    // An item's `__index__` may change the list, so the size is read again on every iteration.
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
       const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i));
       copy_.push_back(static_cast<Token>(
@@ -139,8 +135,8 @@ class TokenIds {
     span_ = copy_;
   }
 
-  // What a step brings, without an allocation. False where an item is not a plain int: its own
-  // code could change the list.
+  // Copies a short sequence without an allocation. Returns false if an item is not a plain int,
+  // because its `__index__` could change the list.
   bool copy_few(nb::handle items, std::size_t size) {
     for (std::size_t i = 0; i < size; ++i) {
       PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(i));

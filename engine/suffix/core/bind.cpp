@@ -1,5 +1,4 @@
-// The Python module engine._core.suffix: calls passed on, the interpreter's lock released for the
-// long ones, errors translated.
+// Python bindings of the suffix index, as engine._core.suffix. Long calls release the GIL.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
@@ -21,12 +20,7 @@
 namespace specgate::suffix {
 namespace {
 
-template <class T>
-using Rows = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Column = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-
-// A draft that owns its arrays: what `propose` returns.
+// A draft that owns its arrays, as returned to Python.
 struct OwnedDraft {
   std::vector<Token> tokens;
   std::vector<float> survival;
@@ -56,12 +50,9 @@ void predict(Index& index, nb::handle request, nb::handle prediction) {
   index.predict(name, tokens.span());
 }
 
-std::optional<float> least_of(nb::handle min_survival) {
-  if (min_survival.is_none()) return std::nullopt;
-  return probability_of(min_survival, "min_survival");
-}
+float survival_of(nb::handle min_survival) { return probability_of(min_survival, "min_survival"); }
 
-// What `fill` drafts, of at most `max_tokens`.
+// Returns what `fill` drafts, at most `max_tokens`.
 template <class Fill>
 OwnedDraft owned(nb::handle max_tokens, Fill fill) {
   const std::size_t most = count_of(max_tokens, "max_tokens", kLongestDraft);
@@ -79,18 +70,7 @@ OwnedDraft owned(nb::handle max_tokens, Fill fill) {
 OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
                    nb::handle min_survival) {
   return owned(max_tokens, [&](Draft& draft) {
-    index.propose(name_of(request), least_of(min_survival), draft);
-  });
-}
-
-OwnedDraft advance(Index& index, nb::handle request, nb::handle generated, nb::handle max_tokens,
-                   nb::handle min_survival) {
-  const TokenIds tokens(generated, "tokens");
-  const auto name = name_of(request);
-  const auto least_survival = least_of(min_survival);
-  return owned(max_tokens, [&](Draft& draft) {
-    index.extend(name, tokens.span());
-    if (!draft.tokens.empty()) index.propose(name, least_survival, draft);
+    index.propose(name_of(request), survival_of(min_survival), draft);
   });
 }
 
@@ -99,50 +79,11 @@ OwnedDraft propose_after(Index& index, nb::handle request, nb::handle proposed,
   const TokenIds tokens(proposed, "tokens");
   return owned(max_tokens, [&](Draft& draft) {
     index.propose_after(name_of(request), tokens.span(), probability_of(survival, "survival"),
-                        least_of(min_survival), draft);
+                        survival_of(min_survival), draft);
   });
 }
 
-void propose_many(Index& index, const nb::list& requests, const Column<const Token>& max_tokens,
-                  nb::handle min_survival, const Rows<Token>& tokens,
-                  const Rows<float>& survival, const Column<Token>& lengths,
-                  const Column<Token>& predicted) {
-  const auto least_survival = least_of(min_survival);
-  const std::size_t rows = requests.size();
-  const std::size_t width = tokens.shape(1);
-  if (max_tokens.size() != rows || lengths.size() != rows || predicted.size() != rows ||
-      tokens.shape(0) != rows || survival.shape(0) != rows || survival.shape(1) != width) {
-    throw BadInput("the arrays must have a row for each request, and equal widths");
-  }
-  if (width > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
-  std::vector<std::string_view> names;
-  names.reserve(rows);
-  for (const nb::handle name : requests) {
-    names.push_back(name_of(name));
-  }
-  std::vector<float> share(rows * width);
-  std::vector<Draft> drafts(rows);
-  for (std::size_t row = 0; row < rows; ++row) {
-    const Token most = max_tokens.data()[row];
-    if (most < 0 || static_cast<std::size_t>(most) > width) {
-      throw BadInput("max_tokens: must be from 0 to the width of the arrays");
-    }
-    const auto count = static_cast<std::size_t>(most);
-    drafts[row] = {{tokens.data() + row * width, count},
-                   {survival.data() + row * width, count},
-                   {share.data() + row * width, count}};
-  }
-  {
-    const nb::gil_scoped_release released;
-    index.propose_many(names, least_survival, drafts);
-  }
-  for (std::size_t row = 0; row < rows; ++row) {
-    lengths.data()[row] = drafts[row].length;
-    predicted.data()[row] = drafts[row].predicted;
-  }
-}
-
-// Each C++ error becomes the class of that name in engine.errors.
+// Maps each C++ error to an exception of engine.errors.
 void translate(const std::exception_ptr& error, void* /* payload */) {
   const auto raise = [](const char* name, const char* message) {
     PyErr_SetString(nb::module_::import_("engine.errors").attr(name).ptr(), message);
@@ -165,7 +106,7 @@ void translate(const std::exception_ptr& error, void* /* payload */) {
   }
 }
 
-// A row for each kind of match: the origins, then the origins of latest places.
+// Returns a list for each kind of match: all origins for older matches, then for the latest ones.
 nb::list reliability_of(const Model& model) {
   nb::list kinds;
   for (const bool latest : {false, true}) {
@@ -187,7 +128,7 @@ std::vector<float> list_of(const Numbers& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-// What a tenant's calibration has learnt, in the prior's own form; None for an unknown tenant.
+// Returns what a tenant's model has learnt, in the form of the prior; None for an unknown tenant.
 nb::object calibration(Index& index, nb::handle tenant) {
   const auto model = index.model_of(name_of(tenant));
   if (!model) return nb::none();
@@ -206,7 +147,7 @@ nb::object calibration(Index& index, nb::handle tenant) {
   return parts;
 }
 
-// What every calibration starts from.
+// Returns the prior of every model.
 nb::dict prior() {
   nb::list reliability;
   for (const auto& lengths : kPriorReliability) reliability.append(list_of(lengths));
@@ -220,7 +161,7 @@ nb::dict prior() {
   return parts;
 }
 
-// An argument of ours to check: without this nanobind answers None with TypeError.
+// An argument that we check ourselves. Without this nanobind rejects None with a TypeError.
 auto any() { return nb::arg().none(); }
 
 std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()}; }
@@ -256,13 +197,7 @@ void bind(nb::module_& module) {
       .def("extend", &extend, any(), any())
       .def("predict", &predict, any(), any())
       .def("propose", &propose, any(), any(), any())
-      .def("propose_many", &propose_many, any(), any(), any(), any(), any(), any(), any())
-      .def("advance", &advance, any(), any(), any(), any())
       .def("propose_after", &propose_after, any(), any(), any(), any(), any())
-      .def("observe",
-           [](Index& index, nb::handle request, nb::handle accepted) {
-             index.observe(name_of(request), int_of(accepted, "accepted"));
-           }, any(), any())
       .def("finish",
            [](Index& index, nb::handle request, nb::handle keep) {
              index.finish(name_of(request), bool_of(keep, "keep"));

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <new>
 
-// Under AddressSanitizer a block that was given back is as forbidden as freed memory.
+// Makes AddressSanitizer report any access to a block after it was given back.
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
 #else
@@ -60,7 +60,7 @@ void* BlockPool::cut() {
     if (slab == nullptr) throw std::bad_alloc();
     slabs_.emplace_back(slab);
     ASAN_POISON_MEMORY_REGION(slab, kSlabBytes);
-    // Advice only: where the kernel has no huge pages to give, small ones do.
+    // Only advice: without huge pages the kernel uses small ones.
     ::madvise(slab, kSlabBytes, MADV_HUGEPAGE);
   }
   ++cut_;

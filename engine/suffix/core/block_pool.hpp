@@ -1,8 +1,8 @@
-// The memory of an index: equal blocks, a fixed number of them, given out and taken back at O(1).
+// The memory of an index: a fixed number of equal blocks, allocated and freed in O(1).
 //
-// Texts and tables are made of these blocks alone, so the bound on memory is exact and a tenant's
-// share is a count. Blocks are cut from 2 MiB slabs that may become huge pages: at 100 M tokens
-// nearly every look-up would otherwise miss the TLB too.
+// Texts and tables consist of these blocks only, so the memory bound is exact and a tenant's share
+// is a number of blocks. Blocks are cut from 2 MiB slabs that the kernel may back with huge pages.
+// Without huge pages nearly every lookup in an index of 100 M tokens would miss the TLB.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ class BlockPool {
  public:
   explicit BlockPool(std::size_t capacity_bytes);
 
-  // A zeroed block, or null when all are in use.
+  // Returns a zeroed block, or null when all are in use.
   void* take();
   void give_back(void* block);
 
-  // Count memory outside the pool as if it were blocks of it; false when there are not so many.
+  // Counts memory outside the pool against its capacity. Returns false if too few blocks are free.
   bool charge(std::size_t blocks);
   void refund(std::size_t blocks) { used_ -= blocks; }
 
@@ -40,7 +40,7 @@ class BlockPool {
 
   std::size_t capacity_;
   std::size_t used_ = 0;
-  std::size_t cut_ = 0;  // blocks of all slabs that were ever given out
+  std::size_t cut_ = 0;  // blocks cut from the slabs so far
   std::vector<std::unique_ptr<void, Free>> slabs_;
   std::vector<void*> returned_;
 };

@@ -9,14 +9,14 @@ namespace specgate::suffix {
 
 namespace {
 
-constexpr float kForget = 2000.0f;      // outcomes; beyond that the older half counts half
-constexpr float kDenseStep = 0.1f;      // step sizes of AdaGrad: best of those tried, adr/0012
+constexpr float kForget = 2000.0f;      // outcomes; beyond this the counts are halved
+constexpr float kDenseStep = 0.1f;      // AdaGrad step sizes: the best of those tried, adr/0012
 constexpr float kDiscreteStep = 0.3f;
-constexpr int kStepsAgain = 8;          // outcomes: roots cost more than all else of an outcome
+constexpr int kStepsAgain = 8;          // outcomes between updates of the dense step sizes
 constexpr float kFast = 0.3f;
 constexpr float kSlow = 0.05f;
 
-// Lengths in classes that widen: what is learnt at 40 tokens holds at 50.
+// Match lengths are grouped into classes that widen with the length.
 constexpr int kLengthClasses = 13;
 
 int length_class(int length) {
@@ -27,7 +27,7 @@ int length_class(int length) {
   return length < 64 ? 11 : 12;
 }
 
-// Bits of a token that are as good as random; not secret, since a collision costs only precision.
+// Multiplicative hash. It is not salted, because a collision only costs precision.
 std::uint32_t scramble(std::uint32_t value, int bits) { return value * 2654435761u >> (32 - bits); }
 
 struct Logs {
@@ -73,7 +73,7 @@ void Reliability::learn(Kind kind, int match_length, bool right) {
   refresh(entry);
 }
 
-void Fortune::learn(int accepted_tokens, int drafted_tokens) {
+void RecentOutcomes::learn(int accepted_tokens, int drafted_tokens) {
   last = accepted_tokens == 0                ? Outcome::kWrong
          : accepted_tokens < drafted_tokens ? Outcome::kPartlyRight
                                             : Outcome::kRight;
@@ -92,10 +92,10 @@ SurvivalModel::SurvivalModel() {
   }
 }
 
-Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
+Features SurvivalModel::features(const Vote& vote, const RecentOutcomes& outcomes) {
   const float share = std::clamp(vote.share, 0.01f, 0.99f);
   const float length = log1p_of(vote.match_length);
-  const float fast = fortune.fast - 0.5f;
+  const float fast = outcomes.fast - 0.5f;
   Features out;
   out.dense = {
       0.5f * std::log(share / (1.0f - share)),
@@ -112,12 +112,12 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
       vote.voters == 1 ? 1.0f : 0.0f,
       vote.aligned ? 1.0f : 0.0f,
       fast,
-      fortune.slow - 0.5f,
-      0.5f * std::log(vote.weight) / 3.0f,  // half of its log odds
+      outcomes.slow - 0.5f,
+      0.5f * std::log(vote.weight) / 3.0f,  // half of its log odds: a weight is cubed odds
       vote.depth == 0 ? fast : 0.0f,
       0.3f * fast * length,
-      fortune.temperature,
-      fortune.temperature * length,
+      outcomes.temperature,
+      outcomes.temperature * length,
   };
   const int now = length_class(vote.match_length);
   const auto token = static_cast<std::uint32_t>(vote.token);
@@ -128,9 +128,9 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
     out.discrete[static_cast<std::size_t>(next++)] = static_cast<std::uint16_t>(base + value);
     base += values;
   };
-  const int origin = (vote.aligned ? 2 : 0) + (vote.own ? 1 : 0);
-  const int last = static_cast<int>(fortune.last);
-  // How the matches are divided.
+  const int origin = (vote.aligned ? 2 : 0) + (vote.own ? 1 : 0);  // of any voter
+  const int last = static_cast<int>(outcomes.last);
+  // How the votes are split.
   const int split = (std::min(vote.tokens, 5) - 1) * 40 + (std::min(vote.voters, 5) - 1) * 8 +
                     std::min(vote.matches, 8) - 1;
   add(static_cast<std::uint32_t>((now * kOrigins + origin) * kOutcomes + last),
@@ -146,7 +146,7 @@ Features SurvivalModel::features(const Vote& vote, const Fortune& fortune) {
 }
 
 float SurvivalModel::score(const Features& features) const {
-  // Four sums side by side: one after the other each addition would wait for the last.
+  // Four independent sums, so that the additions can overlap.
   std::array<float, 4> sums{};
   std::size_t i = 0;
   for (; i + sums.size() <= kDense; i += sums.size()) {

@@ -1,12 +1,14 @@
-// How far a match is to be trusted: learnt from what came, one model a tenant.
+// Estimates how likely a match predicts the next token. Each tenant has its own model.
 //
-// Two parts, both fed with outcomes only, so that same calls give same drafts:
-//   - Reliability: how often the token after a match of that kind and length was the next one.
-//     Its odds are the weight of a vote.
-//   - SurvivalModel: a logistic regression that turns a vote into the probability that its token
-//     is the next one, given that all before it were. Dense features, and one weight for each
-//     value of some discrete ones; step sizes by AdaGrad (Duchi, Hazan, Singer, JMLR 2011).
-// Both start from a prior that was fitted offline (adr/0012) and holds nothing about single tokens.
+// The model has two parts. Both learn from outcomes only, so the same calls give the same drafts.
+//   - Reliability: how often matches of a kind and length were followed by the right token. The
+//     cube of these odds is the weight of a vote.
+//   - SurvivalModel: a logistic regression for the probability that the voted token comes next,
+//     given that all drafted tokens before it were accepted. It has dense features, and one weight
+//     for each value of some discrete features. Step sizes follow AdaGrad (Duchi, Hazan and Singer,
+//     JMLR 2011).
+// Both start from a prior that was fitted offline (adr/0012) and contains nothing about specific
+// tokens.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +21,17 @@
 
 namespace specgate::suffix {
 
-inline constexpr int kLongestMatch = 64;  // tokens; longer matches count as that long
+inline constexpr int kLongestMatch = 64;  // tokens; longer matches count as this long
 
-// Where a match was found. Aligned: near the place where a long match ended just now, as in a copy
-// that was edited.
+// Where a match was found: in older answers of the tenant or in the request's own text. Aligned:
+// close behind the end of a recent long match, as when a copy continues after an edit.
 enum class Origin : std::uint8_t { kOlder, kOwn, kOwnAligned, kOlderAligned };
 inline constexpr int kOrigins = 4;
 
 inline bool is_own(Origin origin) { return origin == Origin::kOwn || origin == Origin::kOwnAligned; }
 inline bool is_aligned(Origin origin) { return origin >= Origin::kOwnAligned; }
 
-// A match's origin, and whether it was the latest place of its context.
+// A match's origin, and whether it is the most recent occurrence of its context.
 struct Kind {
   Origin origin;
   bool latest;
@@ -39,7 +41,7 @@ class Reliability {
  public:
   Reliability();
 
-  // What a vote counts: the cube of the odds that it is right.
+  // Returns the weight of a vote: the cube of the odds that it is right.
   float weight(Kind kind, int match_length) const {
     return entries_[row(kind)][static_cast<std::size_t>(match_length)].weight;
   }
@@ -60,14 +62,14 @@ class Reliability {
   std::array<std::array<Entry, kLongestMatch + 1>, 2 * kOrigins> entries_;
 };
 
-// What is known about one token that was voted for.
+// The evidence for one candidate token.
 struct Vote {
-  float share;            // of the weight, 0 to 1
+  float share;            // its part of the total weight, 0 to 1
   int voters;             // matches that vote for it
-  int matches;            // matches that were live
-  int tokens;             // different ones that they vote for
+  int matches;            // matches that still agree with the draft
+  int tokens;             // distinct tokens that those vote for
   int match_length;       // of its longest voter
-  int rival_length;       // of the longest that votes for another, 0 if none does
+  int rival_length;       // of the longest match that votes for another token, or 0
   int depth;              // tokens drafted before it
   float weight;           // of its most reliable voter
   float log_survival;     // of the draft before it
@@ -77,14 +79,14 @@ struct Vote {
   Token previous;
 };
 
-// What became of a draft.
+// The outcome of a draft.
 enum class Outcome : std::uint8_t { kNone, kWrong, kPartlyRight, kRight };
 inline constexpr int kOutcomes = 4;
 
-// How the request's latest drafts fared, and how much of that is chance.
-struct Fortune {
-  float temperature = 0.0f;  // at which its text is sampled; 0: greedily
-  float fast = 0.5f;         // moving mean of accepted (1) and rejected (0) draft tokens
+// How a request's recent drafts fared, and its sampling temperature.
+struct RecentOutcomes {
+  float temperature = 0.0f;  // 0: greedy
+  float fast = 0.5f;         // moving averages of accepted (1) and rejected (0) draft tokens
   float slow = 0.5f;
   Outcome last = Outcome::kNone;
 
@@ -96,12 +98,12 @@ inline constexpr int kDiscrete = 7;
 
 struct Features {
   std::array<float, kDense> dense;
-  std::array<std::uint16_t, kDiscrete> discrete;  // indices into the table of weights
+  std::array<std::uint16_t, kDiscrete> discrete;  // indices into the weight table
 };
 
 class SurvivalModel {
  public:
-  // Of a discrete feature; both are in the same cache line.
+  // The weight of a discrete feature. Both numbers share a cache line.
   struct Weight {
     float value = 0.0f;
     float square = 1.0f;  // sum of squared gradients
@@ -109,18 +111,18 @@ class SurvivalModel {
 
   SurvivalModel();
 
-  static Features features(const Vote& vote, const Fortune& fortune);
+  static Features features(const Vote& vote, const RecentOutcomes& outcomes);
 
-  // Bring into the cache what `score` and `learn` look at: after a model step that is far away.
+  // Prefetches what `score` and `learn` read. After a model step it is no longer in any cache.
   void prefetch(const Features& features) const {
     for (const std::uint16_t index : features.discrete) __builtin_prefetch(&weights_[index]);
   }
-  // Log odds that its token is the next one.
+  // Returns the log odds that the token comes next.
   float score(const Features& features) const;
-  // `score` is what was said of these features; what was learnt since makes no difference.
+  // `score`: the value returned for these features when the draft was made.
   void learn(const Features& features, float score, bool right);
 
-  // What the prior is made of; the weights of hashed tokens belong to one tokenizer and stay out.
+  // The parts that the prior contains. Hashed weights depend on the tokenizer and are not in it.
   std::span<const float> dense() const { return dense_; }
   std::span<const float> dense_squares() const { return dense_squares_; }
   std::span<const Weight> structured() const { return std::span(weights_).first(kStructured); }
@@ -132,58 +134,14 @@ class SurvivalModel {
 
   std::array<float, kDense> dense_;
   std::array<float, kDense> dense_squares_;  // sums of squared gradients
-  std::array<float, kDense> dense_steps_;    // as they follow from the squares, now and then
-  int until_steps_ = 0;                      // outcomes until they are worked out again
+  std::array<float, kDense> dense_steps_;    // step sizes, from the squares as of some time ago
+  int until_steps_ = 0;                      // outcomes until the step sizes are computed again
   std::array<Weight, kWeights> weights_;
-};
-
-// The survival from which a draft token pays.
-class Price {
- public:
-  // The same for every token of a draft.
-  static Price fixed(float survival) { return {survival, false}; }
-  // Rises with the root of a token's place.
-  static Price rising(float first) { return {first, true}; }
-
-  // `place` counts from 0, and what another drafter proposes counts too.
-  float at(int place) const {
-    if (!rises_) return first_;
-    return std::min(first_ * std::sqrt(static_cast<float>(place + 1)), kHighest);
-  }
-
- private:
-  static constexpr float kHighest = 0.8f;  // what is almost sure is always drafted
-
-  Price(float first, bool rises) : first_(first), rises_(rises) {}
-
-  float first_;
-  bool rises_;
-};
-
-// Tokens a step, the one that the target adds included: what a step of this tenant is worth.
-class AcceptanceLength {
- public:
-  void learn(int accepted) { mean_ += kStep * (static_cast<float>(accepted + 1) - mean_); }
-
-  // To verify a token costs a part of a step, so it has to bring that part of what the step brings
-  // without it: the more, the longer the step. How long it becomes is guessed from two sides: the
-  // tenant's mean (its power 3/4), and how far the draft has come already (the root of the place).
-  // A draft that comes far is a long step wherever it happens. Powers and factor: adr/0012.
-  Price price() const {
-    const float root = std::sqrt(mean_);
-    return Price::rising(kTokenCost * root * std::sqrt(root));
-  }
-
- private:
-  static constexpr float kStep = 0.002f;
-  static constexpr float kTokenCost = 0.0715f;
-  float mean_ = 2.0f;
 };
 
 struct Model {
   Reliability reliability;
   SurvivalModel survival;
-  AcceptanceLength acceptance_length;
 };
 
 }  // namespace specgate::suffix

@@ -1,10 +1,11 @@
-// Where a context of n tokens was last seen: for each the four latest positions, unverified.
+// Maps a context of n tokens to the four most recent positions where it occurred.
 //
-// Direct-mapped by a salted hash, without tags: a reader compares the text at each position, so a
-// collision costs a comparison and never a wrong match, and a forgotten position is one that no
-// longer compares. The table grows with its text, one slot at a time (linear hashing, W. Litwin,
-// VLDB 1980), and a new slot starts as a copy of the one that it splits off: what does not belong
-// there fails its comparison and is pushed out by what does. So no call ever rehashes.
+// The table is direct-mapped by a salted hash and stores no tags. Readers compare the text at each
+// position, so a collision costs a comparison and never gives a wrong match; positions of evicted
+// text are skipped in the same way. The table grows with its text, one slot at a time (linear
+// hashing, W. Litwin, VLDB 1980). A new slot starts as a copy of the slot that it splits off.
+// Positions that belong to the other half fail their comparison and are soon pushed out, so no call
+// ever rehashes.
 #pragma once
 
 #include <array>
@@ -47,11 +48,11 @@ class ContextTable {
     return needed > blocks_.size() ? needed - blocks_.size() : 0;
   }
 
-  // The slot of a hash; the table must not be empty.
+  // Returns the slot of a hash. The table must not be empty.
   Slot& at(std::uint32_t hash) { return slot(index_of(hash)); }
   const Slot& at(std::uint32_t hash) const { return slot(index_of(hash)); }
 
-  // The pool must have the blocks that this needs.
+  // The pool must have the blocks that this takes.
   void grow(std::uint32_t slots) {
     if (size_ == 0) return begin(slots);
     while (size_ < slots) {
@@ -62,7 +63,7 @@ class ContextTable {
     }
   }
 
-  // Fold the last slots back into those that they were split off; the latest positions stay.
+  // Merges the last slots back into those that they were split off, keeping the newest positions.
   void shrink(std::uint32_t slots, Position front) {
     while (size_ > slots && size_ > kSlotsPerBlock) {
       const std::uint32_t last = size_ - 1;
@@ -92,7 +93,7 @@ class ContextTable {
 
   void take_block() { blocks_.push_back(static_cast<Slot*>(pool_->take())); }
 
-  // Nothing is in it yet, so there is nothing to copy: blocks come empty.
+  // The table is empty, so there is nothing to copy. Blocks are zeroed.
   void begin(std::uint32_t slots) {
     while (blocks_.size() * kSlotsPerBlock < slots) take_block();
     size_ = slots;
@@ -100,8 +101,8 @@ class ContextTable {
   }
 
   static Slot latest(const Slot& a, const Slot& b, Position front) {
-    // Distance from the front orders them also where the numbers wrap; what was forgotten, or is
-    // empty, is beyond the far side of the circle.
+    // The distance from the front orders positions even after they wrap around. Evicted and empty
+    // positions are more than half the range away and rank lowest.
     const auto rank = [front](Position position) {
       const std::uint32_t distance = position - front;
       return distance < (1u << 31) ? distance + 1 : 0;

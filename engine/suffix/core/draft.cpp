@@ -8,13 +8,13 @@ namespace specgate::suffix {
 
 namespace {
 
-// Tokens that are looked at closely at each place, and from which part of the first one's weight:
-// adr/0012.
+// At each position at most this many candidates are scored, and only those with more than this
+// fraction of the heaviest one's weight (adr/0012).
 constexpr std::size_t kCandidates = 4;
 constexpr float kRivalWeight = 0.02f;
 
-// What the calibration is told of a smaller one: the logarithm of one that is rounded to zero would
-// spoil every weight that learns from it.
+// Smaller values are clamped: the logarithm of a survival that underflowed to 0 would ruin every
+// weight that learns from it.
 constexpr float kLeastSurvival = 1e-6f;
 
 float log_of(float survival) { return std::log(std::max(survival, kLeastSurvival)); }
@@ -24,11 +24,11 @@ struct Ballot {
   float weight = 0.0f;
 };
 
-// The tokens with most votes, in that order; kGap where there are not so many.
+// The tokens with the most votes, heaviest first. kGap marks unused entries.
 struct Count {
   std::array<Ballot, kCandidates> ballots;
   float total = 0.0f;
-  int tokens = 0;  // that were voted for
+  int tokens = 0;  // distinct tokens with a vote
 
   void add(const Ballot& ballot) {
     std::size_t at = kCandidates;
@@ -40,10 +40,10 @@ struct Count {
   }
 };
 
-// The matches that still agree with what was drafted.
+// The matches that still agree with the draft.
 class Voters {
  public:
-  Voters(const Matcher& matcher, const Ahead& ahead) : ahead_(ahead) {
+  Voters(const Matcher& matcher, const Lookahead& lookahead) : lookahead_(lookahead) {
     for (const Match& match : matcher) live_[static_cast<std::size_t>(size_++)] = match;
   }
 
@@ -54,7 +54,7 @@ class Voters {
     std::size_t tokens = 0;
     Count count;
     for (std::size_t i = 0; i < static_cast<std::size_t>(size_); ++i) {
-      const Token token = votes_[i] = ahead_.vote_of(live_[i]);
+      const Token token = votes_[i] = lookahead_.vote_of(live_[i]);
       if (token == kGap) continue;
       const float weight = reliability.weight(live_[i].kind, live_[i].length);
       count.total += weight;
@@ -68,7 +68,7 @@ class Voters {
     return count;
   }
 
-  // Fill in who voted for `vote.token`, and against it.
+  // Fills in the evidence for and against `vote.token`.
   void describe(const Reliability& reliability, Vote& vote) const {
     vote.matches = size_;
     for (std::size_t i = 0; i < static_cast<std::size_t>(size_); ++i) {
@@ -85,7 +85,7 @@ class Voters {
     }
   }
 
-  // Those that voted for `token` go on.
+  // Keeps the matches that voted for `token` and moves them one token on.
   void follow(Token token) {
     std::size_t kept = 0;
     for (std::size_t i = 0; i < static_cast<std::size_t>(size_); ++i) {
@@ -104,95 +104,95 @@ class Voters {
   }
 
  private:
-  Ahead ahead_;
+  Lookahead lookahead_;
   std::array<Match, Matcher::kMost> live_;
   std::array<Token, Matcher::kMost> votes_;
   int size_ = 0;
 };
 
 // What was drafted so far.
-struct Path {
+struct Drafted {
   Token last;
   int before = 0;  // tokens that another drafter proposed
-  int length = 0;  // behind those
+  int length = 0;  // tokens drafted after those
   float log_survival = 0.0f;
   float survival = 1.0f;
   float share = 1.0f;
 };
 
 struct Candidate {
-  Guess guess;
+  ScoredToken scored;
   float share = 0.0f;
 };
 
-// Without its score.
-Candidate look_at(const Ballot& ballot, const Count& count, const Voters& voters, const Path& path,
-                  const Model& model, const Fortune& fortune) {
+// Returns the candidate with its features; its score is not computed yet.
+Candidate describe(const Ballot& ballot, const Count& count, const Voters& voters,
+                     const Drafted& drafted, const Model& model, const RecentOutcomes& outcomes) {
   Vote vote{};
   vote.token = ballot.token;
   vote.share = ballot.weight / count.total;
   vote.tokens = count.tokens;
-  vote.depth = path.before + path.length;
-  vote.log_survival = path.log_survival;
-  vote.previous = path.last;
+  vote.depth = drafted.before + drafted.length;
+  vote.log_survival = drafted.log_survival;
+  vote.previous = drafted.last;
   voters.describe(model.reliability, vote);
-  const Features features = SurvivalModel::features(vote, fortune);
+  const Features features = SurvivalModel::features(vote, outcomes);
   model.survival.prefetch(features);
   return {{vote.token, 0.0f, features}, vote.share};
 }
 
 }  // namespace
 
-void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, const Model& model,
-          const Fortune& fortune, Price price, Draft& draft, Pending& pending) {
-  Voters voters(matcher, {sources.own, onset.proposed, draft.tokens.data()});
+void vote(const Matcher& matcher, const Sources& sources, const DraftStart& start,
+          const Model& model, const RecentOutcomes& outcomes, float min_survival, Draft& draft,
+          Pending& pending) {
+  Voters voters(matcher, {sources.own, start.proposed, draft.tokens.data()});
   const int most = static_cast<int>(draft.tokens.size());
-  Path path{.last = onset.newest,
-            .before = static_cast<int>(onset.proposed.size()),
-            .log_survival = log_of(onset.survival),
-            .survival = onset.survival};
+  Drafted drafted{.last = start.newest,
+                  .before = static_cast<int>(start.proposed.size()),
+                  .log_survival = log_of(start.survival),
+                  .survival = start.survival};
   pending.scored = 0;
   draft.predicted = 0;
   bool is_predicted = sources.prediction != nullptr;
-  while (path.length < most && voters.size() > 0) {
+  while (drafted.length < most && voters.size() > 0) {
     const Count count = voters.count(model.reliability);
     if (count.ballots[0].token == kGap) break;
     std::array<Candidate, kCandidates> candidates;
-    std::size_t able = 0;
+    std::size_t size = 0;
     for (const Ballot& ballot : count.ballots) {
-      if (able > 0 && ballot.weight <= kRivalWeight * count.ballots[0].weight) break;
-      candidates[able++] = look_at(ballot, count, voters, path, model, fortune);
+      if (size > 0 && ballot.weight <= kRivalWeight * count.ballots[0].weight) break;
+      candidates[size++] = describe(ballot, count, voters, drafted, model, outcomes);
     }
     const Candidate* best = nullptr;
     const Candidate* second = nullptr;
-    for (Candidate& other : std::span(candidates).first(able)) {
-      other.guess.score = model.survival.score(other.guess.features);
-      if (best == nullptr || other.guess.score > best->guess.score) {
-        second = std::exchange(best, &other);
-      } else if (second == nullptr || other.guess.score > second->guess.score) {
-        second = &other;
+    for (Candidate& candidate : std::span(candidates).first(size)) {
+      candidate.scored.score = model.survival.score(candidate.scored.features);
+      if (best == nullptr || candidate.scored.score > best->scored.score) {
+        second = std::exchange(best, &candidate);
+      } else if (second == nullptr || candidate.scored.score > second->scored.score) {
+        second = &candidate;
       }
     }
-    const Candidate& taken = *best;
-    const Guess rival = second == nullptr ? Guess{} : second->guess;
     if (pending.scored < kScored) {
-      pending.choices[static_cast<std::size_t>(pending.scored++)] = {taken.guess, rival};
+      pending.choices[static_cast<std::size_t>(pending.scored++)] = {
+          best->scored, second == nullptr ? ScoredToken{} : second->scored};
     }
-    const float survival = path.survival / (1.0f + std::exp(-taken.guess.score));
-    if (survival < price.at(path.before + path.length)) break;
-    path.survival = survival;
-    path.log_survival = log_of(survival);
-    path.share *= taken.share;
-    path.last = taken.guess.token;
-    const auto at = static_cast<std::size_t>(path.length++);
-    draft.tokens[at] = path.last;
-    draft.survival[at] = path.survival;
-    draft.share[at] = path.share;
-    voters.follow(path.last);
+    const float survival = drafted.survival / (1.0f + std::exp(-best->scored.score));
+    if (survival < min_survival) break;
+    drafted.survival = survival;
+    drafted.log_survival = log_of(survival);
+    drafted.share *= best->share;
+    drafted.last = best->scored.token;
+    const auto at = static_cast<std::size_t>(drafted.length++);
+    draft.tokens[at] = drafted.last;
+    draft.survival[at] = drafted.survival;
+    if (!draft.share.empty()) draft.share[at] = drafted.share;
+    voters.follow(drafted.last);
     is_predicted = is_predicted && voters.has_one_in(sources.prediction);
     if (is_predicted) ++draft.predicted;
   }
-  draft.length = pending.drafted = path.length;
+  draft.length = pending.drafted = drafted.length;
 }
 
 }  // namespace specgate::suffix

@@ -1,4 +1,4 @@
-// A draft: what the matches vote for, token by token, with the probability that it survives.
+// Builds a draft token by token from the votes of the matches, with its survival probabilities.
 #pragma once
 
 #include <array>
@@ -9,38 +9,38 @@
 
 namespace specgate::suffix {
 
-inline constexpr int kLongestDraft = 256;  // tokens; more than that is a caller's mistake
+inline constexpr int kLongestDraft = 256;  // tokens
 inline constexpr int kScored = 64;         // tokens of a draft that the calibration learns from
 
-// What a caller gets; `length` elements of each are set.
+// A draft in the caller's memory. The first `length` elements of each span are set.
 struct Draft {
   std::span<Token> tokens;
   std::span<float> survival;  // probability that this token and all before it are accepted
-  std::span<float> share;     // product of vote shares: the same before calibration
+  std::span<float> share;     // product of the vote shares, for benchmarks; may be empty
   int length = 0;
   int predicted = 0;          // leading tokens that a match in the prediction voted for
 };
 
-// A token that was voted for, as the calibration saw it; kGap if there was none.
-struct Guess {
+// A candidate token and its score. kGap: there was no candidate.
+struct ScoredToken {
   Token token = kGap;
   float score = 0.0f;  // log odds
   Features features;
 };
 
-// What stood to choice at one place of a draft.
+// The two best candidates for one position of a draft.
 struct Choice {
-  Guess taken;
-  Guess rival;
+  ScoredToken taken;
+  ScoredToken rival;
 };
 
-// A draft that waits for its outcome. One choice more than was drafted is kept: the one that was
-// not sure enough. Its outcome is as good to learn from, and keeps a low guess from staying low.
+// A draft whose outcome is not known yet. It keeps one choice more than it drafted: the one whose
+// survival was too low. Learning from that outcome too keeps a wrong low estimate from persisting.
 struct Pending {
-  int drafted = 0;  // all, also those beyond kScored
+  int drafted = 0;  // tokens, including those beyond kScored
   int scored = 0;   // choices that are set: at most drafted + 1
   bool asked = false;
-  std::array<Choice, kScored> choices;  // last, since most of them are seldom touched
+  std::array<Choice, kScored> choices;  // last in the object, because most are rarely touched
 
   void clear() {
     drafted = scored = 0;
@@ -48,16 +48,17 @@ struct Pending {
   }
 };
 
-// Where a draft begins: behind what was generated, or behind what another drafter proposes.
-struct Onset {
+// Where a draft starts: after the generated text, or after tokens that another drafter proposed.
+struct DraftStart {
   Token newest;
   std::span<const Token> proposed = {};
-  float survival = 1.0f;  // of what is proposed
+  float survival = 1.0f;  // probability that all proposed tokens are accepted
 };
 
-// Fill `draft` (spans of equal size: the most tokens wanted) and `pending`.
-// A token is drafted while it survives at its `price`.
-void vote(const Matcher& matcher, const Sources& sources, const Onset& onset, const Model& model,
-          const Fortune& fortune, Price price, Draft& draft, Pending& pending);
+// Fills `draft` and `pending`. The spans of `draft` have equal sizes: the most tokens wanted. The
+// draft ends before the first token whose survival is below `min_survival`.
+void vote(const Matcher& matcher, const Sources& sources, const DraftStart& start,
+          const Model& model, const RecentOutcomes& outcomes, float min_survival, Draft& draft,
+          Pending& pending);
 
 }  // namespace specgate::suffix

@@ -1,11 +1,11 @@
-// What a caller can do wrong; each becomes the Python error of the same name.
+// Errors of the index. module.cpp maps each to a Python exception of engine.errors.
 #pragma once
 
 #include <stdexcept>
 
 namespace specgate::suffix {
 
-// A value that no call accepts: a negative token, a draft over the limit, an empty name.
+// An invalid argument: a negative token, a draft over the limit, an empty name.
 struct BadInput : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
@@ -20,12 +20,12 @@ struct DuplicateRequest : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-// Running requests use all of the memory.
+// Running requests use all of the index's memory.
 struct OutOfRoom : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The file is no snapshot of ours, of another version, or damaged.
+// The file is not a snapshot, has another version, or is damaged.
 struct BadSnapshot : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

@@ -12,9 +12,9 @@ namespace specgate::suffix {
 
 namespace {
 
-constexpr std::size_t kRequestBlocks = 1;  // what a request needs beside its texts
-constexpr float kHottest = 2.0f;  // hotter text counts as that
-constexpr std::size_t kLongestName = 1024;  // bytes; names are not in the pool
+constexpr std::size_t kRequestBlocks = 1;  // for a request's state, without its texts
+constexpr float kHottest = 2.0f;  // higher temperatures count as this one
+constexpr std::size_t kLongestName = 1024;  // bytes; names are allocated outside the pool
 
 void check_tokens(std::span<const Token> tokens) {
   if (tokens.empty()) throw BadInput("tokens: there are none");
@@ -30,10 +30,8 @@ void check_name(std::string_view name) {
 
 bool is_probability(float value) { return value >= 0.0f && value <= 1.0f; }
 
-void check_draft(std::optional<float> least_survival, std::size_t tokens) {
-  if (least_survival && !is_probability(*least_survival)) {
-    throw BadInput("min_survival: must be from 0 to 1");
-  }
+void check_draft(float min_survival, std::size_t tokens) {
+  if (!is_probability(min_survival)) throw BadInput("min_survival: must be from 0 to 1");
   if (tokens > kLongestDraft) throw BadInput("max_tokens: over the limit of 256");
 }
 
@@ -41,10 +39,6 @@ void check_proposed(std::span<const Token> tokens, float survival) {
   check_tokens(tokens);
   if (tokens.size() > kLongestDraft) throw BadInput("tokens: over the limit of 256");
   if (!is_probability(survival)) throw BadInput("survival: must be from 0 to 1");
-}
-
-Price price_of(std::optional<float> least_survival, const Model& model) {
-  return least_survival ? Price::fixed(*least_survival) : model.acceptance_length.price();
 }
 
 }  // namespace
@@ -83,11 +77,11 @@ void Index::start(std::string_view name, std::string_view tenant_name,
     if (is_new) drop(tenant);
     throw OutOfRoom("running requests use all of the index's memory");
   }
-  // In a block, since those lie on huge pages.
+  // In a block of the pool, because blocks may lie on huge pages.
   RunningRequest request(new (pool_.take()) Request(tenant, pool_, hash_), {&pool_});
   request->recent.push(prompt);
-  request->fortune.temperature = std::min(temperature, kHottest);
-  // Of a prompt that does not fit the latest part counts most.
+  request->outcomes.temperature = std::min(temperature, kHottest);
+  // If the prompt does not fit, keep its latest part.
   while (!make_room(tenant, request->own.blocks_for(prompt.size()))) {
     prompt = prompt.last(prompt.size() / 2);
   }
@@ -95,10 +89,10 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   request->own.append(prompt);
   tenant.request_blocks += kRequestBlocks + request->own.blocks();
   request->answer = request->own.text().end();
-  const auto place = std::find(places_.begin(), places_.end(), nullptr) - places_.begin();
-  if (static_cast<std::size_t>(place) == places_.size()) places_.push_back(nullptr);
-  request->ticket = {static_cast<std::uint32_t>(place), clock_};
-  places_[request->ticket.place] = request.get();
+  const auto slot = std::find(slots_.begin(), slots_.end(), nullptr) - slots_.begin();
+  if (static_cast<std::size_t>(slot) == slots_.size()) slots_.push_back(nullptr);
+  request->handle = {static_cast<std::uint32_t>(slot), clock_};
+  slots_[request->handle.slot] = request.get();
   requests_.emplace(name, std::move(request));
 }
 
@@ -137,8 +131,7 @@ void Index::score(Request& request, std::span<const Token> tokens) {
     if (!right) break;
     if (accepted < pending.drafted) ++accepted;
   }
-  if (pending.drafted > 0) request.fortune.learn(accepted, pending.drafted);
-  request.tenant->model.acceptance_length.learn(accepted);
+  if (pending.drafted > 0) request.outcomes.learn(accepted, pending.drafted);
   pending.clear();
 }
 
@@ -179,116 +172,81 @@ void Index::predict(std::string_view name, std::span<const Token> tokens) {
   tenant.request_blocks += request.blocks() - before;
 }
 
-void Index::propose(std::string_view name, std::optional<float> least_survival, Draft& draft) {
-  check_draft(least_survival, draft.tokens.size());
+void Index::propose(std::string_view name, float min_survival, Draft& draft) {
+  check_draft(min_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
   Request& request = find(name);
   request.prefetch_slots();
   request.prefetch_texts();
-  propose_for(request, least_survival, draft);
+  propose_for(request, min_survival, draft);
 }
 
-void Index::propose_many(std::span<const std::string_view> names,
-                         std::optional<float> least_survival, std::span<Draft> drafts) {
-  for (const Draft& draft : drafts) check_draft(least_survival, draft.tokens.size());
-  std::scoped_lock lock(mutex_);
-  asked_.clear();
-  for (std::size_t row = 0; row < names.size(); ++row) {
-    asked_.push_back({&find(names[row]), &drafts[row]});
-  }
-  propose_for_asked(least_survival);
-}
-
-void Index::propose_for_asked(std::optional<float> least_survival) {
-  for (const Asked& row : asked_) row.request->prefetch_slots();
-  for (const Asked& row : asked_) row.request->prefetch_texts();
-  for (const Asked& row : asked_) propose_for(*row.request, least_survival, *row.draft);
-}
-
-void Index::propose_for(Request& request, std::optional<float> least_survival, Draft& draft) {
+void Index::propose_for(Request& request, float min_survival, Draft& draft) {
   draft.length = draft.predicted = 0;
   if (!request.has_room) return;
-  const Model& model = request.tenant->model;
   const Sources sources = request.sources();
   request.matcher.search(request.recent, sources);
-  vote(request.matcher, sources, {request.recent.newest()}, model, request.fortune,
-       price_of(least_survival, model), draft, request.pending);
+  vote(request.matcher, sources, {request.recent.newest()}, request.tenant->model,
+       request.outcomes, min_survival, draft, request.pending);
   request.pending.asked = true;
 }
 
 void Index::propose_after(std::string_view name, std::span<const Token> tokens, float survival,
-                          std::optional<float> least_survival, Draft& draft) {
+                          float min_survival, Draft& draft) {
   check_proposed(tokens, survival);
-  check_draft(least_survival, draft.tokens.size());
+  check_draft(min_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
-  propose_after_for(find(name), tokens, survival, least_survival, draft);
+  propose_after_for(find(name), tokens, survival, min_survival, draft);
 }
 
 void Index::propose_after_for(Request& request, std::span<const Token> tokens, float survival,
-                              std::optional<float> least_survival, Draft& draft) {
+                              float min_survival, Draft& draft) {
   draft.length = draft.predicted = 0;
   if (!request.has_room) return;
-  const Model& model = request.tenant->model;
   const Sources sources = request.sources();
   Matcher matcher = request.matcher;
-  matcher.foresee(tokens, request.recent, sources);
+  matcher.assume(tokens, request.recent, sources);
   Pending unscored;
-  vote(matcher, sources, {tokens.back(), tokens, survival}, model, request.fortune,
-       price_of(least_survival, model), draft, unscored);
+  vote(matcher, sources, {tokens.back(), tokens, survival}, request.tenant->model,
+       request.outcomes, min_survival, draft, unscored);
 }
 
-Ticket Index::ticket(std::string_view name) {
+Handle Index::handle(std::string_view name) {
   std::scoped_lock lock(mutex_);
-  return find(name).ticket;
+  return find(name).handle;
 }
 
-void Index::advance(std::span<Ask> rows, std::optional<float> least_survival) {
-  for (const Ask& row : rows) {
-    check_tokens(row.tokens);
-    check_draft(least_survival, row.draft.tokens.size());
+void Index::advance(std::span<Query> queries, float min_survival) {
+  for (const Query& query : queries) {
+    check_tokens(query.tokens);
+    check_draft(min_survival, query.draft.tokens.size());
   }
   std::scoped_lock lock(mutex_);
-  for (const Ask& row : rows) {
-    const Ticket& ticket = row.request;
-    const Request* request = ticket.place < places_.size() ? places_[ticket.place] : nullptr;
+  for (const Query& query : queries) {
+    const Handle& handle = query.request;
+    const Request* request = handle.slot < slots_.size() ? slots_[handle.slot] : nullptr;
     if (request != nullptr) request->prefetch();
   }
-  asked_.clear();
-  for (Ask& row : rows) asked_.push_back({&find(row.request), &row.draft});
+  proposals_.clear();
+  for (Query& query : queries) proposals_.push_back({&find(query.request), &query.draft});
   ++steps_;
-  for (const Asked& row : asked_) row.request->tenant->prefetch_model(steps_);
-  for (const Asked& row : asked_) row.request->prefetch_extend();
-  for (std::size_t row = 0; row < rows.size(); ++row) {
-    extend_for(*asked_[row].request, rows[row].tokens);
+  for (const Proposal& each : proposals_) each.request->tenant->prefetch_model(steps_);
+  for (const Proposal& each : proposals_) each.request->prefetch_extend();
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    extend_for(*proposals_[i].request, queries[i].tokens);
   }
-  std::erase_if(asked_, [](const Asked& row) { return row.draft->tokens.empty(); });
-  propose_for_asked(least_survival);
+  std::erase_if(proposals_, [](const Proposal& each) { return each.draft->tokens.empty(); });
+  for (const Proposal& each : proposals_) each.request->prefetch_slots();
+  for (const Proposal& each : proposals_) each.request->prefetch_texts();
+  for (const Proposal& each : proposals_) propose_for(*each.request, min_survival, *each.draft);
 }
 
-void Index::propose_after(Ticket ticket, std::span<const Token> tokens, float survival,
-                          std::optional<float> least_survival, Draft& draft) {
+void Index::propose_after(Handle handle, std::span<const Token> tokens, float survival,
+                          float min_survival, Draft& draft) {
   check_proposed(tokens, survival);
-  check_draft(least_survival, draft.tokens.size());
+  check_draft(min_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
-  propose_after_for(find(ticket), tokens, survival, least_survival, draft);
-}
-
-void Index::observe(std::string_view name, int accepted) {
-  std::scoped_lock lock(mutex_);
-  Request& request = find(name);
-  Pending& pending = request.pending;
-  if (accepted < 0 || accepted > pending.drafted) {
-    throw BadInput("accepted: must be from 0 to the length of the last draft");
-  }
-  if (pending.drafted == 0) return;
-  const int known = std::min({accepted + 1, pending.drafted, kScored});
-  for (int i = 0; i < known; ++i) {
-    const Choice& choice = pending.choices[static_cast<std::size_t>(i)];
-    request.tenant->model.survival.learn(choice.taken.features, choice.taken.score, i < accepted);
-  }
-  request.fortune.learn(accepted, pending.drafted);
-  request.tenant->model.acceptance_length.learn(accepted);
-  pending.clear();
+  propose_after_for(find(handle), tokens, survival, min_survival, draft);
 }
 
 void Index::finish(std::string_view name, bool keep) {
@@ -306,7 +264,7 @@ void Index::finish(std::string_view name, bool keep) {
   }
   tenant.request_blocks -= kRequestBlocks + request.blocks();
   --tenant.requests;
-  places_[request.ticket.place] = nullptr;
+  slots_[request.handle.slot] = nullptr;
   requests_.erase(requests_.find(name));
   if (!answer.empty()) this->keep(tenant, answer);
 }
@@ -320,7 +278,7 @@ void Index::keep(Tenant& tenant, std::span<const Token> tokens) {
     tokens = tokens.subspan(part.size());
     has_any = true;
   }
-  if (has_any) tenant.store.append_gap();  // its room was made with the last part's
+  if (has_any) tenant.store.append_gap();  // its room was reserved with the last part
 }
 
 Index::Request& Index::find(std::string_view name) {
@@ -329,9 +287,9 @@ Index::Request& Index::find(std::string_view name) {
   return *found->second;
 }
 
-Index::Request& Index::find(Ticket ticket) {
-  Request* request = ticket.place < places_.size() ? places_[ticket.place] : nullptr;
-  if (request == nullptr || request->ticket.number != ticket.number) {
+Index::Request& Index::find(Handle handle) {
+  Request* request = handle.slot < slots_.size() ? slots_[handle.slot] : nullptr;
+  if (request == nullptr || request->handle.number != handle.number) {
     throw UnknownRequest("the request was not started, or has ended");
   }
   return *request;
@@ -340,7 +298,7 @@ Index::Request& Index::find(Ticket ticket) {
 Index::Tenant& Index::tenant_of(std::string_view name) {
   const auto found = tenants_.find(name);
   if (found != tenants_.end()) return *found->second;
-  // It counts among the tenants first, so that the others' share shrinks by its own.
+  // It is added first, so that the equal share is computed with it.
   const auto added =
       tenants_.emplace(name, std::make_unique<Tenant>(name, pool_, hash_)).first;
   Tenant& tenant = *added->second;
@@ -378,7 +336,7 @@ Index::Tenant* Index::victim(const Tenant& wanting) {
         most == nullptr || tenant->used_blocks() > most->used_blocks() ||
         (tenant->used_blocks() == most->used_blocks() && tenant->last_used < most->last_used);
     if (!is_more) continue;
-    // What the one that wants has in running requests is for its own calls to shorten.
+    // Running requests of `wanting` itself are shortened by their own calls.
     const bool has_text = tenant->store.text().blocks() > 1;
     if (has_text || (is_other && (tenant->requests == 0 || longest_of(*tenant) != nullptr))) {
       most = tenant.get();

@@ -1,10 +1,10 @@
-// The index: requests, tenants, and who may use how much memory.
+// The suffix index: requests, tenants, and how they share the memory.
 //
-// Memory is blocks of one pool. When none is left, the tenant that uses most gives up its oldest
-// answers, then text of its running requests; as it uses at least the average, nobody falls below
-// an equal share for another's sake.
-// A request's own text (prompt, prediction, answer so far) goes when the request ends; its answer
-// may stay, for its tenant alone. One lock guards all of it: a call takes microseconds.
+// All memory comes from one block pool. When it is exhausted, the tenant that uses the most memory
+// loses its oldest answers, then text of its running requests. That tenant uses at least the
+// average, so no tenant is pushed below an equal share by another. A request's own text (prompt,
+// prediction, answer so far) is dropped when the request ends; its answer may be kept for its tenant
+// only. One mutex guards everything: a call takes microseconds.
 #pragma once
 
 #include <cstdint>
@@ -27,69 +27,64 @@
 namespace specgate::suffix {
 
 struct Stats {
-  std::size_t tokens;          // of finished answers, all tenants
-  std::size_t bytes;           // in use, requests' own text included
+  std::size_t tokens;          // of finished answers of all tenants
+  std::size_t bytes;           // in use, including the text of running requests
   std::size_t capacity_bytes;
   std::size_t tenants;
   std::size_t requests;        // running
   std::uint64_t evicted_tokens;
 };
 
-// Where a running request is found without its name; good until it ends.
-struct Ticket {
-  std::uint32_t place = 0;
-  std::uint64_t number = 0;  // never given twice; 0 is nobody's
+// Finds a running request without a lookup by name. Valid until the request ends.
+struct Handle {
+  std::uint32_t slot = 0;
+  std::uint64_t number = 0;  // unique; 0 belongs to no request
 };
 
-// A row of a step: what was generated for a request, and room for its next draft; none is made
-// where `draft` has no room.
-struct Ask {
-  Ticket request;
+// One request of a step: the tokens that were generated for it, and memory for its next draft. If
+// the spans of `draft` are empty, no draft is made.
+struct Query {
+  Handle request;
   std::span<const Token> tokens;
   Draft draft;
 };
 
 class Index {
  public:
-  // `capacity_bytes` must hold kLeastBlocks to kMostBlocks blocks.
+  // See engine/suffix/index.py for what each call does. `capacity_bytes` must be the size of
+  // kLeastBlocks to kMostBlocks blocks.
   Index(std::size_t capacity_bytes, std::uint64_t salt);
   ~Index();
 
-  // `temperature`: at which its text is sampled, from 0.
   void start(std::string_view request, std::string_view tenant, std::span<const Token> prompt,
              float temperature);
   void extend(std::string_view request, std::span<const Token> tokens);
   void predict(std::string_view request, std::span<const Token> tokens);
-  // Without a `least_survival` a draft ends where its tokens stop to pay for this tenant.
-  void propose(std::string_view request, std::optional<float> least_survival, Draft& draft);
-  // All or none: an unknown request among them changes nothing.
-  void propose_many(std::span<const std::string_view> requests,
-                    std::optional<float> least_survival, std::span<Draft> drafts);
-  // Behind `tokens`, which another drafter proposes and which survive with probability `survival`,
-  // as if they had been generated. Changes nothing.
+  void propose(std::string_view request, float min_survival, Draft& draft);
+  // Drafts after `tokens`, which another drafter proposed and which are all accepted with
+  // probability `survival`, as if they had been generated. Changes nothing.
   void propose_after(std::string_view request, std::span<const Token> tokens, float survival,
-                     std::optional<float> least_survival, Draft& draft);
+                     float min_survival, Draft& draft);
 
-  // The same for callers that ask in every step: without a look-up by name.
-  Ticket ticket(std::string_view request);
-  // `extend` each row, then `propose` for each. All or none, as `propose_many`.
-  void advance(std::span<Ask> rows, std::optional<float> least_survival);
-  void propose_after(Ticket request, std::span<const Token> tokens, float survival,
-                     std::optional<float> least_survival, Draft& draft);
+  // The same for callers that ask in every step, without lookups by name.
+  Handle handle(std::string_view request);
+  // Extends all requests, then drafts for each. An unknown request changes nothing for any.
+  void advance(std::span<Query> queries, float min_survival);
+  void propose_after(Handle request, std::span<const Token> tokens, float survival,
+                     float min_survival, Draft& draft);
 
-  void observe(std::string_view request, int accepted);
   void finish(std::string_view request, bool keep);
 
   void save(const std::string& path);
-  void load(const std::string& path);  // needs an index without running requests
-  void clear();                        // the same
+  void load(const std::string& path);  // no request may be running
+  void clear();                        // likewise
 
   Stats stats();
-  // Prior-shaped state of a tenant's calibration, for the script that fits the prior.
+  // Returns a copy of a tenant's model, for the script that fits the prior.
   std::optional<Model> model_of(std::string_view tenant);
 
   static constexpr std::size_t kLeastBlocks = 64;
-  // 64 GiB: with its tables no text in it outgrows the numbers that positions are made of.
+  // 64 GiB: a text that fits in it, with its tables, cannot exhaust the 32-bit positions.
   static constexpr std::size_t kMostBlocks = std::size_t{1} << 22;
 
  private:
@@ -107,31 +102,30 @@ class Index {
     BlockPool* pool;
     void operator()(Request* request) const;
   };
-  struct Asked {
+  struct Proposal {
     Request* request;
     Draft* draft;
   };
   using RunningRequest = std::unique_ptr<Request, GiveBack>;
 
   Request& find(std::string_view request);
-  Request& find(Ticket request);
+  Request& find(Handle request);
   void extend_for(Request& request, std::span<const Token> tokens);
   Tenant& tenant_of(std::string_view name);
-  void propose_for_asked(std::optional<float> least_survival);
-  void propose_for(Request& request, std::optional<float> least_survival, Draft& draft);
+  static void propose_for(Request& request, float min_survival, Draft& draft);
   static void propose_after_for(Request& request, std::span<const Token> tokens, float survival,
-                                std::optional<float> least_survival, Draft& draft);
-  // The last draft against what came: learn from it.
+                                float min_survival, Draft& draft);
+  // Compares the last draft with the tokens that came, and learns from that.
   static void score(Request& request, std::span<const Token> tokens);
   void append_own(Request& request, std::span<const Token> tokens);
-  void keep_answer(Request& request);
   void keep(Tenant& tenant, std::span<const Token> tokens);
-  // Evict until so many blocks are free; false when that cannot be done fairly.
+  // Evicts until `blocks` blocks are free. Returns false if that would be unfair to other tenants.
   bool make_room(const Tenant& wanting, std::size_t blocks);
   Tenant* victim(const Tenant& wanting);
-  // The tenant's running request with most text to give up, or null.
+  // Returns the tenant's running request with the most text that can be evicted, or null.
   Request* longest_of(const Tenant& tenant);
-  // Forget its prediction or, without one, its oldest tokens; false when there is nothing left.
+  // Drops the request's prediction or, without one, its oldest tokens. Returns false if nothing is
+  // left to drop.
   bool shorten(Request& request);
   void drop(Tenant& tenant);
   void drop_all();
@@ -142,10 +136,10 @@ class Index {
   ContextHash hash_;
   Named<std::unique_ptr<Tenant>> tenants_;
   Named<RunningRequest> requests_;
-  std::vector<Request*> places_;  // by ticket; null where its request has ended
-  std::vector<Asked> asked_;      // the rows of a call
-  std::uint64_t clock_ = 0;  // counts requests: who was there last
-  std::uint64_t steps_ = 0;  // that `advance` was called for
+  std::vector<Request*> slots_;      // by handle; null where the request has ended
+  std::vector<Proposal> proposals_;  // of one call of `advance`; kept for its memory
+  std::uint64_t clock_ = 0;          // counts started requests, for `last_used`
+  std::uint64_t steps_ = 0;          // counts calls of `advance`
   std::uint64_t evicted_tokens_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Lines of the processor's caches.
+// Prefetching of whole objects.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@ namespace specgate::suffix {
 
 inline constexpr std::size_t kLineBytes = 64;
 
-// Bring what lies from `begin` up to `end` into the cache.
+// Prefetches the cache lines from `begin` to `end`.
 inline void prefetch_lines(const void* begin, const void* end) {
   const auto* line = static_cast<const char*>(begin);
   for (; line < static_cast<const char*>(end); line += kLineBytes) __builtin_prefetch(line);

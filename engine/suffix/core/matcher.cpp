@@ -7,13 +7,13 @@ namespace specgate::suffix {
 namespace {
 
 // Measured choices, adr/0012.
-constexpr int kQuota = 8;             // matches a store
-constexpr int kAlignedQuota = 2;
-constexpr int kLongMatch = 8;         // tokens: what is worth to be found again after an edit
-constexpr int kAnchorLife = 32;       // tokens: for how long
-constexpr Position kBefore = 4;       // tokens around the place that are looked through
-constexpr Position kBehind = 64;
-constexpr int kPredictedLength = 16;  // a prediction's start counts as a match of that length
+constexpr int kQuota = 8;             // matches per store
+constexpr int kAlignedQuota = 2;      // matches near the anchor
+constexpr int kLongMatch = 8;         // tokens; the end of a match this long becomes the anchor
+constexpr int kAnchorLife = 32;       // tokens for which an anchor is used
+constexpr Position kBefore = 4;       // tokens before the anchor that are searched
+constexpr Position kBehind = 64;      // tokens after it
+constexpr int kPredictedLength = 16;  // a prediction's start counts as a match of this length
 
 }  // namespace
 
@@ -26,13 +26,13 @@ bool Matcher::has(const Store* store, Position position) const {
 void Matcher::add(const Recent& recent, Store* store, Position position, Kind kind, int least) {
   if (size_ == kMost || !store->text().contains(position) || has(store, position)) return;
   const int length = recent.match_length(store->text(), position);
-  if (length < least) return;  // another context of the same slot, or a text that was forgotten
+  if (length < least) return;  // another context in the same slot, or evicted text
   matches_[static_cast<std::size_t>(size_++)] = {store, position,
                                                  static_cast<std::uint8_t>(length), kind};
 }
 
-Matcher::Searched Matcher::extent_of(const Sources& sources) {
-  Searched extent{sources.own->text().begin(), sources.own->text().end()};
+Matcher::Extent Matcher::extent_of(const Sources& sources) {
+  Extent extent{sources.own->text().begin(), sources.own->text().end()};
   if (sources.tenant != nullptr) {
     extent.tenant_begin = sources.tenant->text().begin();
     extent.tenant_end = sources.tenant->text().end();
@@ -61,7 +61,7 @@ void Matcher::prefetch_texts(const Recent& recent, const Sources& sources) {
 }
 
 void Matcher::search(const Recent& recent, const Sources& sources) {
-  searched_ = extent_of(sources);
+  searched_extent_ = extent_of(sources);
   const bool expecting = size_ == 1 && matches_[0].store == sources.prediction &&
                          matches_[0].kind.origin == Origin::kOwnAligned &&
                          matches_[0].next == sources.prediction->text().begin();
@@ -83,7 +83,7 @@ void Matcher::add_aligned(const Recent& recent, const Sources& sources) {
   const Origin origin =
       anchor_store_ == sources.tenant ? Origin::kOlderAligned : Origin::kOwnAligned;
   const Token newest = recent.newest();
-  // A text that was forgotten up to here gives an empty range.
+  // If the text was evicted up to here, the range is empty.
   const Position from = anchor_ - std::min(kBefore, anchor_ - text.begin() - 1);
   if (!text.contains(from)) return;
   const Position to = from + std::min(kBefore + kBehind, text.end() - from);
@@ -145,12 +145,12 @@ void Matcher::advance(Token token, Reliability& reliability) {
   });
 }
 
-void Matcher::foresee(std::span<const Token> tokens, Recent recent, const Sources& sources) {
-  // Unless that was done since the latest token came, and no text has grown or been forgotten.
-  if (searched_ != extent_of(sources)) search(recent, sources);
-  const Ahead ahead{sources.own, tokens, nullptr};
+void Matcher::assume(std::span<const Token> tokens, Recent recent, const Sources& sources) {
+  // Not needed if it was done since the latest token and no text has changed since.
+  if (searched_extent_ != extent_of(sources)) search(recent, sources);
+  const Lookahead lookahead{sources.own, tokens, nullptr};
   for (const Token token : tokens) {
-    walk([&](const Match& match) { return ahead.vote_of(match) == token; });
+    walk([&](const Match& match) { return lookahead.vote_of(match) == token; });
     recent.push(token);
   }
   prefetch_slots(recent, sources);
@@ -161,7 +161,7 @@ void Matcher::foresee(std::span<const Token> tokens, Recent recent, const Source
 void Matcher::expect(Store* prediction, Position begin) {
   matches_[0] = {prediction, begin, kPredictedLength, {Origin::kOwnAligned, false}};
   size_ = 1;
-  searched_ = {};
+  searched_extent_ = {};
   anchor_store_ = prediction;
   anchor_ = begin;
   anchor_age_ = 0;
@@ -173,7 +173,7 @@ void Matcher::drop(const Store* store) {
                      [=](const Match& match) { return match.store == store; }) -
       matches_.begin());
   if (anchor_store_ == store) anchor_store_ = nullptr;
-  searched_ = {};
+  searched_extent_ = {};
 }
 
 }  // namespace specgate::suffix

@@ -1,11 +1,11 @@
-// Places where the request's latest tokens were seen before, found when a draft is asked for.
+// Finds places where the request's latest tokens occurred before.
 //
-// Candidates come from the tables of up to three stores (the request's own text, a prediction of
-// its client, what its tenant got before), four a context length, and are compared with the text.
-// Between drafts the matches walk along with what is generated; so it is known at each token which
-// were right, and where a long one ended. Text near that end is looked through too: after an edit
-// a copy goes on there, with too little context yet to be found by it. A copy of a matcher can walk
-// ahead of the request, over tokens that another drafter proposes.
+// Candidates come from the tables of up to three stores (the request's own text, the client's
+// prediction, the tenant's earlier answers), four per context length, and are compared with the
+// text. Between drafts the matches move along with the generated tokens, so each token shows which
+// matches were right and where a long match ended. After an edit a copy often continues near that
+// end, with too little context to be found through the tables, so the text around it is searched
+// too. A copy of a matcher can run ahead of the request over tokens that another drafter proposed.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ namespace specgate::suffix {
 
 struct Match {
   Store* store;
-  Position next;  // of the token that it votes for
+  Position next;  // position of the token that it votes for
   std::uint8_t length;
   Kind kind;
 
@@ -28,21 +28,21 @@ struct Match {
   Token vote() const { return store->text()[next]; }
 };
 
-// Where a request looks; the last two may be null.
+// The stores that a request searches. The last two may be null.
 struct Sources {
   Store* own;
   Store* prediction;
   Store* tenant;
 };
 
-// What is to come behind a request's own text. Its matches go on into it, so that a loop can be
-// followed.
-struct Ahead {
+// Tokens that would follow the request's own text. Matches in that text continue into them, so that
+// a loop can be followed beyond its end.
+struct Lookahead {
   const Store* own;
   std::span<const Token> proposed;  // by another drafter
-  const Token* drafted;             // behind those
+  const Token* drafted;             // after those
 
-  // What a match votes for; kGap where its text has ended.
+  // Returns the token that a match votes for, or kGap at the end of its text.
   Token vote_of(const Match& match) const {
     if (match.has_next()) return match.vote();
     if (match.store != own) return kGap;
@@ -55,34 +55,34 @@ class Matcher {
  public:
   static constexpr int kMost = 26;
 
-  // Bring into the cache what `advance` looks at.
+  // Prefetches what `advance` reads.
   void prefetch_votes() const;
 
-  // Bring into the cache what `search` looks at: first where to look, then what is there.
+  // Prefetches what `search` reads: first the slots, then the texts that they point to.
   static void prefetch_slots(const Recent& recent, const Sources& sources);
   static void prefetch_texts(const Recent& recent, const Sources& sources);
 
-  // Search for the latest tokens; what was found before is dropped.
+  // Searches for the latest tokens and drops all earlier matches.
   void search(const Recent& recent, const Sources& sources);
 
-  // A token was generated: learn who was right, keep those that were.
+  // Takes in a generated token: learns which matches were right and keeps those.
   void advance(Token token, Reliability& reliability);
 
-  // Search as if `tokens` had been generated too, and learn nothing: matches that agree with them
-  // stay, and those of their own contexts join.
-  void foresee(std::span<const Token> tokens, Recent recent, const Sources& sources);
+  // Searches as if `tokens` had been generated, without learning. Keeps the matches that agree with
+  // them and adds the matches of their own contexts.
+  void assume(std::span<const Token> tokens, Recent recent, const Sources& sources);
 
-  // A prediction begins: its first token is the best guess for the next one.
+  // Starts to follow a prediction: its first token is the best candidate for the next one.
   void expect(Store* prediction, Position begin);
 
-  // A store is about to go.
+  // Drops all matches in a store that is about to be destroyed.
   void drop(const Store* store);
 
   const Match* begin() const { return matches_.data(); }
   const Match* end() const { return matches_.data() + size_; }
 
  private:
-  // Keep the matches of which `is_right` holds, one token on.
+  // Keeps the matches for which `is_right` holds and moves them one token on.
   template <class IsRight>
   void walk(IsRight is_right);
   void add_all(const Recent& recent, const Sources& sources);
@@ -91,23 +91,23 @@ class Matcher {
   void add_found(const Recent& recent, Store* store, Origin origin, int quota);
   bool has(const Store* store, Position position) const;
 
-  // Up to where texts reached, and from where, when they were searched.
-  struct Searched {
+  // The extent of the texts when they were searched.
+  struct Extent {
     Position own_begin = 0;
     Position own_end = 0;
     Position tenant_begin = 0;
     Position tenant_end = 0;
 
-    bool operator==(const Searched&) const = default;
+    bool operator==(const Extent&) const = default;
   };
-  static Searched extent_of(const Sources& sources);
+  static Extent extent_of(const Sources& sources);
 
   std::array<Match, kMost> matches_;
   int size_ = 0;
-  Searched searched_;
-  Store* anchor_store_ = nullptr;  // where the last long match was, or went on to
-  Position anchor_ = 0;
-  int anchor_age_ = 0;  // tokens since
+  Extent searched_extent_;
+  Store* anchor_store_ = nullptr;  // store of the last long match
+  Position anchor_ = 0;            // position up to which it went
+  int anchor_age_ = 0;             // tokens generated since
 };
 
 }  // namespace specgate::suffix

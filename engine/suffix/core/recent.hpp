@@ -1,4 +1,4 @@
-// The latest tokens of a request, in one piece: what a match is compared with.
+// The latest tokens of a request in contiguous memory, for comparison with matches.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ class Recent {
     return tail;
   }
 
-  // How many tokens before `position` equal the latest ones; at most kLongestMatch.
+  // Returns how many tokens before `position` equal the latest ones, at most kLongestMatch.
   int match_length(const Text& text, Position position) const {
     const std::size_t most = std::min<std::size_t>(
         {kLongestMatch, size_, static_cast<std::size_t>(position - text.begin())});

@@ -1,9 +1,9 @@
-// Save and load: the finished answers of every tenant and what was learnt about them.
+// Saves and loads the finished answers and the model of every tenant.
 //
-// A file is a header, a payload, and nothing after. The header's checksum covers the payload, and
-// all of it is verified before the index changes. Only texts are stored: tables are made again,
-// with the salt of the index that loads them. Numbers are in the machine's own order, which the
-// magic number shows. A file is written beside its name and renamed, so a crash leaves the old one.
+// A file is a header followed by a payload. The header's checksum covers the payload, and the whole
+// file is verified before anything is added to the index. Only texts are stored; the loading index
+// builds its own tables, with its own salt. Numbers are in native byte order, which the magic number
+// reveals. A file is written under a temporary name and renamed, so a crash keeps the old one.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,18 +24,18 @@ namespace specgate::suffix {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x58465355'45544753u;  // "SGTEUSFX" where bytes run upwards
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 
 struct Header {
   std::uint64_t magic;
   std::uint32_t version;
-  std::uint32_t model_bytes;  // the calibration's layout is part of the version
+  std::uint32_t model_bytes;  // a different size of the model counts as another version
   std::uint64_t payload_bytes;
   std::uint64_t checksum;
 };
 static_assert(sizeof(Header) == 32);
 
-// Multiply and fold, eight bytes a step: against damage, not against forgery.
+// Multiply-and-fold checksum over eight bytes at a time. Detects damage, not forgery.
 class Checksum {
  public:
   void add(const void* data, std::size_t bytes) {
@@ -90,7 +90,7 @@ class File {
   int descriptor_;
 };
 
-// Writes the payload and remembers what the header has to say of it.
+// Writes the payload and computes the header.
 class Writer {
  public:
   explicit Writer(File& file) : file_(&file) {}
@@ -134,7 +134,7 @@ class Mapped {
   std::size_t size_ = 0;
 };
 
-// Reads parts one after the other; none beyond the end.
+// Reads one part after another and never past the end.
 class Reader {
  public:
   explicit Reader(std::span<const unsigned char> bytes) : rest_(bytes) {}
@@ -156,7 +156,8 @@ class Reader {
   std::span<const unsigned char> rest_;
 };
 
-// A checksum covers each part by itself, so it is taken over the same parts when reading.
+// Computes the checksum while reading. Padding depends on where a part ends, so it is computed over
+// the same parts as when writing.
 class CheckedReader : public Reader {
  public:
   using Reader::Reader;
@@ -185,7 +186,7 @@ struct SavedTenant {
 std::vector<SavedTenant> parse(std::span<const unsigned char> bytes) {
   Header header;
   std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.magic != kMagic) throw BadSnapshot("the file is no snapshot of a suffix index");
+  if (header.magic != kMagic) throw BadSnapshot("the file is not a snapshot of a suffix index");
   if (header.version != kVersion || header.model_bytes != sizeof(Model)) {
     throw BadSnapshot("the snapshot was written by another version");
   }

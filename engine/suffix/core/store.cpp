@@ -6,13 +6,13 @@ namespace specgate::suffix {
 
 namespace {
 
-// Tokens for each slot, and the most slots that a table ever has: most of the longer contexts are
-// seen once, so two may share the four ways of a slot; there are no more contexts of one token
-// than words in a vocabulary. adr/0011 has the figures.
+// Tokens per slot, and the most slots that a table may have. Most long contexts occur once, so two
+// can share the four ways of a slot. One-token contexts are bounded by the vocabulary. adr/0011 has
+// the figures.
 constexpr std::array<std::uint32_t, kOrders> kTokensPerSlot = {2, 2, 4};
 constexpr std::array<std::uint32_t, kOrders> kMostSlots = {1u << 31, 1u << 31, 1u << 17};
 
-constexpr std::size_t kBatch = 16;  // as many tokens as are looked up before the first is inserted
+constexpr std::size_t kBatch = 16;  // tokens whose slots are prefetched before the first insertion
 
 std::uint64_t split_mix(std::uint64_t& state) {  // S. Vigna's splitmix64
   std::uint64_t z = (state += 0x9E3779B97F4A7C15u);
@@ -108,7 +108,7 @@ void Store::append_gap() {
 
 bool Store::forget() {
   if (!text_.forget_block()) return false;
-  // Twice a block of slack, so that a text that is forgotten and written in turn keeps its tables.
+  // Two blocks of slack keep the table size stable while evictions and appends alternate.
   const std::size_t tokens = text_.size() + 2 * kTokensPerBlock;
   for (int order = 0; order < kOrders; ++order) {
     tables_[order].shrink(slots_for(order, tokens), text_.begin());

@@ -1,7 +1,7 @@
-// A text and the tables that find contexts in it: what a request or a tenant remembers.
+// A text and the tables that find contexts in it. Requests, predictions and tenants have one each.
 //
-// Appending inserts three contexts a token (of 1, 2 and 4 tokens; adr/0011 has the figures) and
-// never searches. Room is reserved before, so that an append cannot fail halfway.
+// Appending a token inserts three contexts (of 1, 2 and 4 tokens; adr/0011 has the figures) and
+// never searches. The caller reserves memory first, so that an append cannot fail halfway.
 #pragma once
 
 #include <array>
@@ -18,16 +18,16 @@ inline constexpr int kOrders = 3;
 inline constexpr std::array<int, kOrders> kOrderLength = {4, 2, 1};  // tokens of context
 inline constexpr int kLongestOrder = 4;
 
-// The latest tokens, newest first; kGap where there are none.
+// The latest tokens, newest first. kGap marks missing ones.
 using Tail = std::array<Token, kLongestOrder>;
 
-// Multilinear hashing with secret factors (Carter and Wegman, 1979): without them nobody can make
-// texts that collide.
+// Multilinear hashing (Carter and Wegman, 1979). Its factors are secret, so that nobody can craft
+// texts whose contexts collide.
 class ContextHash {
  public:
   explicit ContextHash(std::uint64_t salt);
 
-  // Of the newest `kOrderLength[order]` tokens.
+  // Returns the hash of the newest `kOrderLength[order]` tokens.
   std::uint32_t operator()(const Tail& tail, int order) const {
     std::uint64_t sum = factors_[kLongestOrder];
     for (int i = 0; i < kOrderLength[order]; ++i) {
@@ -47,31 +47,32 @@ class Store {
   const Text& text() const { return text_; }
   std::size_t blocks() const;
 
-  // Blocks that `tokens` more would need, their part of the tables included.
+  // Returns how many more blocks `tokens` more tokens need, including table growth.
   std::size_t blocks_for(std::size_t tokens) const;
 
   // The pool must have `blocks_for(tokens.size())` blocks.
   void append(std::span<const Token> tokens);
 
-  // What follows continues nothing that came before.
+  // Separates what follows from what came before: no context spans the gap.
   void append_gap();
 
-  // Make the tables at once as large as `tokens` more will need.
+  // Grows the tables at once to the size that `tokens` more tokens need.
   void presize(std::size_t tokens);
 
-  // Forget the oldest tokens; false when there is nothing to forget.
+  // Evicts the oldest tokens. Returns false if there is nothing to evict.
   bool forget();
 
-  // Bring into the cache what the next token is written to.
+  // Prefetches where the next token is written.
   void prefetch_append() const;
 
-  // Bring the slots of the contexts at hand into the cache.
+  // Prefetches the slots of the tail's contexts.
   void prefetch(const Tail& tail) const;
 
-  // Then the text at the positions in them.
+  // Prefetches the text at the positions in those slots.
   void prefetch_found(const Tail& tail) const;
 
-  // Latest positions after the newest `kOrderLength[order]` tokens of the tail; to be verified.
+  // Returns the latest positions after the newest `kOrderLength[order]` tokens of the tail, or null.
+  // They have to be compared with the text.
   const Slot* find(const Tail& tail, int order) const;
 
  private:

@@ -1,4 +1,4 @@
-// What an index keeps for a tenant, and for a running request of it.
+// The state of a tenant and of a running request.
 #pragma once
 
 #include "index.hpp"
@@ -18,11 +18,11 @@ struct Index::Tenant {
 
   std::size_t used_blocks() const { return kFixedBlocks + store.blocks() + request_blocks; }
 
-  // From so many requests on all that was learnt of a tenant is fetched, 850 lines; each row looks
-  // at some 40 of them.
+  // With at least this many running requests the whole model (850 cache lines) is prefetched. Each
+  // request reads some 40 of them.
   static constexpr std::size_t kManyRequests = 8;
 
-  // Bring that into the cache, once a step.
+  // Prefetches the model, once per step.
   void prefetch_model(std::uint64_t step) {
     if (requests < kManyRequests || prefetched == step) return;
     prefetched = step;
@@ -35,7 +35,7 @@ struct Index::Tenant {
   std::size_t requests = 0;
   std::size_t request_blocks = 0;  // of its running requests
   std::uint64_t last_used = 0;
-  std::uint64_t prefetched = 0;  // in which step
+  std::uint64_t prefetched = 0;  // number of the step in which the model was prefetched
 };
 
 struct Index::Request {
@@ -52,8 +52,8 @@ struct Index::Request {
     return own.blocks() + (prediction ? prediction->blocks() : 0);
   }
 
-  // After a model's step all of this is far away, and each of these calls waits for what the one
-  // before it has brought: made for all rows in turn, they wait together.
+  // After a model step none of this is in the caches, and each of these calls needs what the one
+  // before it has prefetched. Making each call for all requests of a step lets the misses overlap.
   void prefetch() const { prefetch_lines(this, &pending.choices[1]); }
   void prefetch_extend() const {
     own.prefetch_append();
@@ -64,14 +64,14 @@ struct Index::Request {
   void prefetch_texts() { Matcher::prefetch_texts(recent, sources()); }
 
   Tenant* tenant;
-  Ticket ticket;
+  Handle handle;
   Store own;
   std::optional<Store> prediction;
   Recent recent;
   Matcher matcher;
-  Fortune fortune;
-  Position answer = 0;    // where it begins in `own`
-  bool has_room = true;   // false: no memory for its text; it gets no drafts
+  RecentOutcomes outcomes;
+  Position answer = 0;    // where its answer begins in `own`
+  bool has_room = true;   // false: there is no memory for its text, and it gets no drafts
   Pending pending;
 };
 

@@ -1,8 +1,8 @@
-// A text: tokens in blocks, written at the end, forgotten at the front a block at a time.
+// A text: tokens in blocks, appended at the end and evicted from the front, one block at a time.
 //
-// A position is a running number that is never given twice (modulo 2^32, which a text outlives
-// only after four billion tokens), so one that was forgotten is told from one that is there by
-// its distance from the front. Between two responses stands kGap, which equals no token.
+// A position is a running number (modulo 2^32) and is not reused within four billion tokens. So the
+// distance from the front tells whether a position is still in the text. kGap separates two answers
+// and equals no token.
 #pragma once
 
 #include <cstddef>
@@ -42,13 +42,14 @@ class Text {
     return blocks_[first_ + offset / kTokensPerBlock][offset % kTokensPerBlock];
   }
 
-  // What lies in one piece up to a position behind the first one: at least one token.
+  // Returns the contiguous tokens that end before `position`, at least one. `position` must be
+  // greater than `begin`.
   std::span<const Token> before(Position position) const {
     const std::uint32_t last = position - front_ - 1;
     return {blocks_[first_ + last / kTokensPerBlock], last % kTokensPerBlock + 1};
   }
 
-  // Where the token lies, for a prefetch.
+  // Returns the address of a token, for a prefetch.
   const Token* address(Position position) const {
     const std::uint32_t offset = position - front_;
     return blocks_[first_ + offset / kTokensPerBlock] + offset % kTokensPerBlock;
@@ -59,7 +60,7 @@ class Text {
     return needed > blocks() ? needed - blocks() : 0;
   }
 
-  // The pool must have the block that this may need.
+  // The pool must have a free block if the text needs one.
   void push(Token token) {
     if (size_ == blocks() * kTokensPerBlock) {
       blocks_.push_back(static_cast<Token*>(pool_->take()));
@@ -68,7 +69,7 @@ class Text {
     ++size_;
   }
 
-  // Forget the oldest block; false when there is none but the one that is written to.
+  // Evicts the oldest block. Returns false if only the block that is being written is left.
   bool forget_block() {
     if (blocks() < 2) return false;
     pool_->give_back(blocks_[first_++]);
@@ -84,8 +85,8 @@ class Text {
  private:
   BlockPool* pool_;
   std::vector<Token*> blocks_;
-  std::size_t first_ = 0;  // those before it were given back
-  Position front_ = 1;  // 0 is no position: an empty entry of a table
+  std::size_t first_ = 0;  // blocks before it were given back
+  Position front_ = 1;  // 0 is not a position: it marks an empty table entry
   std::uint32_t size_ = 0;
 };
 

@@ -12,8 +12,6 @@ EXTENSION = "tests.e2e.exactness.probe.Probe"
 
 _ROOMS = {
     "start": ("engine.suffix:SuffixIndex", "start"),
-    "advance": ("engine.suffix:SuffixIndex", "advance"),
-    "go_on": ("engine.suffix:SuffixIndex", "propose_after"),
     "finish": ("engine.suffix:SuffixIndex", "finish"),
     "price": ("engine._core.drafting:Batch", "draft"),
     "head": ("engine.heads:DraftHead", "guess"),
@@ -24,9 +22,6 @@ _ROOMS = {
 ROOMS = tuple(_ROOMS)
 """What can be made to fail: calls of the suffix index, of the policy, of the draft head, and of the
 verification. By name, since only a worker has vllm."""
-_ASKED = frozenset({"advance", "go_on"})
-"""Those that a step makes in C++, where no test can reach: they are led through Python, row by row,
-while one of them is broken."""
 
 
 class InjectedError(Exception):
@@ -71,22 +66,11 @@ class Probe:
             return call
 
         setattr(owner, name, failing(getattr(owner, name)))
-        self._lead_through_python()
 
     def specgate_mend(self, room: str) -> None:
         """Undo `specgate_break`."""
         owner, name = _room(room)
         setattr(owner, name, getattr(owner, name).__wrapped__)
-        self._lead_through_python()
-
-    def _lead_through_python(self) -> None:
-        """Have steps ask the index where a broken call is met, or itself if none is broken."""
-        broken = any(
-            hasattr(getattr(owner, name), "__wrapped__") for owner, name in map(_room, _ASKED)
-        )
-        drafter = self.model_runner._speculation.drafter
-        source = drafter._suffix
-        drafter._batch.source = source if broken else source.core
 
 
 def _room(name: str) -> tuple[Any, str]:

@@ -9,10 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from engine.drafting.source import Proposal
+
 from engine._core.policy import CostModel, SourceFloor
 from engine.drafting import Beginning, Control, HeadPass, Source, StepDrafts, SuffixSource
 from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
-from engine.drafting.source import Proposal
 from engine.policy import HEAD as BY_HEAD
 from engine.policy import NATIVE as BY_NATIVE
 from engine.policy import SUFFIX as BY_SUFFIX

@@ -68,7 +68,7 @@ def test_decisions_costs_and_the_index_are_published(registry: CollectorRegistry
     drafter = Drafter(None, gate, most=4, native_most=3)
     drafter.step(["r"], [[1]], begin(), native=[[7]])
     drafter.counters.paused = True
-    drafter.counters.verdicts["drafted"] = 4
+    drafter.counters.decisions["drafted"] = 4
     drafter.counters.fallbacks["RuntimeError"] = 1
     metrics = DraftingMetrics(registry)
 

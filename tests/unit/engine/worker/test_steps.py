@@ -49,7 +49,7 @@ class TestLoad:
             [30, 50], 900, Backlog(1, 20, 64), budget_tokens=2048, sequences=3, read_tokens=70
         )
 
-        assert (load.rows, load.prefill_tokens, load.context_tokens) == (3, 100, 900)
+        assert (load.sequences, load.prefill_tokens, load.context_tokens) == (3, 100, 900)
         assert (load.waiting, load.room_tokens, load.read_tokens) == (3, 64, 70)
 
     def test_prompts_are_limited_by_the_budget(self) -> None:

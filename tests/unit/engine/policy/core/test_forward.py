@@ -7,30 +7,19 @@ def test_it_runs_while_it_pays() -> None:
     assert all(drafter.runs(pays=True) for _ in range(200))
 
 
-def test_where_it_does_not_pay_it_runs_now_and_then() -> None:
-    drafter = ForwardDrafter(3, calibrated=False, probe_steps=64)
-
-    ran = [step for step in range(1, 193) if drafter.runs(pays=False)]
-
-    assert ran == [64, 128, 192]
-
-
-def test_what_never_pays_is_tried_ever_more_seldom_but_never_given_up() -> None:
+def test_while_it_does_not_pay_tries_become_rarer_but_never_stop() -> None:
     drafter = ForwardDrafter(3, calibrated=False, probe_steps=16)
 
     ran = [step for step in range(1, 1000) if drafter.runs(pays=False)]
     drafter.runs(pays=True)
     again = [step for step in range(1, 20) if drafter.runs(pays=False)]
 
-    assert [later - step for step, later in zip([0, *ran], ran, strict=False)] == [
-        *[16] * 4,
-        *[32] * 4,
-        *[48] * 16,
-    ]
+    gaps = [later - step for step, later in zip([0, *ran], ran, strict=False)]
+    assert gaps == [*[16] * 4, *[32] * 4, *[48] * 16]
     assert again == [16]
 
 
-def test_a_try_has_a_few_rows_and_all_in_turn() -> None:
+def test_a_try_covers_a_few_sequences_and_all_in_turn() -> None:
     drafter = ForwardDrafter(3, calibrated=False, probe_steps=1)
     tried: list[list[int]] = []
     while len(tried) < 3:
@@ -39,12 +28,12 @@ def test_a_try_has_a_few_rows_and_all_in_turn() -> None:
 
     assert drafter.trial(0) == []
     assert drafter.trial(3) == [0, 1, 2]
-    assert [len(rows) for rows in tried] == [7, 6, 7]
-    assert all(rows == sorted(rows) for rows in tried)
-    assert {row for rows in tried for row in rows} == set(range(20))
+    assert [len(sequences) for sequences in tried] == [7, 6, 7]
+    assert all(sequences == sorted(sequences) for sequences in tried)
+    assert {at for sequences in tried for at in sequences} == set(range(20))
 
 
-def test_a_step_that_pays_begins_the_count_again() -> None:
+def test_a_step_that_pays_restarts_the_count() -> None:
     drafter = ForwardDrafter(3, calibrated=False, probe_steps=64)
     for _ in range(63):
         drafter.runs(pays=False)
@@ -52,13 +41,3 @@ def test_a_step_that_pays_begins_the_count_again() -> None:
 
     assert not any(drafter.runs(pays=False) for _ in range(63))
     assert drafter.runs(pays=False)
-
-
-def test_a_new_request_sees_what_others_were_given() -> None:
-    drafter = ForwardDrafter(2, calibrated=True)
-    for _ in range(100):
-        other = drafter.guesser()
-        other.propose([1, 2], [0.9, 0.9])
-        other.learn([9])
-
-    assert drafter.guesser().expected()[0] < 0.1

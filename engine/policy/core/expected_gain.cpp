@@ -1,10 +1,10 @@
-#include "shown.hpp"
+#include "expected_gain.hpp"
 
 #include <algorithm>
 
 namespace specgate::policy {
 
-void Shown::add(std::span<const double> survival) {
+void ExpectedGain::add(std::span<const double> survival) {
   if (positions_ == 0) return;
   if (survival_.size() < proposals_ * positions_) {
     next_ = survival_.size() / positions_;
@@ -18,18 +18,18 @@ void Shown::add(std::span<const double> survival) {
   next_ = (next_ + 1) % proposals_;
 }
 
-Shown::Sum Shown::gain(std::size_t most, double price) const {
+ExpectedGain::Sum ExpectedGain::gain(std::size_t most, double price) const {
   Sum sum;
   if (positions_ == 0) return sum;
   const std::size_t held = survival_.size() / positions_;
   const std::size_t length = std::min(most, positions_);
   double weight = 1.0;
-  // From the latest one back.
+  // From the latest proposal back.
   for (std::size_t back = 0, slot = next_; back < held; ++back) {
     slot = (slot == 0 ? held : slot) - 1;
-    double gain = 0.0;  // apart: else each addition would wait for those of all proposals
+    double gain = 0.0;  // a sum of its own, so that additions of different proposals can overlap
     for (std::size_t at = 0; at < length; ++at) {
-      // Without a branch: where it falls below the price cannot be foreseen.
+      // Without a branch, because it would be mispredicted.
       gain += std::max(0.0, survival_[slot * positions_ + at] - price);
     }
     sum.gain += weight * gain;

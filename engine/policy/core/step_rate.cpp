@@ -1,19 +1,19 @@
-#include "pace.hpp"
+#include "step_rate.hpp"
 
 namespace specgate::policy {
 namespace {
 
-constexpr double kKeep = 0.7;        // of a step, one step later
-constexpr double kPriorSteps = 2.0;  // at the mean pace
+constexpr double kKeep = 0.7;        // weight of a step relative to the next one
+constexpr double kPriorSteps = 2.0;  // steps at the mean rate
 
 }  // namespace
 
-void Pace::learn(std::size_t tokens) {
+void StepRate::learn(std::size_t tokens) {
   tokens_ = kKeep * tokens_ + static_cast<double>(tokens);
   steps_ = kKeep * steps_ + 1.0;
 }
 
-double Pace::count(double mean) const {
+double StepRate::token_weight(double mean) const {
   return mean * (steps_ + kPriorSteps) / (tokens_ + kPriorSteps * mean);
 }
 

@@ -1,0 +1,60 @@
+"""Inputs and outputs of a drafting step."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.drafting.control import Control
+from engine.drafting.origin import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """A request that is new, or resumes after it was preempted.
+
+    Attributes:
+        tokens: Its prompt and whatever it generated before this step; int32, shape (n,), n >= 1.
+        control: What it asks for.
+        left: Most tokens that it may get from this step on, by the model's context length and its
+            own `max_tokens`.
+    """
+
+    tokens: NDArray[np.int32]
+    control: Control
+    left: int
+
+
+@dataclass(slots=True)
+class StepDrafts:
+    """Drafts by sequence; an empty list decodes without a draft.
+
+    Attributes:
+        tokens: Draft tokens of each sequence.
+        origins: Sources of each draft; None for an empty one.
+        context_tokens: Tokens in the KV caches of all running requests; None after an error.
+    """
+
+    tokens: list[list[int]]
+    origins: list[Origin | None] = field(default_factory=list)
+    context_tokens: int | None = None
+
+    @classmethod
+    def nothing(cls, sequences: int) -> "StepDrafts":
+        """Return empty drafts."""
+        return cls([[] for _ in range(sequences)], [None] * sequences)
+
+
+class HeadPass(Protocol):
+    """One forward pass of a draft head over some sequences of the step that was just sampled."""
+
+    def __call__(
+        self, sequences: Sequence[int], /
+    ) -> Sequence[tuple[Sequence[int], Sequence[float]]]:
+        """Return the head's tokens for each of these sequences, and its probability of each token.
+
+        Args:
+            sequences: Positions in the step, ascending; each of them got tokens.
+        """
