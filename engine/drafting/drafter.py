@@ -142,7 +142,9 @@ class Drafter:
             self.counters.paused = True
             # During the pause the sources are not told what is generated.
             self.end(self.running, keep=True)
-            _log.error("speculation is paused after repeated errors; requests decode without drafts")
+            _log.error(
+                "speculation is paused after repeated errors; requests decode without drafts"
+            )
         return StepDrafts.nothing(len(requests))
 
     def native_tokens(self) -> int:
@@ -206,4 +208,6 @@ class Drafter:
         self.counters.fallbacks[cause] += 1
         if cause not in self._logged:
             self._logged.add(cause)
-            _log.error("speculation failed; the affected requests decode without drafts", exc_info=exc)
+            _log.error(
+                "speculation failed; the affected requests decode without drafts", exc_info=exc
+            )

@@ -50,7 +50,9 @@ class StepDrafts:
 class HeadPass(Protocol):
     """One forward pass of a draft head over some sequences of the step that was just sampled."""
 
-    def __call__(self, sequences: Sequence[int], /) -> Sequence[tuple[Sequence[int], Sequence[float]]]:
+    def __call__(
+        self, sequences: Sequence[int], /
+    ) -> Sequence[tuple[Sequence[int], Sequence[float]]]:
         """Return the head's tokens for each of these sequences, and its probability of each token.
 
         Args:

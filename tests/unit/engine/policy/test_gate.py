@@ -187,9 +187,7 @@ class TestExpectedOverAccepted:
     @pytest.mark.parametrize(
         ("expected", "ratio"), [(3.0, 1.0), (4.5, 1.4), (2.0, 0.8), (60.0, 2.0), (None, 1.0)]
     )
-    def test_the_price_is_scaled_by_it(
-        self, expected: float | None, ratio: float
-    ) -> None:
+    def test_the_price_is_scaled_by_it(self, expected: float | None, ratio: float) -> None:
         told, untold = gate(), gate()
         for _ in range(1000):
             told.learn(1, 6, 4, expected)

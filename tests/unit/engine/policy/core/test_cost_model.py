@@ -51,8 +51,6 @@ def learnt(machine: Machine, steps: int) -> Gate:
     return model
 
 
-
-
 def test_the_first_step_sets_the_unit_of_time() -> None:
     model = untaught()
 
@@ -105,7 +103,9 @@ def test_a_wrong_profile_is_corrected_where_steps_were_measured() -> None:
     machine.teach(model, 200)
 
     assert max(map(abs, machine.errors(model))) < 0.2
-    assert model.predict_step(17) - model.predict_step(16) == pytest.approx(1e-3 * 13.5 / 16, rel=0.4)
+    assert model.predict_step(17) - model.predict_step(16) == pytest.approx(
+        1e-3 * 13.5 / 16, rel=0.4
+    )
 
 
 def test_the_cost_of_context_is_learnt() -> None:
@@ -140,7 +140,6 @@ class TestVerification:
             Machine().time(16) + adds, rel=0.06
         )
 
-
     def test_it_is_never_negative(self) -> None:
         model = untaught()
         for step in range(100):
@@ -160,8 +159,6 @@ class TestVerification:
         assert model.predict_step(4) - model.predict_step(1) == pytest.approx(
             Machine().time(4) - Machine().time(1), rel=0.6
         )
-
-
 
 
 def test_a_shift_after_a_long_calm_is_followed() -> None:
