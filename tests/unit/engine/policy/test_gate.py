@@ -142,7 +142,7 @@ class TestTheChoice:
         found = asked(gate(points), load)
         tokens = load.sequences
         worth = found.goodput * (tokens + load.waiting) / tokens
-        able = sorted((each for draft in drafts for each in draft if each >= found.floor))[::-1]
+        able = sorted(each for draft in drafts for each in draft if each >= found.floor)[::-1]
         most = len(able) if load.room_tokens is None else load.room_tokens
 
         def gain(count: int) -> float:

@@ -8,7 +8,7 @@ from engine._core.drafting import Batch
 from engine.drafting import Control, SuffixSource
 from engine.drafting.origin import PREDICTION, SUFFIX, Origin
 from engine.policy import ForwardDrafter, Gate, Load
-from tests.unit.engine.drafting.scripted import FREE, PROMPT, suffix
+from tests.unit.engine.drafting.scripted import FREE, suffix
 
 FOLLOWED = (50, 51, 52)
 
