@@ -230,7 +230,7 @@ class Gate:
 
     @property
     def expected_over_accepted(self) -> float:
-        """Ratio of expected to accepted tokens in recent drafts, 0.8 to 2; the price is scaled by it."""
+        """Expected over accepted tokens in recent drafts, 0.8 to 2; scales the price."""
 
     @property
     def is_measured(self) -> bool:

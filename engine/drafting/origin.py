@@ -1,7 +1,7 @@
 """Which source proposed which part of a draft, encoded as one number.
 
-vLLM passes `per_step_drafted` on to the HTTP response and drops fields that it does not know, so the
-gateway reads the source from the upper bits of these numbers (docs/adr/0013).
+vLLM passes `per_step_drafted` on to the HTTP response and drops fields that it does not know, so
+the gateway reads the source from the upper bits of these numbers (docs/adr/0013).
 """
 
 from collections.abc import Iterator
@@ -16,9 +16,10 @@ _FIRST_SHIFT, _SECOND_SHIFT, _LENGTH_SHIFT = 16, 20, 24
 
 
 class Origin(NamedTuple):
-    """The sources of a draft: its first `first_length` tokens are from `first`, others from `second`.
+    """The sources of a draft.
 
-    With `second` 0 all tokens are from `first`.
+    Its first `first_length` tokens are from `first`, the others from `second`. With `second` 0 all
+    tokens are from `first`.
     """
 
     first: int

@@ -1,7 +1,7 @@
-"""Decides what is worth drafting: the gate, the value of proposals, and the breaker. Arithmetic only.
+"""Decides what is worth drafting: the gate, the value of proposals, and the breaker.
 
-No torch, vLLM, clocks or randomness: the same calls give the same decisions. What runs for each
-sequence of a step is in C++ (core/).
+Arithmetic only, without torch, vLLM, clocks or randomness: the same calls give the same decisions.
+What runs for each sequence of a step is in C++ (core/).
 """
 
 from engine._core.policy import (

@@ -1,4 +1,4 @@
-"""The gate: the survival that a draft token needs to be worth verifying, and when a head pass pays."""
+"""The gate: the survival that a draft token needs to be worth verifying."""
 
 from dataclasses import dataclass
 
@@ -25,8 +25,8 @@ class Limits:
 class Gate(_core.Gate):
     """Sets one price for the draft tokens of all sequences of a step.
 
-    Verifying tokens with survivals s yields sum(s) tokens and takes t seconds longer. If a second is
-    worth G tokens, the gate verifies the tokens, in descending order of s, for which
+    Verifying tokens with survivals s yields sum(s) tokens and takes t seconds longer. If a second
+    is worth G tokens, the gate verifies the tokens, in descending order of s, for which
     sum(s) - G * t is largest; the lowest s among them is the price. G is the recent yield: the
     number of sequences, times their mean acceptance length, over the time of such a step. That is
     the renewal reward theorem: time spent now is taken from steps of average yield. Step times are

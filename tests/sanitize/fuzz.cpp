@@ -1,7 +1,7 @@
 // Random calls on small indexes: fuzz SECONDS SEED FOLDER
 //
-// Every call, right or wrong, goes to two indexes with the same salt, which must answer the same:
-// so a value that was never set shows too.
+// Every call, valid or not, goes to two indexes with the same salt, which must answer alike. So an
+// uninitialized value shows too.
 
 #include <cmath>
 #include <fstream>
@@ -50,9 +50,7 @@ class Episode {
       case 3:
       case 4: extend(name); break;
       case 5: predict(name); break;
-      case 6: observe(name); break;
       case 7: finish(name); break;
-      case 8: propose_many(); break;
       case 9: wrong(name); break;
       case 10:
         if (dice_.one_in(40)) save_and_load();
@@ -70,7 +68,7 @@ class Episode {
   }
 
  private:
-  // Make the call on both; true when both did it, false when both refused it as `Error`.
+  // Makes the call on both. Returns true if both did it, false if both refused it with `Error`.
   template <class Error, class Call>
   bool both(Call call) {
     int done = 0;
@@ -118,14 +116,6 @@ class Episode {
             "running requests alone have predictions");
   }
 
-  void observe(const std::string& name) {
-    if (!runs(name)) return;
-    const int accepted = static_cast<int>(dice_.below(drafted_[name].size() + 1));
-    require(both<BadInput>([&](Index& index) { index.observe(name, accepted); }),
-            "what was drafted can be accepted");
-    drafted_[name].clear();
-  }
-
   void finish(const std::string& name) {
     const bool keep = !dice_.one_in(5);
     if (runs(name) && dice_.one_in(2)) used_ = indexes_[0]->handle(name);
@@ -147,8 +137,8 @@ class Episode {
     compare(name, first, second);
   }
 
-  // Behind a part of the last draft and some other tokens. Now and then only one index is asked,
-  // and both must draft the same ever after.
+  // After a part of the last draft and some other tokens. Sometimes only one index is asked, which
+  // must not change its later drafts.
   void propose_after(const std::string& name) {
     if (!runs(name)) return;
     std::vector<Token> tokens = drafted_[name];
@@ -168,31 +158,7 @@ class Episode {
     require_equal(first, second);
   }
 
-  void propose_many() {
-    std::vector<std::string_view> names;
-    std::vector<std::unique_ptr<Room>> rooms[2];
-    for (const auto& [name, tokens] : drafted_) {
-      if (dice_.one_in(3)) continue;
-      names.push_back(name);
-      const std::size_t most = dice_.below(20);
-      for (auto& room : rooms) room.push_back(std::make_unique<Room>(most));
-    }
-    const float least = survival();
-    for (std::size_t i = 0; i < 2; ++i) {
-      std::vector<Draft> drafts;
-      for (const auto& room : rooms[i]) drafts.push_back(room->draft);
-      indexes_[i]->propose_many(names, least, drafts);
-      for (std::size_t row = 0; row < drafts.size(); ++row) {
-        rooms[i][row]->draft.length = drafts[row].length;
-        rooms[i][row]->draft.predicted = drafts[row].predicted;
-      }
-    }
-    for (std::size_t row = 0; row < names.size(); ++row) {
-      compare(std::string(names[row]), *rooms[0][row], *rooms[1][row]);
-    }
-  }
-
-  // A step: of one index all rows at once by their tickets, of the other one by one by name.
+  // A step: one index is asked for all requests at once by handle, the other one by one by name.
   void advance() {
     std::vector<std::vector<Token>> texts;
     std::vector<std::unique_ptr<Room>> rooms[2];
@@ -224,7 +190,7 @@ class Episode {
     require_stale();
   }
 
-  // The handle of a request that has ended is no other's.
+  // The handle of an ended request must not find another one.
   void require_stale() {
     if (!used_) return;
     Room room(4);
@@ -232,7 +198,7 @@ class Episode {
     Query query{*used_, tokens, room.draft};
     try {
       indexes_[0]->advance({&query, 1}, 0.0f);
-      require(false, "a handle is good until its request ends");
+      require(false, "a handle is valid until its request ends");
     } catch (const UnknownRequest&) {
     }
   }
@@ -282,9 +248,6 @@ class Episode {
     refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 1.5f, small.draft); });
     refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 0.5f, room.draft); });
     if (!runs(name)) return;
-    const int drafted = static_cast<int>(drafted_[name].size());
-    refuse([&](Index& index) { index.observe(name, drafted + 1); });
-    refuse([&](Index& index) { index.observe(name, -1); });
     refuse([&](Index& index) { index.load(path_); });
     refuse([&](Index& index) { index.clear(); });
   }
@@ -331,8 +294,8 @@ class Episode {
   Totals& totals_;
   std::size_t most_tokens_;
   std::unique_ptr<Index> indexes_[2];
-  std::optional<Handle> used_;  // of a request that has ended
-  std::map<std::string, std::vector<Token>> drafted_;  // running requests, and their last draft
+  std::optional<Handle> used_;  // of an ended request
+  std::map<std::string, std::vector<Token>> drafted_;  // running requests and their last drafts
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// What the programs here have in common: random texts that are hard on an index, and a check that
-// stays on in every build.
+// Shared by both programs: random texts that are hard on an index, and a check for every build.
 #pragma once
 
 #include <algorithm>
@@ -30,13 +29,13 @@ class Dice {
   // From 0 to `values` - 1.
   std::size_t below(std::size_t values) { return engine_() % values; }
   bool one_in(std::size_t chances) { return below(chances) == 0; }
-  // Mostly small, now and then as large as `most`; at least 1.
+  // Mostly small, sometimes up to `most`; at least 1.
   std::size_t length(std::size_t most) { return 1 + below(1 + below(one_in(8) ? most : 40)); }
 
   std::vector<Token> text(std::size_t most) {
     std::vector<Token> tokens(length(most));
     switch (below(5)) {
-      case 0:  // one token for ever
+      case 0:  // a single repeated token
         std::fill(tokens.begin(), tokens.end(), token(4));
         break;
       case 1: {  // a short period
@@ -44,7 +43,7 @@ class Dice {
         for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = piece[i % piece.size()];
         break;
       }
-      case 2:  // a copy of what every request writes, edited
+      case 2:  // an edited copy of a text that all requests share
         for (std::size_t i = 0; i < tokens.size(); ++i) {
           tokens[i] = one_in(30) ? token(50) : static_cast<Token>(1000 + i % 700);
         }
@@ -52,7 +51,7 @@ class Dice {
       case 3:  // few different contexts
         tokens = letters(tokens.size(), 3);
         break;
-      default:  // no repetition, the largest tokens among them
+      default:  // no repetition, up to the largest token
         tokens = letters(tokens.size(), std::size_t{1} << 31);
     }
     return tokens;
@@ -69,7 +68,7 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
-// A draft with room for its arrays.
+// A draft with memory for its arrays.
 struct Room {
   std::vector<Token> tokens;
   std::vector<float> survival;
@@ -81,13 +80,13 @@ struct Room {
   Room(const Room&) = delete;
   Room& operator=(const Room&) = delete;
 
-  // `most_sure`: the survival of what the draft stands behind.
-  void check(float most_sure) const {
+  // `highest`: the survival of the tokens before the draft.
+  void check(float highest) const {
     require(draft.length >= 0 && draft.length <= static_cast<int>(tokens.size()),
             "a draft has at most as many tokens as were asked for");
     require(draft.predicted >= 0 && draft.predicted <= draft.length,
             "a prediction is followed for a part of a draft");
-    float before = most_sure;
+    float before = highest;
     for (std::size_t i = 0; i < static_cast<std::size_t>(draft.length); ++i) {
       require(tokens[i] >= 0, "a draft holds tokens");
       require(survival[i] >= 0.0f && survival[i] <= before, "survival never rises");

@@ -1,7 +1,7 @@
 """Long random runs of the suffix core under AddressSanitizer, UBSan and ThreadSanitizer.
 
-Each takes SANITIZE_SECONDS (`make test-sanitize` sets it), else a few. What is built stays in
-build/, so that a second run compiles nothing.
+Each runs for SANITIZE_SECONDS (set by `make test-sanitize`), by default a few seconds. Programs stay
+in build/, so a second run does not compile them again.
 """
 
 import os

@@ -1,6 +1,6 @@
 // Several threads on one small index: threads SECONDS SEED FOLDER
 //
-// Each has requests of its own, of tenants that all share; one of them saves and looks meanwhile.
+// Each thread has its own requests, of tenants that all share; the main thread saves and inspects.
 #include <atomic>
 #include <thread>
 
@@ -34,8 +34,11 @@ void talk(Index& index, std::uint64_t seed, const Clock& clock) {
       if (dice.one_in(2)) {
         index.propose(name, 0.1f, room.draft);
       } else {
-        const std::string_view names[] = {name};
-        index.propose_many(names, 0.0f, {&room.draft, 1});
+        const std::vector<Token> last = {1};
+        Query query{index.handle(name), last, room.draft};
+        index.advance({&query, 1}, 0.0f);
+        room.draft.length = query.draft.length;
+        room.draft.predicted = query.draft.predicted;
       }
       room.check(1.0f);
       Room graft(dice.below(20));
@@ -44,7 +47,6 @@ void talk(Index& index, std::uint64_t seed, const Clock& clock) {
       drafted += static_cast<std::size_t>(room.draft.length);
       std::vector<Token> tokens(room.tokens.begin(), room.tokens.begin() + room.draft.length);
       if (dice.one_in(3)) tokens = dice.text(3000);
-      if (dice.one_in(5)) index.observe(name, room.draft.length);
       tokens.push_back(1);
       index.extend(name, tokens);
     }
@@ -52,7 +54,7 @@ void talk(Index& index, std::uint64_t seed, const Clock& clock) {
   }
 }
 
-void look(Index& index, const std::string& path, const Clock& clock) {
+void inspect(Index& index, const std::string& path, const Clock& clock) {
   while (!clock.is_over()) {
     const Stats stats = index.stats();
     require(stats.bytes <= stats.capacity_bytes, "the bound on memory holds");
@@ -81,7 +83,7 @@ int main(int count, char** arguments) {
     for (std::size_t i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] { talk(index, seed + i, clock); });
     }
-    look(index, std::string(arguments[3]) + "/snapshot", clock);
+    inspect(index, std::string(arguments[3]) + "/snapshot", clock);
   }
   require(index.stats().requests == 0, "every request has ended");
   std::printf("%zu drafted, %llu evicted\n", drafted.load(),

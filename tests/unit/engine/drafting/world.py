@@ -1,94 +1,54 @@
-"""Steps at random: requests that come and go, a head, a drafter of vLLM, and sources for them."""
+"""Random steps: requests that come and go, a head, a drafter of vLLM, and texts with repetition."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 import numpy as np
 
-from engine.drafting import Beginning, Control, HeadPass, StepDrafts, SuffixSource
+from engine.drafting import Beginning, Control, Drafter, Origin
 from engine.policy import Load
-from engine.suffix import SuffixIndex
-from tests.unit.engine.drafting.scripted import Proposed
 
 _STEPS = 300
 
 
-class Drafting(Protocol):
-    """Both of them."""
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """One sequence of a step: what it drafted, and what it was allowed and offered."""
 
-    def step(
-        self,
-        names: Sequence[str],
-        sampled: Sequence[Sequence[int]],
-        begin: "World",
-        *,
-        native: Sequence[Sequence[int]] | None,
-        head: HeadPass | None,
-        load: Load,
-    ) -> StepDrafts: ...
-
-    def end(self, names: Sequence[str], *, keep: bool) -> None: ...
-
-
-class OnPython:
-    """The suffix index, called row by row: without a core that a step could ask itself."""
-
-    core = None
-
-    def __init__(self) -> None:
-        source = SuffixSource(SuffixIndex(1 << 24, salt=1))
-        self.begin, self.advance = source.begin, source.advance
-        self.go_on, self.end = source.go_on, source.end
-
-
-class Dice:
-    """A source whose drafts are drawn at random, the same for the same calls."""
-
-    core = None
-
-    def __init__(self, seed: int) -> None:
-        self._random = Random(seed)
-
-    def begin(self, request: str, control: Control, tokens: object) -> None:
-        pass
-
-    def advance(self, request: str, tokens: Sequence[int], most: int, floor: float) -> Proposed:
-        return self._draw(most, 1.0, floor)
-
-    def go_on(
-        self, request: str, tokens: Sequence[int], survival: float, most: int, *, floor: float
-    ) -> Proposed:
-        return self._draw(most, survival, floor)
-
-    def end(self, request: str, *, keep: bool) -> None:
-        pass
-
-    def _draw(self, most: int, reached: float, floor: float) -> Proposed:
-        random, survival = self._random, []
-        for _ in range(random.randint(0, most)):
-            reached *= random.choice([1.0, random.random() ** 0.2])
-            if reached < floor:
-                break
-            survival.append(reached)
-        tokens = [random.randrange(9) for _ in survival]
-        return Proposed(tokens, survival, random.choice([0, random.randint(0, len(tokens))]))
+    tokens: list[int]
+    origin: Origin | None
+    control: Control
+    left: int
+    native: list[int]
+    head: list[int]
 
 
 class World:
-    """Requests that come, write what repeats itself, and go; the same for the same seed."""
+    """The same requests, texts and proposals for the same seed.
+
+    Attributes:
+        asked: For which sequences the head ran, by step.
+    """
 
     def __init__(self, seed: int) -> None:
+        self.asked: list[list[int]] = []
         self._random = Random(seed)
         self._count = 0
         self._names: list[str] = []
         self._texts: dict[str, list[int]] = {}
+        self._begun: dict[str, Beginning] = {}
+        self._got: dict[str, int] = {}
         self._phrases = [
             [self._random.randrange(300) for _ in range(self._random.randint(2, 9))]
             for _ in range(12)
         ]
 
-    def __call__(self, name: str) -> Beginning:
+    def play(self, drafter: Drafter) -> list[Drafted]:
+        """Play some hundred steps; returns all sequences that got tokens."""
+        return [drafted for _ in range(_STEPS) for drafted in self._step(drafter)]
+
+    def _begin(self, name: str) -> Beginning:
         random = self._random
         control = Control(
             tenant=random.choice("ab"),
@@ -100,37 +60,35 @@ class World:
             temperature=random.choice([0.0, 0.0, 0.3, 1.0]),
             prediction=tuple(self._phrases[0] + self._phrases[1]) if random.random() < 0.3 else (),
         )
-        left = random.choice([5, 20, 1000])
-        return Beginning(np.array(self._texts[name][:20], np.int32), control, left)
+        tokens = np.array(self._texts[name][:20], np.int32)
+        self._begun[name] = Beginning(tokens, control, random.choice([5, 20, 1000]))
+        return self._begun[name]
 
-    def steps(self, drafting: Drafting) -> list[tuple[StepDrafts, list[list[int]]]]:
-        """Play so many steps; returns the drafts, and for which rows the head ran."""
-        return [self._step(drafting) for _ in range(_STEPS)]
-
-    def _step(self, drafting: Drafting) -> tuple[StepDrafts, list[list[int]]]:
+    def _step(self, drafter: Drafter) -> list[Drafted]:
         random = self._random
         gone = [name for name in self._names if random.random() < 0.03]
-        drafting.end(gone, keep=random.random() < 0.5)
+        drafter.end(gone, keep=random.random() < 0.5)
         self._names = [name for name in self._names if name not in gone]
         while len(self._names) < 2 or (len(self._names) < 7 and random.random() < 0.1):
             self._count += 1
             self._names.append(f"request {self._count}")
             self._texts[self._names[-1]] = [1, *self._phrases[self._count % 12], 2] * 3
+            self._got[self._names[-1]] = 0
         random.shuffle(self._names)
 
         sampled = [self._more(name) for name in self._names]
         coming = [self._next(name)[:3] for name in self._names]
-        ran: list[list[int]] = []
 
-        def head(rows: Sequence[int]) -> list[tuple[list[int], list[float]]]:
-            ran.append(list(rows))
-            return [(coming[row], [random.random() ** 0.3 for _ in coming[row]]) for row in rows]
+        def head(sequences: Sequence[int], /) -> list[tuple[list[int], list[float]]]:
+            self.asked.append(list(sequences))
+            assert all(sampled[at] for at in sequences)
+            return [(coming[at], [random.random() ** 0.3 for _ in coming[at]]) for at in sequences]
 
         native = [tokens[: random.randint(0, 3)] for tokens in coming]
-        drafts = drafting.step(
+        drafts = drafter.step(
             self._names,
             sampled,
-            self,
+            self._begin,
             native=native if random.random() < 0.5 else None,
             head=head if random.random() < 0.8 else None,
             load=Load(
@@ -140,7 +98,26 @@ class World:
                 waiting=random.choice([0, 0, 0, 2]),
             ),
         )
-        return drafts, ran
+        assert len(drafts.tokens) == len(drafts.origins) == len(self._names)
+        played = []
+        for at, name in enumerate(self._names):
+            if not sampled[at]:
+                assert drafts.tokens[at] == []
+                continue
+            self._got[name] += len(sampled[at])
+            begun = self._begun[name]
+            left = begun.left - self._got[name]
+            played.append(
+                Drafted(
+                    drafts.tokens[at],
+                    drafts.origins[at],
+                    begun.control,
+                    left,
+                    native[at],
+                    coming[at],
+                )
+            )
+        return played
 
     def _more(self, name: str) -> list[int]:
         if self._random.random() < 0.1:
@@ -150,7 +127,7 @@ class World:
         return more
 
     def _next(self, name: str) -> list[int]:
-        """What comes next: the rest of a phrase that has begun, or a new one, or noise."""
+        """What comes next: the rest of a phrase that has begun, a new one, or noise."""
         last = self._texts[name][-1]
         for phrase in self._phrases:
             if last in phrase[:-1] and self._random.random() < 0.9:

@@ -1,4 +1,4 @@
-"""Who gives up memory for whom, and that the bound on it holds."""
+"""The bound on memory, and how tenants share it."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from engine.suffix import SuffixIndex
-from tests.unit.engine.suffix.core.requests import MIB, SONG, answer, continued, grafted, own_words
+from tests.unit.engine.suffix.conversations import MIB, SONG, answer, continued, grafted, own_words
 
 
 def test_an_answer_that_is_not_kept_leaves_nothing() -> None:
@@ -41,7 +41,7 @@ def test_clear_forgets_everything_and_gives_all_memory_back() -> None:
 
 
 def keep_quietly(index: SuffixIndex) -> None:
-    """Six answers that take less than half of 4 MiB."""
+    """Keep six answers, less than half of 4 MiB."""
     for part in range(6):
         answer(index, "quiet", own_words(part, 4000))
     assert index.stats().bytes < index.stats().capacity_bytes / 2
@@ -82,7 +82,7 @@ def test_a_flood_of_running_requests_never_takes_another_tenants_fair_share() ->
     assert index.stats().evicted_tokens == 0
 
 
-def test_a_request_whose_text_was_shortened_for_others_goes_on() -> None:
+def test_a_request_whose_text_was_evicted_for_others_goes_on() -> None:
     index = SuffixIndex(MIB, salt=1)
     index.start("one", "flood", own_words(1, 30_000))
     index.extend("one", own_words(2, 4000))
@@ -92,12 +92,12 @@ def test_a_request_whose_text_was_shortened_for_others_goes_on() -> None:
         answer(index, "quiet", own_words(10 + part, 4000))
     index.extend("one", own_words(2, 4000)[-20:-10])
 
-    assert index.propose("one", 4, min_survival=0.0).tokens == own_words(2, 4000)[-10:-6]
+    assert index.propose("one", 4).tokens == own_words(2, 4000)[-10:-6]
     index.finish("one", keep=True)
     assert continued(index, "flood", own_words(2, 4000)[-20:-16]) != []
 
 
-def test_new_tenants_take_their_share_from_who_has_most() -> None:
+def test_new_tenants_take_their_share_from_the_largest() -> None:
     index = SuffixIndex(4 * MIB, salt=1)
     for part in range(60):
         answer(index, "first", own_words(part, 4000))
@@ -112,7 +112,7 @@ def test_new_tenants_take_their_share_from_who_has_most() -> None:
     assert continued(index, "first", newest[:4]) == newest[4:12]
 
 
-def test_the_oldest_answers_go_first_and_are_counted() -> None:
+def test_the_oldest_answers_are_evicted_first_and_counted() -> None:
     index = SuffixIndex(MIB, salt=1)
 
     for part in range(40):
@@ -133,7 +133,7 @@ def test_a_prompt_beyond_all_memory_keeps_its_latest_part() -> None:
     index.extend("one", prompt[-20:-10])
 
     assert index.stats().bytes <= index.stats().capacity_bytes
-    assert index.propose("one", 4, min_survival=0.0).tokens == prompt[-10:-6]
+    assert index.propose("one", 4).tokens == prompt[-10:-6]
 
 
 def test_an_answer_beyond_all_memory_is_survived() -> None:
@@ -164,7 +164,7 @@ def roam(index: SuffixIndex, *, steps: int, seed: int) -> list[int]:
             index.predict(name, tokens * rng.randrange(1, 40))
             index.extend(name, tokens * rng.randrange(1, 40))
             used.append(index.stats().bytes)
-            index.propose(name, 16, min_survival=0.0)
+            index.propose(name, 16)
         index.finish(name, keep=rng.random() < 0.9)
         used.append(index.stats().bytes)
     return used
@@ -190,6 +190,6 @@ def test_the_process_grows_by_no_more_than_the_bound_says() -> None:
 
     grown = psutil.Process().memory_info().rss - before
     assert index.stats().evicted_tokens > 4_000_000
-    # What the process had and did not use may be used again, so only the index says how full it is.
+    # The process may reuse memory that it had before, so the index says how full it is.
     assert index.stats().bytes > 16 * MIB
     assert grown < 48 * MIB

@@ -1,7 +1,8 @@
-"""A saved index comes back as it was; a damaged file brings nothing back."""
+"""Saving and loading: the same drafts afterwards, and refusal of damaged files."""
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def build(salt: int = 1, capacity_bytes: int = 4 * MIB) -> SuffixIndex:
     for number, tenant in enumerate(TENANTS):
         index.start("one", tenant, [1])
         for shift in range(5):
-            index.propose("one", 8, min_survival=0.0)
+            index.propose("one", 8)
             index.extend("one", [token + number * 100 for token in [*SONG, shift]])
         index.finish("one", keep=True)
     return index
@@ -32,7 +33,7 @@ def offers(index: SuffixIndex) -> list[tuple[list[int], list[float]]]:
         for number in range(3):
             index.start("probe", tenant, [2])
             index.extend("probe", [token + number * 100 for token in SONG[:4]])
-            draft = index.propose("probe", 8, min_survival=0.0)
+            draft = index.propose("probe", 8)
             seen.append((draft.tokens, draft.survival))
             index.finish("probe", keep=False)
     return seen
@@ -121,12 +122,7 @@ def test_a_smaller_index_keeps_what_fits_and_what_was_used_last(path: Path) -> N
     assert stats.bytes <= stats.capacity_bytes
     small.start("probe", "tenant-19", [1])
     small.extend("probe", [190_000 + i for i in range(8_900, 8_990)])
-    assert small.propose("probe", 4, min_survival=0.0).tokens == [
-        198_990,
-        198_991,
-        198_992,
-        198_993,
-    ]
+    assert small.propose("probe", 4).tokens == list(range(198_990, 198_994))
 
 
 def test_a_file_cut_anywhere_is_refused_and_the_index_is_empty(path: Path) -> None:
@@ -170,14 +166,10 @@ def test_a_flipped_bit_is_found_and_the_index_is_empty(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [
-        pytest.param(b"", "too short", id="empty"),
-        pytest.param(b"short", "too short", id="short"),
-        pytest.param(b"%PDF-1.7" * 100, "no snapshot", id="foreign"),
-        pytest.param(bytes(4096), "no snapshot", id="zeros"),
-    ],
+    [(b"", "too short"), (b"short", "too short"), (b"%PDF-1.7" * 100, "not a snapshot")],
+    ids=["empty", "short", "foreign"],
 )
-def test_a_foreign_file_is_named_so_and_the_index_is_empty(
+def test_a_foreign_file_is_refused_and_the_index_is_empty(
     path: Path, content: bytes, reason: str
 ) -> None:
     path.write_bytes(content)
@@ -190,7 +182,7 @@ def test_a_foreign_file_is_named_so_and_the_index_is_empty(
 
 
 @pytest.mark.parametrize("place", [8, 12], ids=["format", "calibration"])
-def test_a_file_of_another_version_is_named_so(path: Path, place: int) -> None:
+def test_a_file_of_another_version_is_refused(path: Path, place: int) -> None:
     build().save(path)
     content = bytearray(path.read_bytes())
     content[place] += 1
@@ -200,18 +192,32 @@ def test_a_file_of_another_version_is_named_so(path: Path, place: int) -> None:
         SuffixIndex(4 * MIB, salt=1).load(path)
 
 
-def test_a_missing_file_leaves_the_index_empty(path: Path) -> None:
+def test_a_missing_file_is_named_and_leaves_the_index_empty(path: Path) -> None:
     index = build()
 
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match="snapshot") as caught:
         index.load(path)
 
+    assert caught.value.filename == path
     assert_empty(index)
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match=tmp_path.name):
-        SuffixIndex(MIB, salt=1).load(tmp_path)
+        SuffixIndex(MIB).load(tmp_path)
+    with pytest.raises(OSError, match="no-folder"):
+        SuffixIndex(MIB).save(tmp_path / "no-folder" / "file")
+
+
+def test_paths_may_be_text_bytes_or_objects_and_need_not_be_unicode(tmp_path: Path) -> None:
+    index = SuffixIndex(MIB)
+    odd: Any = bytes(tmp_path) + b"/\xff"
+
+    for path in (str(tmp_path / "text"), tmp_path / "object", odd):
+        index.save(path)
+        index.load(path)
+
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_failed_save_leaves_the_old_file_and_nothing_beside_it(path: Path) -> None:

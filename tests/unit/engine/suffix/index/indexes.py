@@ -1,14 +1,11 @@
-"""An index with a past, what can be seen of it, and values that its types forbid."""
+"""An index with some history, what can be observed of it, and wrongly typed values."""
 
 from collections.abc import Callable
 from typing import Any, cast
 
-import numpy as np
-
 from engine.suffix import SuffixIndex
+from tests.unit.engine.suffix.conversations import MIB
 
-MIB = 1 << 20
-BLOCK = 1 << 14
 PHRASE = [5, 6, 7, 8, 9, 10, 11, 12]
 
 
@@ -16,7 +13,7 @@ Call = Callable[[SuffixIndex], object]
 
 
 def build(*, temperature: float = 0.0) -> SuffixIndex:
-    """An index with a past: one answer kept, one request running with a draft to be judged.
+    """Return an index with a kept answer, and a running request with a draft to be scored.
 
     Args:
         temperature: Of the running request.
@@ -27,15 +24,15 @@ def build(*, temperature: float = 0.0) -> SuffixIndex:
     index.finish("old", keep=True)
     index.start("now", "acme", [1, 2, *PHRASE, 3], temperature=temperature)
     index.extend("now", PHRASE[:3])
-    index.propose("now", 4, min_survival=0.0)
+    index.propose("now", 4)
     return index
 
 
 def portrait(index: SuffixIndex) -> list[object]:
-    """What can be seen of it, what it learns next included."""
+    """What can be observed of it, including what it learns next."""
     seen: list[object] = [facts(index)]
     for token in PHRASE[3:]:
-        draft = index.propose("now", 8, min_survival=0.0)
+        draft = index.propose("now", 8)
         seen += [draft.tokens, draft.survival, draft.share, draft.predicted]
         index.extend("now", [token])
     return [*seen, facts(index)]
@@ -47,12 +44,8 @@ def facts(index: SuffixIndex) -> tuple[int, ...]:
 
 
 def wrong(value: object) -> Any:
-    """A value that the types forbid."""
+    """A value of a wrong type."""
     return cast(Any, value)
-
-
-def rows(*most: int) -> Any:
-    return np.array(most, np.int32)
 
 
 def read_only(array: Any) -> Any:

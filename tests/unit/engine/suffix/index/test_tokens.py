@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from engine.suffix import LONGEST_DRAFT, SuffixIndex
-from tests.unit.engine.suffix.index.indexes import MIB, PHRASE, build, portrait, read_only, wrong
+from tests.unit.engine.suffix.conversations import MIB
+from tests.unit.engine.suffix.index.indexes import PHRASE, build, portrait, read_only, wrong
 
 
 @pytest.mark.parametrize("capacity", [MIB, 64 << 30, np.int64(MIB)])
@@ -94,19 +95,19 @@ def test_the_largest_token_is_a_token_like_any_other() -> None:
 
     index.start("new", "acme", [largest, 4, largest, 4, largest])
 
-    assert index.propose("new", 1, min_survival=0.0).tokens == [4]
+    assert index.propose("new", 1).tokens == [4]
 
 
 def test_a_draft_of_no_tokens_is_empty_and_the_longest_is_allowed() -> None:
     index = build()
 
     assert len(index.propose("now", 0)) == 0
-    assert len(index.propose("now", LONGEST_DRAFT, min_survival=0.0)) > 20
+    assert len(index.propose("now", LONGEST_DRAFT)) > 20
 
 
 def test_a_graft_of_no_tokens_is_empty_and_the_longest_behind_the_most_is_allowed() -> None:
     index = build()
     most = (PHRASE * LONGEST_DRAFT)[:LONGEST_DRAFT]
 
-    assert len(index.propose_after("now", PHRASE, 1.0, 0, min_survival=0.0)) == 0
-    assert len(index.propose_after("now", most, 1.0, LONGEST_DRAFT, min_survival=0.0)) > 20
+    assert len(index.propose_after("now", PHRASE, 1.0, 0)) == 0
+    assert len(index.propose_after("now", most, 1.0, LONGEST_DRAFT)) > 20
