@@ -5,28 +5,52 @@
 #     -e SPECGATE_GATEWAY__HOST=0.0.0.0 -e SPECGATE_GATEWAY__KEYS__FILE=/etc/specgate/keys.jsonl \
 #     specgate:cpu
 #
-# The build stages have compilers and make, the final ones only what runs; for CUDA that includes a
-# C compiler, since Triton makes its launchers at run time. Each RUN is a target of the Makefile, so
-# that what is installed here is what is tested there. The root file system may be read-only: only
-# /var/lib/specgate, /tmp and /dev/shm are written to. `helm/specgate` runs these images.
+# Dependencies are installed from the locks before any source is copied, so a change of the source
+# rebuilds the wheels alone. Compilers stay in the build stages, except on CUDA, where Triton calls
+# a C compiler at run time. The root file system may be read-only: only /var/lib/specgate, /tmp and
+# /dev/shm are written to.
 
-FROM python:3.11-bookworm AS source
+FROM python:3.11-bookworm AS dependencies
 WORKDIR /srv/specgate
-COPY pyproject.toml README.md LICENSE Makefile ./
-COPY requirements requirements
 COPY scripts scripts
-COPY gateway gateway
-COPY engine engine
+COPY requirements requirements
+
+FROM dependencies AS dependencies-gateway
+RUN scripts/install.sh dependencies gateway
+
+FROM dependencies AS dependencies-cpu
+RUN scripts/install.sh dependencies engine
+
+FROM dependencies AS dependencies-cuda
+RUN scripts/install.sh dependencies gpu
+
+FROM python:3.11-bookworm AS wheel-gateway
+WORKDIR /src
+COPY requirements/dev.lock requirements/dev.lock
+COPY pyproject.toml README.md LICENSE ./
 COPY configs configs
+COPY gateway gateway
+RUN PIP_BUILD_CONSTRAINT=requirements/dev.lock pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
-FROM source AS build-gateway
-RUN make install-gateway
+FROM python:3.11-bookworm AS wheel-engine
+WORKDIR /src
+COPY requirements/dev.lock requirements/dev.lock
+COPY engine engine
+RUN PIP_BUILD_CONSTRAINT=requirements/dev.lock pip wheel --no-cache-dir --no-deps --wheel-dir /wheels ./engine
 
-FROM source AS build-cpu
-RUN make install-engine
+FROM dependencies-gateway AS build-gateway
+COPY --from=wheel-gateway /wheels /wheels
+RUN .venv/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
 
-FROM source AS build-cuda
-RUN make install-gpu
+FROM dependencies-cpu AS build-cpu
+COPY --from=wheel-gateway /wheels /wheels
+COPY --from=wheel-engine /wheels /wheels
+RUN .venv/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
+
+FROM dependencies-cuda AS build-cuda
+COPY --from=wheel-gateway /wheels /wheels
+COPY --from=wheel-engine /wheels /wheels
+RUN .venv/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM python:3.11-slim-bookworm AS final
 ENV PATH=/srv/specgate/.venv/bin:$PATH \
@@ -35,17 +59,17 @@ ENV PATH=/srv/specgate/.venv/bin:$PATH \
     HOME=/var/lib/specgate \
     XDG_CACHE_HOME=/var/lib/specgate
 WORKDIR /srv/specgate
-# Folders that the user may write; a volume mounted there takes their owner.
-COPY --from=source --chown=10001:10001 /srv/specgate/LICENSE /var/lib/specgate/LICENSE
-COPY --from=source --chown=10001:10001 /srv/specgate/LICENSE /etc/specgate/LICENSE
+# Folders that the user may write to; a volume mounted there takes their owner.
+COPY --chown=10001:10001 LICENSE /var/lib/specgate/LICENSE
+COPY --chown=10001:10001 LICENSE /etc/specgate/LICENSE
 EXPOSE 8000
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["specgate"]
 
 FROM final AS gateway
-COPY --from=build-gateway /srv/specgate /srv/specgate
+COPY --from=build-gateway /srv/specgate/.venv .venv
 USER 10001:10001
-CMD ["serve", "--config", "configs/gateway-remote.yaml"]
+CMD ["serve", "--config", "gateway-remote"]
 
 FROM final AS final-engine
 COPY scripts scripts
@@ -55,13 +79,13 @@ FROM final AS final-cuda
 COPY scripts scripts
 RUN scripts/apt.sh cuda
 
-# CUDA comes with torch's own packages; the host gives the driver (NVIDIA container toolkit).
+# CUDA comes with torch's own packages; the host has the driver (NVIDIA container toolkit).
 FROM final-cuda AS cuda
-COPY --from=build-cuda /srv/specgate /srv/specgate
+COPY --from=build-cuda /srv/specgate/.venv .venv
 USER 10001:10001
-CMD ["serve", "--config", "configs/gpu-llama-3.1-8b.yaml"]
+CMD ["serve", "--config", "gpu-llama-3.1-8b"]
 
 FROM final-engine AS cpu
-COPY --from=build-cpu /srv/specgate /srv/specgate
+COPY --from=build-cpu /srv/specgate/.venv .venv
 USER 10001:10001
-CMD ["serve", "--config", "configs/cpu-smollm2.yaml"]
+CMD ["serve", "--config", "cpu-smollm2"]

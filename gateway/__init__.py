@@ -4,4 +4,4 @@ CPU only; never imports torch, vllm or `engine`. `app.py` shows how the rooms ar
 `serving.py` shows the life of one request.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

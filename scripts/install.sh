@@ -7,6 +7,7 @@
 #   scripts/install.sh gpu       gateway and engine for CUDA
 #   scripts/install.sh train     engine for CPUs, and what `specgate train` needs beside it
 #   scripts/install.sh dev       engine for CPUs, and the tools of `make check` and `make test`
+#   scripts/install.sh dependencies TARGET   the locked packages of one of these, without our own
 #   scripts/install.sh node      the Node SDKs that the end-to-end tests use
 #   scripts/install.sh helm      helm, for the tests of the chart
 #   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
@@ -125,15 +126,6 @@ install_dependencies() { # target, lock...
   echo "$mark" >"$stamp"
 }
 
-install_python() { # target, lock...
-  ensure_venv
-  install_dependencies "$@"
-  install_gateway
-  if [[ $1 != gateway ]]; then
-    install_engine
-  fi
-}
-
 install_node() {
   local stamp=$NODE_TESTS/node_modules/.specgate mark
   mark=$(fingerprint "$NODE_TESTS/package-lock.json")
@@ -193,17 +185,38 @@ install_prometheus() {
   rm -r "$lists" "$folder"/*.deb
 }
 
+locks_of() { # target
+  case $1 in
+    gateway) echo requirements/gateway.lock ;;
+    engine) echo requirements/cpu.lock ;;
+    gpu) echo requirements/gpu.lock ;;
+    train) echo requirements/{cpu,train}.lock ;;
+    dev) echo requirements/{cpu,train,dev}.lock ;;
+  esac
+}
+
+install_python() { # target
+  ensure_venv
+  # shellcheck disable=SC2046  # a list
+  install_dependencies "$1" $(locks_of "$1")
+  install_gateway
+  if [[ $1 != gateway ]]; then
+    install_engine
+  fi
+}
+
 case ${1:-} in
-  gateway) install_python gateway requirements/gateway.lock ;;
-  engine) install_python engine requirements/cpu.lock ;;
-  gpu) install_python gpu requirements/gpu.lock ;;
-  train) install_python train requirements/cpu.lock requirements/train.lock ;;
-  dev) install_python dev requirements/cpu.lock requirements/train.lock requirements/dev.lock ;;
+  gateway | engine | gpu | train | dev) install_python "$1" ;;
+  dependencies)
+    ensure_venv
+    # shellcheck disable=SC2046  # a list
+    install_dependencies "$2" $(locks_of "$2")
+    ;;
   node) install_node ;;
   helm) install_helm ;;
   prometheus) install_prometheus ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus, or dependencies TARGET" >&2
     exit 2
     ;;
 esac

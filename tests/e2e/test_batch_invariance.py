@@ -30,9 +30,9 @@ def test_the_worker_says_that_its_results_are_batch_invariant(worker: Worker) ->
 
 
 def test_drafts_and_neighbours_change_no_token(worker: Worker) -> None:
-    prompts = [*make_prompts(12, seed=21), *make_prose(6, seed=22)]
-    prompts += [make_long_prompt(seed=23, records=40) + prompt for prompt in prompts[:6]]
-    bodies = [{"prompt": prompt, "max_tokens": 48} for prompt in prompts]
+    prompts = [*make_prompts(8, seed=21), *make_prose(4, seed=22)]
+    prompts += [make_long_prompt(seed=23, records=40) + prompt for prompt in prompts[:4]]
+    bodies = [{"prompt": prompt, "max_tokens": 40} for prompt in prompts]
     plain = worker.plain()
 
     expected = plain.ask_all(bodies, concurrency=1)

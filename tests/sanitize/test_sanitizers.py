@@ -1,6 +1,6 @@
 """Long random runs of the suffix core under AddressSanitizer, UBSan and ThreadSanitizer.
 
-Each runs for SANITIZE_SECONDS (set by `make test-sanitize`), by default a few seconds. Programs stay
+Each runs for SANITIZE_SECONDS (set by `make test-all`), by default a few seconds. Programs stay
 in build/, so a second run does not compile them again.
 """
 

@@ -10,7 +10,7 @@ from tests.e2e.exactness.worker import Worker, starting_worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
-PROMPTS = make_prompts(24, seed=1)
+PROMPTS = make_prompts(15, seed=1)
 
 
 def test_tokens_are_the_same_and_drafts_are_accepted_and_refused(
@@ -38,7 +38,7 @@ def test_both_sources_draft_and_share_drafts(speculating: Worker) -> None:
 
 
 def test_tokens_are_the_same_with_the_head_alone(plain: Worker, speculating: Worker) -> None:
-    bodies = [{"prompt": prompt, "max_tokens": 40} for prompt in make_prose(16, seed=5)]
+    bodies = [{"prompt": prompt, "max_tokens": 40} for prompt in make_prose(10, seed=5)]
     alone = {"vllm_xargs": {"specgate_mode": "head"}}
 
     answers = speculating.ask_all([body | alone for body in bodies], concurrency=8)

@@ -73,13 +73,13 @@ SCHEMA = {
 
 
 def completions(fields: dict[str, Any], *, seed: int) -> list[dict[str, Any]]:
-    return [{"prompt": prompt, **fields} for prompt in make_prompts(4, seed=seed)]
+    return [{"prompt": prompt, **fields} for prompt in make_prompts(3, seed=seed)]
 
 
 def chats(fields: dict[str, Any], *, seed: int, start: str) -> list[dict[str, Any]]:
     return [
         {"messages": [{"role": "user", "content": start + prompt}], **fields}
-        for prompt in make_prompts(4, seed=seed)
+        for prompt in make_prompts(3, seed=seed)
     ]
 
 

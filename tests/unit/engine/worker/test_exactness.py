@@ -87,10 +87,16 @@ def test_the_statement_is_published(tmp_path: Any) -> None:
     publish(Exactness("dtype", "not float16", "vllm"), Report(tmp_path, "exactness", 0), registry)
 
     assert registry.get_sample_value("engine_batch_invariant", {"reason": "dtype"}) == 0
-    (engine,) = read_reports(tmp_path)["engines"]  # type: ignore[misc]  # a list
-    assert engine["exactness"] == {  # type: ignore[index,call-overload]  # an object
-        "batch_invariant": False,
-        "reason": "dtype",
-        "detail": "not float16",
-        "kernel": "vllm",
+    assert read_reports(tmp_path) == {
+        "engines": [
+            {
+                "engine": 0,
+                "exactness": {
+                    "batch_invariant": False,
+                    "reason": "dtype",
+                    "detail": "not float16",
+                    "kernel": "vllm",
+                },
+            }
+        ]
     }
