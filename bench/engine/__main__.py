@@ -1,7 +1,7 @@
 """`make bench-engine`: what speculation brings, method by method, in one alternating run.
 
     python -m bench.engine [--quick] [--batch 1,4,16] [--model NAME] [--data DIR]
-        [--config FILE] [--methods none,hybrid,...]
+        [--config FILE] [--methods none,hybrid,...] [--plot FILE.svg]
 
 A model that a profile in configs/ is made for is measured with that one.
 
@@ -14,13 +14,14 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from bench.engine.measure import Bench, measure
+from bench.engine.measure import BatchFigures, Bench, measure
 from bench.engine.methods import UNASKED, Method, methods_of, profile_of, same_workers
 from bench.engine.plan import FULL, KV_GIB, QUICK, SEED, Plan
+from bench.engine.plot import draw, plot_title
 from bench.engine.records import Pools, load_pools
 from bench.engine.report import report
 from bench.engine.worker import WorkerError
@@ -52,6 +53,7 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--config", type=Path, help="the profile; by default that of the model")
     parser.add_argument("--methods", help="only these, with commas")
+    parser.add_argument("--plot", type=Path, help="where to draw the speeds relative to vLLM")
     arguments = parser.parse_args()
     overrides = {"model": arguments.model} if arguments.model else {}
     config = arguments.config or profile_of(arguments.model)
@@ -60,7 +62,9 @@ def main() -> int:
         methods = _chosen(methods_of(settings), arguments.methods)
         plan = QUICK if arguments.quick else FULL
         pools = load_pools(arguments.data.resolve(), plan)
-        found = asyncio.run(_run(plan, settings, methods, arguments.batch, pools))
+        found, figures = asyncio.run(_run(plan, settings, methods, arguments.batch, pools))
+        if arguments.plot:
+            draw(arguments.plot, figures[arguments.batch[0]].tallies, plot_title(found))
     except (DataError, EngineError, InstallError, OSError, WorkerError) as error:
         say(f"failed: {error}")
         return 1
@@ -74,7 +78,7 @@ async def _run(
     methods: Sequence[Method],
     batches: Sequence[int],
     pools: Pools,
-) -> Json:
+) -> tuple[Json, Mapping[int, BatchFigures]]:
     ends_at = time.monotonic() + plan.seconds
     machine = await describe_machine()
     if machine.load_before > _BUSY_LOAD:
@@ -87,7 +91,7 @@ async def _run(
     started = [method for method in methods if method.name not in same]
     bench = Bench(plan, started, settings, model, packages, pools, ends_at)
     figures = {batch: await measure(bench, batch) for batch in batches}
-    return {
+    found = {
         **report(figures, same),
         "methods": {method.name: method.as_json() for method in methods},
         "not_measured": sorted(_SOURCES - {method.name for method in methods}),
@@ -98,6 +102,7 @@ async def _run(
         "versions": {"vllm": find_version(), "torch": metadata.version("torch")},
         "machine": machine.as_json(),
     }
+    return found, figures
 
 
 def _chosen(methods: Sequence[Method], names: str | None) -> Sequence[Method]:

@@ -11,12 +11,12 @@ from bench.engine.plan import KV_GIB
 from bench.suffix.corpus import CONFIG
 from engine.config import EngineSettings
 
-NONE, ARCTIC, HYBRID = "none", "arctic_suffix", "hybrid"
+NONE, VLLM, ARCTIC, HYBRID = "none", "vllm", "arctic_suffix", "hybrid"
 
 # vLLM's own drafters, as its `speculative_config`; and vLLM as it comes, without drafts and kernels
 # of ours.
 _BASELINES: Mapping[str, Mapping[str, JsonValue]] = {
-    "vllm": {},
+    VLLM: {},
     "ngram": {
         "method": "ngram",
         "num_speculative_tokens": 8,
