@@ -1,0 +1,22 @@
+"""Stream a chat through LangChain, then ask what speculation did for a request."""
+
+import os
+
+from langchain_openai import ChatOpenAI
+
+chat = ChatOpenAI(
+    base_url=os.environ.get("OPENAI_BASE_URL", "http://127.0.0.1:8000/v1"),
+    api_key=os.environ.get("OPENAI_API_KEY", "none"),
+    model=os.environ.get("MODEL", "smollm2-135m"),
+    temperature=0,
+    max_tokens=64,
+    include_response_headers=True,
+)
+
+for chunk in chat.stream("Count to twenty, in words."):
+    print(chunk.content, end="", flush=True)
+print()
+
+answer = chat.invoke("Count to twenty, in words, then once more.")
+print(f"{answer.usage_metadata['output_tokens']} tokens")
+print("request", answer.response_metadata["headers"]["x-request-id"])
