@@ -1,4 +1,4 @@
-"""Stream a chat through LangChain, then ask what speculation did for a request."""
+"""Stream a chat through LangChain."""
 
 import os
 
@@ -10,13 +10,11 @@ chat = ChatOpenAI(
     model=os.environ.get("MODEL", "smollm2-135m"),
     temperature=0,
     max_tokens=64,
-    include_response_headers=True,
+    stream_usage=True,
 )
 
+answer = None
 for chunk in chat.stream("Count to twenty, in words."):
     print(chunk.content, end="", flush=True)
-print()
-
-answer = chat.invoke("Count to twenty, in words, then once more.")
-print(f"{answer.usage_metadata['output_tokens']} tokens")
-print("request", answer.response_metadata["headers"]["x-request-id"])
+    answer = chunk if answer is None else answer + chunk
+print(f"\n{answer.usage_metadata['output_tokens']} tokens")

@@ -90,17 +90,20 @@ install_locked() { # lock...
   done
 }
 
-# Editable installs: Python sources are used where they are, engine._core is compiled now.
+# Editable installs: Python sources are used where they are, engine._core is compiled now. Where the
+# build tools are installed (target dev) they are used, so that only what changed is compiled again.
 install_project() { # folder, what it is made of...
-  local folder=$1 stamp=$VENV/.specgate-project-${1//[^a-z]/} mark
+  local folder=$1 stamp=$VENV/.specgate-project-${1//[^a-z]/} mark isolation=()
   shift
-  mark=$(fingerprint "$@" requirements/dev.lock)
+  mark=$(fingerprint "$@" scripts/install.sh)
   if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
     return
   fi
   say "installing ${folder/#./specgate}"
-  PIP_CONSTRAINT=requirements/dev.lock PIP_BUILD_CONSTRAINT=requirements/dev.lock \
-    pip install --quiet --no-deps --editable "$folder"
+  [[ -e $VENV/.specgate-dev ]] && isolation=(--no-build-isolation)
+  PATH=$(realpath "$VENV")/bin:$PATH \
+    PIP_CONSTRAINT=requirements/dev.lock PIP_BUILD_CONSTRAINT=requirements/dev.lock \
+    pip install --quiet --no-deps "${isolation[@]}" --editable "$folder"
   echo "$mark" >"$stamp"
 }
 

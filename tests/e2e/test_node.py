@@ -12,17 +12,16 @@ from tests.e2e.service import MODEL, Service
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).parent / "node"
-NODE = shutil.which("node")
-
-
-@pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
-@pytest.mark.skipif(
-    not (HERE / "node_modules").is_dir(), reason="run `make install-node` for the Node SDKs"
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None or not (HERE / "node_modules").is_dir(),
+    reason="needs Node.js and its SDKs: make install-node",
 )
+
+
+@needs_node
 def test_node_sdks(service: Service) -> None:
-    assert NODE is not None
     ran = subprocess.run(
-        [NODE, "--test", "--test-reporter=spec", "sdk.test.mjs"],
+        ["node", "--test", "--test-reporter=spec", "sdk.test.mjs"],
         cwd=HERE,
         env={**os.environ, "BASE_URL": f"{service.url}/v1", "MODEL": MODEL},
         capture_output=True,

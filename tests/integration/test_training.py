@@ -12,7 +12,7 @@ import torch
 
 from tests.unit.engine.training.tiny import prepare
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 # Every step is saved, so that a kill can come between any two files.
