@@ -2,7 +2,7 @@
 
 usage: python edit_loop.py FILE INSTRUCTION
 
-The file is sent as `prediction`, so the parts that stay are drafted from it and verified many tokens
+The file is sent as `prediction`: parts that stay are drafted from it and verified many tokens
 at a time. The answer is what the model would have written anyway.
 """
 

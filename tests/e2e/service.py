@@ -17,6 +17,7 @@ import psutil
 
 ROOT = Path(__file__).parent.parent.parent
 MODEL = "smollm2-135m"
+SPECGATE = Path(sys.executable).with_name("specgate")
 _START_SECONDS = 240
 _STOP_SECONDS = 60
 
@@ -92,12 +93,19 @@ class Service:
 
 @contextlib.contextmanager
 def running_service(
-    folder: Path, *, engine: Mapping[str, str] | None = None, **settings: str
+    folder: Path,
+    *,
+    program: Path = SPECGATE,
+    config: str | Path = "cpu-smollm2",
+    engine: Mapping[str, str] | None = None,
+    **settings: str,
 ) -> Iterator[Service]:
-    """Serve the default profile; at the end: Ctrl-C, exit status 0, no process left.
+    """Run `specgate serve`; at the end: Ctrl-C, exit status 0, no process left.
 
     Args:
-        folder: For the log.
+        folder: For the log, and the working directory.
+        program: The command `specgate` of an environment.
+        config: The name or the path of a profile.
         engine: Names below `SPECGATE_ENGINE__`, lower case allowed.
         settings: Names below `SPECGATE_GATEWAY__`, lower case allowed.
     """
@@ -113,8 +121,8 @@ def running_service(
     log = folder / "service.log"
     with log.open("wb") as output:
         process = psutil.Popen(
-            [Path(sys.executable).with_name("specgate"), "serve", "--config", "cpu-smollm2"],
-            cwd=ROOT,
+            [program, "serve", "--config", config],
+            cwd=folder,
             env=environment,
             stdout=output,
             stderr=subprocess.STDOUT,
