@@ -47,7 +47,7 @@ def test_a_room_that_always_fails_costs_drafts_and_nothing_else(
 def test_rooms_that_fail_now_and_then_cost_drafts_and_nothing_else(
     plain: Worker, speculating: Worker
 ) -> None:
-    bodies = [{"prompt": prompt, "max_tokens": 40} for prompt in make_prompts(15, seed=71)]
+    bodies = [{"prompt": prompt, "max_tokens": 40} for prompt in make_prompts(10, seed=71)]
     before = speculating.metric(FALLBACKS, reason="InjectedError")
 
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from tests.e2e.exactness.worker import Worker, starting_worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
-PROMPTS = make_prompts(15, seed=1)
+PROMPTS = make_prompts(12, seed=1)
 
 
 def test_tokens_are_the_same_and_drafts_are_accepted_and_refused(
