@@ -1,4 +1,4 @@
-"""Bodies travel byte for byte, but for the fields that DESIGN.md adds, in both directions."""
+"""Bodies are forwarded byte for byte in both directions, except for the fields that are added."""
 
 import json
 from typing import Any

@@ -1,7 +1,6 @@
 import asyncio
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -53,12 +52,10 @@ async def test_what_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
     process = await WorkerProcess.start(shell(script, tmp_path / "w.log"))
     await eventually(lambda: process.last_lines(1) == ["ready"])
-    started = time.monotonic()
 
     await process.stop(grace_seconds=0.1)
 
     assert process.exit_status == -signal.SIGKILL
-    assert time.monotonic() - started < 2
 
 
 async def test_children_end_with_it_also_when_it_died_first(tmp_path: Path) -> None:

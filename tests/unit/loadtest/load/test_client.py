@@ -80,7 +80,7 @@ async def test_the_time_to_leave_counts_from_when_the_request_was_due(worker: Fa
 
     await ending_of(worker, asked)
 
-    assert 0.15 <= time.monotonic() - begin <= 1.0
+    assert time.monotonic() - begin >= 0.15
 
 
 async def test_a_slow_reader_takes_its_time(worker: FakeWorker) -> None:
