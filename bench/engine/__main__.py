@@ -27,7 +27,6 @@ from bench.engine.report import report
 from bench.engine.worker import WorkerError
 from bench.peers import InstallError, install
 from bench.suffix.corpus import DATA
-from bench.suffix.datasets import DataError
 from bench.suffix.plan import ARCTIC_REQUIREMENTS
 from bench.suffix.replay import Json
 from bench.suffix.report import rounded
@@ -35,6 +34,7 @@ from engine.config import EngineSettings, load_settings
 from engine.errors import EngineError
 from engine.models import fetch_with_pip, resolve_model
 from engine.worker.versions import find_version
+from loadtest.conversations import DataError
 from loadtest.machine import describe_machine
 from loadtest.progress import say
 

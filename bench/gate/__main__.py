@@ -25,13 +25,13 @@ from bench.gate.plot import draw
 from bench.gate.report import report, speeds_of
 from bench.gate.settings import seated
 from bench.suffix.corpus import CONFIG, DATA
-from bench.suffix.datasets import DataError
 from bench.suffix.replay import Json
 from bench.suffix.report import rounded
 from engine.config import EngineSettings, load_settings
 from engine.errors import EngineError
 from engine.models import fetch_with_pip, resolve_model
 from engine.worker.versions import find_version
+from loadtest.conversations import DataError
 from loadtest.machine import describe_machine
 from loadtest.progress import say
 

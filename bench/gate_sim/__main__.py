@@ -16,7 +16,8 @@ from bench.gate_sim.curve import CurveError
 from bench.gate_sim.plan import FULL, QUICK
 from bench.gate_sim.report import report, rounded
 from bench.gate_sim.specgate import Specgate
-from bench.gate_sim.traces import Trace, TraceError, read_traces
+from bench.gate_sim.traces import Trace, read_traces
+from loadtest.conversations import DataError
 from loadtest.machine import describe_machine
 from loadtest.progress import say
 
@@ -35,7 +36,7 @@ def main() -> int:
         needed = any(not traffic.phases for traffic in plan.traffics)
         traces = _read(arguments.data.resolve()) if needed else []
         found = report(go_through(plan, traces, Specgate, say))
-    except (CurveError, TraceError) as error:
+    except (CurveError, DataError) as error:
         say(f"failed: {error}")
         return 1
     answers = {"recorded_answers": len(traces), "seeds": plan.seeds}
@@ -48,7 +49,7 @@ def _read(folder: Path) -> list[Trace]:
     """The recordings, or none where the folder is not there; one that cannot be read is an error.
 
     Raises:
-        TraceError: The folder holds none, or one is not in a known format.
+        DataError: The folder holds none, or one is not in a known format.
     """
     if not folder.is_dir():
         say(f"{folder}: not there; recorded traffic is left out")

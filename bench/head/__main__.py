@@ -34,13 +34,13 @@ from bench.head.methods import find_head, methods_of_head
 from bench.head.plan import FULL, KINDS, QUICK, HeadPlan
 from bench.head.report import report
 from bench.suffix.corpus import DATA
-from bench.suffix.datasets import DataError
 from bench.suffix.replay import Json
 from bench.suffix.report import rounded
 from engine.config import EngineSettings, load_settings
 from engine.errors import EngineError
 from engine.models import fetch_with_pip, resolve_model
 from engine.worker.versions import find_version
+from loadtest.conversations import DataError
 from loadtest.machine import describe_machine
 from loadtest.progress import say
 

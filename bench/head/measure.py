@@ -24,9 +24,9 @@ from bench.head.acceptance import Acceptance, acceptance_of
 from bench.head.methods import ALWAYS
 from bench.head.plan import HeadPlan
 from bench.head.timing import Timing
-from bench.suffix.datasets import DataError
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
+from loadtest.conversations import DataError
 from loadtest.progress import say
 
 _NO_PACKAGES = Path()  # they are for methods of other projects

@@ -22,8 +22,8 @@ from bench.pacing.bench import Choices, run
 from bench.pacing.figures import MismatchError
 from bench.pacing.patterns import PatternError
 from bench.pacing.plan import FULL, QUICK
-from bench.pacing.prompts import PromptError
 from bench.pacing.record import RecordError
+from loadtest.conversations import DataError
 from loadtest.processes import StartError
 from loadtest.progress import say
 
@@ -64,7 +64,7 @@ def main() -> int:
     try:
         found = asyncio.run(run(choices))
     except (
-        *(MismatchError, PatternError, PromptError, RecordError, StartError),
+        *(DataError, MismatchError, PatternError, RecordError, StartError),
         *(OSError, aiohttp.ClientError),
     ) as error:
         say(f"failed: {error}")

@@ -15,12 +15,13 @@ from pathlib import Path
 from bench.peers import InstallError, install
 from bench.suffix.child import ChildError, Sides
 from bench.suffix.corpus import CONFIG, DATA, load_corpus, tokenizer_of
-from bench.suffix.datasets import DataError, save_datasets
+from bench.suffix.datasets import save_datasets
 from bench.suffix.measure import measure
 from bench.suffix.plan import ARCTIC_REQUIREMENTS, FULL, QUICK, Plan
 from bench.suffix.replay import Json
 from bench.suffix.report import rounded
 from engine.errors import EngineError
+from loadtest.conversations import DataError
 from loadtest.machine import describe_machine
 from loadtest.progress import say
 
