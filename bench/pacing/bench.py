@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
-from bench.pacing.client import Capture
+from bench.client import Exchange
 from bench.pacing.crowd import (
     CrowdFigures,
     crowd_figures,
@@ -179,7 +179,7 @@ async def _attack(
         return None, str(error)
 
 
-def shown_streams(last_round: Mapping[Mode, Playback]) -> dict[str, tuple[Played, Capture]]:
+def shown_streams(last_round: Mapping[Mode, Playback]) -> dict[str, tuple[Played, Exchange]]:
     """One recorded stream in each mode that the eavesdropper is given; none if all failed."""
     recorded = [one for one in last_round["off"].good if is_recorded(one.pattern.kind)]
     if not recorded:

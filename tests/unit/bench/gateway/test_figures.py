@@ -15,13 +15,8 @@ MS = 1_000_000
 
 
 def readings_of(*, whole_ms: float, first_byte_ms: float = 1.0, count: int = 4) -> Readings:
-    exchange = Exchange(
-        sent_ns=0,
-        first_byte_ns=int(first_byte_ms * MS),
-        end_ns=int(whole_ms * MS),
-        status=200,
-        body=b"",
-    )
+    packets = [(int(first_byte_ms * MS), b"first"), (int(whole_ms * MS), b"last")]
+    exchange = Exchange(sent_ns=0, packets=packets)
     return Readings(exchanges=[exchange] * count, began_ns=0, ended_ns=1_000 * MS)
 
 
