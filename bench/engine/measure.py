@@ -20,6 +20,7 @@ from bench.engine.records import Ask, Pools, Session
 from bench.engine.tally import Tally, decode_time, fallbacks, own_time
 from bench.engine.worker import BenchWorker, WorkerError
 from bench.engine.workloads import deal, wants_of
+from bench.rounds import rotated
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
 from loadtest.progress import say
@@ -200,12 +201,6 @@ async def _settle(workers: Sequence[BenchWorker]) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         if _cpu_seconds(workers) - before < _SETTLED_CORES * _LOOK_SECONDS:
             return
-
-
-def rotated(workers: Sequence[BenchWorker], number: int) -> list[BenchWorker]:
-    """Let another worker be the first in each round."""
-    begin = number % len(workers)
-    return [*workers[begin:], *workers[:begin]]
 
 
 def _cpu_seconds(workers: Sequence[BenchWorker]) -> float:

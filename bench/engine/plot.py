@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from bench.engine.methods import ARCTIC, HYBRID, VLLM
 from bench.engine.tally import Tally
-from bench.suffix.replay import Json
+from bench.rounds import Json
 
 _COLOURS = {HYBRID: "#b5482a"}
 _NAMES = {

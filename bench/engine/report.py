@@ -1,4 +1,4 @@
-"""The JSON line of the engine benchmark: the keys of BENCH.md, and what explains them."""
+"""The JSON line of the engine benchmark: ratios by batch, workload and method."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from bench.engine.measure import BatchFigures
 from bench.engine.methods import HYBRID, NONE
 from bench.engine.tally import Tally, acceptance_ratio, pooled
-from bench.suffix.figures import over_rounds
-from bench.suffix.replay import Json
+from bench.rounds import Json, put_summary, ratios_of, summary_of
 
 DEFINITIONS = {
     "methods": "all have our kernels but `vllm`, which is vLLM as it comes; `none` drafts nothing, "
@@ -121,9 +120,8 @@ def _hybrid_to(methods: ByMethod) -> Json:
 
 
 def _put_ratio(found: Json, name: str, ours: Rounds, theirs: Rounds, speed: Speed) -> None:
-    spread = over_rounds([speed(tally) for tally in ours], [speed(tally) for tally in theirs])
-    found[name] = spread.median
-    found[f"{name}_spread"] = [spread.low, spread.high]
+    ratios = ratios_of([speed(tally) for tally in ours], [speed(tally) for tally in theirs])
+    put_summary(found, name, summary_of(ratios))
 
 
 def _speed(rounds: Rounds) -> float:

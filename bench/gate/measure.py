@@ -20,7 +20,6 @@ from bench.engine.fleet import running_workers
 from bench.engine.measure import (
     Answerer,
     ask_in_turn,
-    rotated,
     run_clients,
     warm_up,
 )
@@ -30,6 +29,7 @@ from bench.engine.worker import BenchWorker, WorkerError
 from bench.gate.plan import Plan
 from bench.gate.prompts import deal
 from bench.gate.settings import Setting, settings_of, workers_of
+from bench.rounds import rotated
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
 from loadtest.progress import say
@@ -129,7 +129,7 @@ async def _ask_worker(
     await run_clients(reader, [[replace(ask, most_tokens=1)] for ask in asks], clients)
     found = {}
     own = [setting for setting in settings if setting.worker == worker.method.name]
-    for setting in turned(own, first):
+    for setting in rotated(own, first):
         asked = Asked(worker, setting, f"{setting.name} {clients}")
         before = await worker.metrics()
         busy = await run_busy(asked, asks, clients, worker.metrics)
@@ -203,12 +203,6 @@ async def _until_idle(worker: BenchWorker) -> None:
         if time.monotonic() > give_up_at:
             raise WorkerError(f"{worker.method.name}: goes on with requests nobody waits for")
         await asyncio.sleep(0.05)
-
-
-def turned(settings: Sequence[Setting], number: int) -> Sequence[Setting]:
-    """Let another setting be the first in each round."""
-    begin = number % len(settings)
-    return [*settings[begin:], *settings[:begin]]
 
 
 def _headline(cell: Mapping[str, Tally]) -> str:

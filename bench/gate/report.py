@@ -1,4 +1,4 @@
-"""The JSON line: the keys of BENCH.md, and what explains them."""
+"""The JSON line: speeds, ratios, and what explains them."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -7,8 +7,7 @@ from bench.engine.methods import NONE
 from bench.engine.tally import Tally, pooled
 from bench.gate.measure import BySetting, Figures
 from bench.gate.settings import FIXED, GATE
-from bench.suffix.figures import Spread, over_rounds
-from bench.suffix.replay import Json
+from bench.rounds import Json, Summary, put_summary, ratios_of, summary_of
 
 LEAST_TO_NONE, LEAST_TO_BEST_FIXED = 0.99, 0.97
 
@@ -85,23 +84,24 @@ def _cell(found: BySetting) -> Json:
     }
 
 
-def _compared(found: BySetting, other: str) -> Spread:
+def _compared(found: BySetting, other: str) -> Summary | None:
     ours, theirs = ([tally.tokens_per_second for tally in found[name]] for name in (GATE, other))
-    return over_rounds(ours, theirs)
+    return summary_of(ratios_of(ours, theirs))
 
 
-def _ratio(name: str, spread: Spread | None) -> Json:
-    if spread is None:
-        return {name: None, f"{name}_spread": None}
-    return {name: spread.median, f"{name}_spread": [spread.low, spread.high]}
+def _ratio(name: str, summary: Summary | None) -> Json:
+    found: Json = {}
+    put_summary(found, name, summary)
+    return found
 
 
-def _worst(spreads: Mapping[str, Spread]) -> Spread | None:
-    return min(spreads.values(), key=lambda spread: spread.median, default=None)
+def _worst(summaries: Mapping[str, Summary | None]) -> Summary | None:
+    known = [summary for summary in summaries.values() if summary is not None]
+    return min(known, key=lambda summary: summary.median, default=None)
 
 
-def _missed(spreads: Mapping[str, Spread], least: float) -> list[str]:
-    return [name for name, spread in spreads.items() if spread.high < least]
+def _missed(summaries: Mapping[str, Summary | None], least: float) -> list[str]:
+    return [name for name, summary in summaries.items() if summary and summary.high < least]
 
 
 def _speeds(found: BySetting) -> dict[str, float]:

@@ -1,6 +1,5 @@
-"""The JSON line: the keys of BENCH.md flat, then every run by curve, traffic and load."""
+"""The JSON line: the worst of all runs flat, then every run by curve, traffic and load."""
 
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -10,6 +9,7 @@ from bench.gate_sim.bench import Findings
 from bench.gate_sim.contest import Contest, figure
 from bench.gate_sim.curve import MOST_ROWS
 from bench.gate_sim.plan import BEYOND
+from bench.rounds import Json, put_summary, summary_of
 
 DEFINITIONS = {
     "speed": "tokens a second of a request in the system, waiting ones included: in a closed loop "
@@ -40,8 +40,8 @@ DEFINITIONS = {
 }
 
 
-def report(findings: Findings) -> dict[str, object]:
-    """Put all findings into one object, to be `rounded`."""
+def report(findings: Findings) -> Json:
+    """Put all findings into one object."""
     contests = findings.contests()
     recoveries = [steps for run in findings.shifted.values() for steps in run.recovery or ()]
     return {
@@ -74,18 +74,7 @@ def report(findings: Findings) -> dict[str, object]:
     }
 
 
-def rounded(value: object) -> object:
-    """Four significant digits of every fraction, and Python's own numbers; NaN becomes null."""
-    if isinstance(value, Mapping):
-        return {key: rounded(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(inner) for inner in value]
-    if isinstance(value, float):
-        return float(f"{value:.4g}") if math.isfinite(value) else None
-    return value
-
-
-def _worsts(findings: Findings) -> dict[str, object]:
+def _worsts(findings: Findings) -> Json:
     contests = findings.contests()
     return {
         **_worst("worst_ratio_to_none", map(_to_none, contests), high=False),
@@ -94,16 +83,15 @@ def _worsts(findings: Findings) -> dict[str, object]:
     }
 
 
-def _worst(name: str, found: Iterable[Floats], *, high: bool) -> dict[str, object]:
+def _worst(name: str, found: Iterable[Floats], *, high: bool) -> Json:
     """The run with the lowest median, or the highest, and its spread; None where there is none."""
     ranked = sorted(found, key=lambda values: float(np.median(values)), reverse=high)
-    if not ranked:
-        return {name: None, f"{name}_spread": None}
-    worst = figure(ranked[0])
-    return {name: worst["median"], f"{name}_spread": worst["spread"]}
+    found: Json = {}
+    put_summary(found, name, summary_of(ranked[0].tolist()) if ranked else None)
+    return found
 
 
-def _worst_stage(findings: Findings) -> dict[str, object]:
+def _worst_stage(findings: Findings) -> Json:
     """The stage with the lowest ratio to none, and what the oracle had in the same."""
     stages = [
         pair
@@ -135,8 +123,8 @@ def _regrets(contests: Iterable[Contest]) -> list[Floats]:
 
 def _nested(
     contests: Mapping[tuple[str, str, float], Contest],
-) -> dict[str, dict[str, dict[str, object]]]:
-    found: dict[str, dict[str, dict[str, object]]] = {}
+) -> dict[str, dict[str, Json]]:
+    found: dict[str, dict[str, Json]] = {}
     for (curve, traffic, load), contest in contests.items():
         found.setdefault(curve, {}).setdefault(traffic, {})[str(load)] = contest.as_json()
     return found

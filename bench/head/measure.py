@@ -12,7 +12,6 @@ from bench.engine.measure import (
     ask_in_turn,
     fitting,
     measure_cell,
-    rotated,
     run_clients,
     warm_up,
 )
@@ -24,6 +23,7 @@ from bench.head.acceptance import Acceptance, acceptance_of
 from bench.head.methods import ALWAYS
 from bench.head.plan import HeadPlan
 from bench.head.timing import Timing
+from bench.rounds import rotated
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
 from loadtest.conversations import DataError

@@ -1,4 +1,4 @@
-"""The JSON line of the head benchmark: the keys of BENCH.md, and what explains them."""
+"""The JSON line of the head benchmark: acceptance, cost, speed, and what explains them."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -9,8 +9,7 @@ from bench.head.acceptance import Acceptance
 from bench.head.measure import Cell, HeadFigures
 from bench.head.methods import ALWAYS, HEAD
 from bench.head.plan import KINDS, POSITIONS
-from bench.suffix.figures import over_rounds
-from bench.suffix.replay import Json
+from bench.rounds import Json, put_summary, ratios_of, summary_of
 
 DEFINITIONS = {
     "acceptance_ratio": f"accepted tokens over {POSITIONS} for each step that had room for a draft "
@@ -82,9 +81,7 @@ def _paired(
 
 
 def _put_ratio(found: Json, name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
-    spread = over_rounds(ours, theirs) if ours else None
-    found[name] = spread and spread.median
-    found[f"{name}_spread"] = spread and [spread.low, spread.high]
+    put_summary(found, name, summary_of(ratios_of(ours, theirs)))
 
 
 def _median_ms(rounds: Rounds, method: str, figure: Callable[[Cell], float]) -> float | None:

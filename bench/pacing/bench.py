@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 from bench.client import Exchange
+from bench.command import look_at_machine
 from bench.pacing.crowd import (
     CrowdFigures,
     crowd_figures,
@@ -37,12 +38,10 @@ from bench.pacing.report import Measured, is_recorded, report
 from bench.pacing.round import Playback, play_round
 from bench.pacing.targets import Stage, find_service, running_service, running_stage
 from bench.peers import InstallError
-from bench.summary import Json
-from loadtest.machine import describe_machine
+from bench.rounds import Json
 from loadtest.progress import say
 
 _KEPT = Path(".bench/pacing")
-_BUSY_LOAD = 0.7
 _IDLE_SECONDS = 2.0
 
 
@@ -71,9 +70,7 @@ async def run(choices: Choices) -> Json:
         MismatchError: A client assembled another text than the worker sent.
     """
     plan = choices.plan
-    machine = await describe_machine()
-    if machine.load_before > _BUSY_LOAD:
-        say(f"the machine is already busy (load {machine.load_before:.1f}): expect wide spreads")
+    machine = await look_at_machine()
     with tempfile.TemporaryDirectory(prefix="specgate-pacing-") as name:
         folder = Path(name)
         recorded = await _recorded(choices, folder)

@@ -13,7 +13,6 @@ from loadtest.progress import say
 
 _ROOT = Path(__file__).parents[2]
 CONFIG = _ROOT / "configs/cpu-smollm2.yaml"
-DATA = _ROOT / "../shared/data"
 
 
 def tokenizer_of(config: Path) -> Encode:

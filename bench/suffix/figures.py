@@ -1,10 +1,9 @@
 """Arithmetic over replays: sums over data sets, rates, ratios over rounds, and the trade-off."""
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-from bench.suffix.replay import Json
+from bench.rounds import Json
 
 DRAFTED_SHARE = 0.85  # the trade-off is read where ours drafts so much of what the peer drafts
 
@@ -80,21 +79,6 @@ def pooled(replay: Mapping[str, Figures], names: Sequence[str]) -> Figures:
 def ratio(ours: float, theirs: float) -> float | None:
     """None where there is nothing to compare with."""
     return ours / theirs if theirs else None
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A ratio over alternating rounds."""
-
-    median: float
-    low: float
-    high: float
-
-
-def over_rounds(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Compare round by round, so that a slow minute of the machine hits both."""
-    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
-    return Spread(statistics.median(ratios), min(ratios), max(ratios))
 
 
 def accepted_at_drafted(curve: Sequence[Figures], drafted_per_step: float) -> float | None:

@@ -12,12 +12,11 @@ from typing import Protocol
 
 import numpy as np
 
+from bench.rounds import Json
 from bench.suffix.datasets import Request, Tokens
 
 _LEAST_PROBABILITY = 1e-3
 _CLOCK_READINGS = 1000
-
-Json = dict[str, object]
 
 
 class Subject(Protocol):

@@ -14,8 +14,9 @@ from typing import Protocol
 
 import numpy as np
 
+from bench.rounds import Json
 from bench.suffix.datasets import DataSet, Request, Tokens, document_of, load_saved
-from bench.suffix.replay import Json, Subject, accepted_of, distribution, replay
+from bench.suffix.replay import Subject, accepted_of, distribution, replay
 
 Setting = Mapping[str, float]
 

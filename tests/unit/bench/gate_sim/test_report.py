@@ -6,7 +6,8 @@ import pytest
 
 from bench.gate_sim.bench import Findings, Shifted
 from bench.gate_sim.contest import Contest
-from bench.gate_sim.report import report, rounded
+from bench.gate_sim.report import report
+from bench.rounds import rounded
 from tests.unit.bench.gate_sim.worlds import record_of
 
 
@@ -90,10 +91,3 @@ def test_what_was_not_run_has_no_figure() -> None:
 
     assert found["reconverge_steps_max"] is None
     assert found["policy_us_per_step_256"] is None
-
-
-def test_numbers_are_short_and_fit_into_json() -> None:
-    assert rounded({"a": [1 / 3, 12345.678, float("nan")], "b": (1, "x", None)}) == {
-        "a": [0.3333, 12350.0, None],
-        "b": [1, "x", None],
-    }
