@@ -83,9 +83,9 @@ def _worsts(findings: Findings) -> Json:
     }
 
 
-def _worst(name: str, found: Iterable[Floats], *, high: bool) -> Json:
+def _worst(name: str, runs: Iterable[Floats], *, high: bool) -> Json:
     """The run with the lowest median, or the highest, and its spread; None where there is none."""
-    ranked = sorted(found, key=lambda values: float(np.median(values)), reverse=high)
+    ranked = sorted(runs, key=lambda values: float(np.median(values)), reverse=high)
     found: Json = {}
     put_summary(found, name, summary_of(ranked[0].tolist()) if ranked else None)
     return found

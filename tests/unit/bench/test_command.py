@@ -1,10 +1,19 @@
 import argparse
 import json
+import signal
+from collections.abc import Iterator
 
 import pytest
 
 from bench.command import client_counts, new_parser, print_line
 from bench.rounds import Json
+
+
+@pytest.fixture(autouse=True)
+def same_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_numbers_of_clients_are_read() -> None:
