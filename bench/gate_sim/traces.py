@@ -15,6 +15,7 @@ import numpy as np
 from bench.gate_sim.arrays import Floats, Ints
 from bench.gate_sim.processes import CHAT, draw_chances, guess_survival, misstate
 from bench.gate_sim.texts import DEPTH, Offers, Texts, Truth, runs_of
+from bench.suffix.replay import accepted_of
 from loadtest.conversations import DataError, read_file
 
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
@@ -76,7 +77,7 @@ def trace_of(history: Sequence[str], answer: Sequence[str]) -> Trace:
                 if at >= _ORDERS[rank] and found is not None:
                     most = min(DEPTH, at - found)
                     offered[position], order[position] = most, rank + 1
-                    right[position] = _common(text[found : found + most], text[at : at + most])
+                    right[position] = accepted_of(text[found : found + most], text[at : at + most])
                     break
         for rank, key in enumerate(keys):
             seen[rank][key] = at
@@ -131,15 +132,6 @@ def rates_by_order(order: Ints, offered: Ints, right: Ints) -> Floats:
             # Half an observation of each kind, so that no chance is 0 or 1.
             rates[rank, depth] = (hits + 0.5) / (int(reached.sum()) + 1.0)
     return rates
-
-
-def _common(draft: Sequence[str], text: Sequence[str]) -> int:
-    length = 0
-    for ours, theirs in zip(draft, text, strict=False):
-        if ours != theirs:
-            break
-        length += 1
-    return length
 
 
 def _exchanges(path: Path) -> Iterator[tuple[list[str], list[str]]]:

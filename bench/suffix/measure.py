@@ -11,7 +11,7 @@ from dataclasses import replace
 from bench.rounds import Json, put_summary, ratios_of, summary_of
 from bench.suffix.child import Child, Sides
 from bench.suffix.datasets import DataSet
-from bench.suffix.figures import Figures, figures_of, pooled
+from bench.suffix.figures import pooled
 from bench.suffix.plan import (
     OUR_DEFAULT,
     OUR_DEFAULT_LONG,
@@ -24,6 +24,7 @@ from bench.suffix.plan import (
     OurSetting,
     Plan,
 )
+from bench.suffix.replay import Figures
 from bench.suffix.report import (
     DEFINITIONS,
     Pairing,
@@ -73,7 +74,7 @@ def _compared(plan: Plan, datasets: Sequence[DataSet], ours: Child, arctic: Chil
     }
     rounds = _rounds(plan, settings)
     sides = {
-        key: _side(rounds[key], settings[key][1], _kept if child is ours else _appended)
+        key: _side(rounds[key], settings[key][1], _stored if child is ours else _appended)
         for key, (child, _) in settings.items()
     }
     pairings = {
@@ -96,8 +97,8 @@ def _compared(plan: Plan, datasets: Sequence[DataSet], ours: Child, arctic: Chil
     }
 
 
-def _kept(figures: Figures) -> float:
-    return figures.kept_token_ns
+def _stored(figures: Figures) -> float:
+    return figures.stored_token_ns
 
 
 def _appended(figures: Figures) -> float:
@@ -136,7 +137,7 @@ def _replayed(child: Child, settings: Settings) -> Replay:
 def _figures(answer: Json) -> Replay:
     sets = answer["sets"]
     assert isinstance(sets, dict)
-    return {name: figures_of(tally) for name, tally in sets.items()}
+    return {name: Figures(**counts) for name, counts in sets.items()}
 
 
 def _rounds(plan: Plan, settings: Mapping[str, tuple[Child, Settings]]) -> dict[str, list[Json]]:

@@ -8,11 +8,11 @@ from bench.rounds import Json, Summary, put_summary, ratios_of, summary_of
 from bench.suffix.datasets import DataSet
 from bench.suffix.figures import (
     DRAFTED_SHARE,
-    Figures,
     accepted_at_drafted,
     pooled,
     ratio,
 )
+from bench.suffix.replay import Figures
 
 DEFINITIONS = {
     "ratio_*": "ours / arctic-inference's. Ours at its default threshold against the peer at "

@@ -1,6 +1,7 @@
 import pytest
 
-from bench.suffix.figures import Figures, accepted_at_drafted, pooled
+from bench.suffix.figures import accepted_at_drafted, pooled
+from bench.suffix.replay import Figures
 
 CURVE = [
     Figures(steps=10, drafted=40, accepted=20),

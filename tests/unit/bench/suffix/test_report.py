@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from bench.suffix.datasets import DataSet
-from bench.suffix.figures import Figures
+from bench.suffix.replay import Figures
 from bench.suffix.report import Pairing, Side, compare, describe_set, headline
 
 THEIRS = Figures(
