@@ -217,9 +217,8 @@ class _RestingSelector(selectors.EpollSelector):
     millisecond is negligible in what a crowd is measured for.
     """
 
-    def select(
-        self, timeout: float | None = None
-    ) -> list[tuple[selectors.SelectorKey, selectors._EventMask]]:
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Rest if there are many, then wait as usual."""
         if len(self.get_map()) > _MANY:
             time.sleep(_REST_SECONDS)
         return super().select(timeout)
