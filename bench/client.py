@@ -98,7 +98,7 @@ class LoadConnection(asyncio.Protocol):
         except TimeoutError:
             self._lost = True  # late bytes would be taken for the next answer
             self._transport.abort()
-            exchange.flaw = f"not whole in {timeout_seconds:.0f} s"
+            exchange.flaw = f"not whole in {timeout_seconds:g} s"
         except ConnectionError as error:
             exchange.flaw = str(error)
         return exchange

@@ -81,7 +81,7 @@ async def test_late_answer_ends_the_connection(connection: LoadConnection) -> No
     late = await connection.exchange(call.request, timeout_seconds=0.1)
     next_one = await connection.exchange(call.request, timeout_seconds=0.1)
 
-    assert late.flaw == "not whole in 0 s"
+    assert late.flaw == "not whole in 0.1 s"
     assert next_one.flaw == "the connection was closed between requests"
 
 
