@@ -60,7 +60,7 @@ def _measure(arguments: argparse.Namespace) -> Json:
     pools = load_pools(arguments.data.resolve(), plan)
     found, figures = asyncio.run(_run(plan, settings, methods, arguments.batch, pools))
     if arguments.plot:
-        draw(arguments.plot, figures[arguments.batch[0]].tallies, plot_title(found))
+        draw(arguments.plot, figures[arguments.batch[0]].counts, plot_title(found))
     return {**found, "profile": config.name}
 
 

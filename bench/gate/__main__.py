@@ -52,7 +52,7 @@ def _measure(arguments: argparse.Namespace) -> Json:
     profile = seated(load_settings(arguments.config))
     pools = load_pools(arguments.data.resolve(), ENGINE_PLAN)
     found, figures = asyncio.run(_run(plan, profile, pools))
-    if arguments.plot and figures.tallies:
+    if arguments.plot and figures.counts:
         draw(arguments.plot, speeds_of(figures))
     return {**found, "profile": arguments.config.name}
 

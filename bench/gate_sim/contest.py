@@ -29,7 +29,7 @@ class Contest:
         records: By rule; (steps, seeds).
         begin: Tokens after which it counts.
         end: Tokens up to which it counts.
-        policy_ns: Of each step that the policy decided: its rows and its own time; (n, 2).
+        policy_ns: Of each step that the policy decided: its sequences and its own time; (n, 2).
     """
 
     records: Mapping[str, Record]
@@ -102,7 +102,7 @@ def hold(world: World, source: Source, policy: Policy, *, seeds: int, begin: int
     for name, rule in learning.items():
         records[name] = simulate(world, rule, lanes)
     return Contest(
-        records, begin, world.course.tokens, np.array([specgate.rows, specgate.spent_ns]).T
+        records, begin, world.course.tokens, np.array([specgate.sequences, specgate.spent_ns]).T
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from bench.gate_sim.arrays import Floats
 from bench.gate_sim.bench import Findings
 from bench.gate_sim.contest import Contest, figure
-from bench.gate_sim.curve import MOST_ROWS
+from bench.gate_sim.curve import MOST_SEQUENCES
 from bench.gate_sim.plan import BEYOND
 from bench.rounds import Json, put_summary, summary_of
 
@@ -33,8 +33,8 @@ DEFINITIONS = {
     "reconverge_steps": "steps after a shift until speed over the oracle's, in windows of ten "
     "steps over all seeds, is within 2 % (or its noise) of what it is in the second half of the "
     "stage, or was in an earlier one with the same conditions if that is more",
-    "policy_us_per_step_256": "median over steps with 256 rows of the policy's own time, with the "
-    "Python around it that engine/drafting has too; without sources, head and simulator",
+    "policy_us_per_step_256": "median over steps with 256 sequences of the policy's own time, "
+    "with the Python around it that engine/drafting has too; without sources, head and simulator",
     "not_simulated": "a token behind the head's that the index adds, predictions and vLLM's own "
     "drafters",
 }
@@ -49,9 +49,10 @@ def report(findings: Findings) -> Json:
         **_worsts(held := findings.of([name for name in findings.curves if name not in BEYOND])),
         **_worst_stage(held),
         "reconverge_steps_max": max(recoveries, default=None),
-        "policy_us_per_step_256": _policy_us(contests, MOST_ROWS),
+        "policy_us_per_step_256": _policy_us(contests, MOST_SEQUENCES),
         "policy_us_per_step": {
-            str(rows): _policy_us(contests, rows) for rows in (1, 16, 64, MOST_ROWS)
+            str(sequences): _policy_us(contests, sequences)
+            for sequences in (1, 16, 64, MOST_SEQUENCES)
         },
         "worst_by_curve": {curve: _worsts(findings.of([curve])) for curve in findings.curves},
         "by_concurrency": _nested(findings.closed),
@@ -130,6 +131,6 @@ def _nested(
     return found
 
 
-def _policy_us(contests: Iterable[Contest], rows: int) -> float | None:
-    spent = np.concatenate([one.policy_ns[one.policy_ns[:, 0] == rows, 1] for one in contests])
+def _policy_us(contests: Iterable[Contest], sequences: int) -> float | None:
+    spent = np.concatenate([one.policy_ns[one.policy_ns[:, 0] == sequences, 1] for one in contests])
     return float(np.median(spent)) / 1e3 if len(spent) else None

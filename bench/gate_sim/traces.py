@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bench.gate_sim.arrays import Floats, Ints
-from bench.gate_sim.processes import CHAT, draw_chances, guess_survival, misstate
+from bench.gate_sim.processes import CHAT, draw_chances, draw_survival, misstate
 from bench.gate_sim.texts import DEPTH, Offers, Texts, Truth, runs_of
 from bench.suffix.replay import accepted_of
 from loadtest.conversations import DataError, read_file
@@ -110,7 +110,7 @@ def texts_of(traces: Sequence[Trace], seed: int) -> Texts:
         Truth(
             suffix=np.cumprod(rates, axis=1, dtype=np.float64) * within,
             head=np.cumprod(chances, axis=1, dtype=np.float64),
-            head_before=guess_survival(head, own[:, 0], rng),
+            head_before=draw_survival(head, own[:, 0], rng),
             suffix_right=right,
             head_right=runs_of(hits.astype(np.int64)),
         ),

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from bench.engine.counts import pooled
 from bench.engine.methods import NONE
-from bench.engine.tally import pooled
 from bench.head.acceptance import Acceptance
 from bench.head.measure import Cell, HeadFigures
 from bench.head.methods import ALWAYS, HEAD
@@ -70,7 +70,7 @@ def _step(cell: Cell) -> float:
 
 
 def _speed(cell: Cell) -> float:
-    return cell.tally.tokens_per_second
+    return cell.counts.tokens_per_second
 
 
 def _paired(
@@ -103,7 +103,7 @@ def _acceptance(found: Acceptance) -> Json:
 
 
 def _at_prices(rounds: Rounds) -> Json:
-    total = pooled([cells[HEAD].tally for cells in rounds])
+    total = pooled([cells[HEAD].counts for cells in rounds])
     steps = total.steps.total() - total.requests  # without those of the prompts
     return {
         "ratio": total.ratio,

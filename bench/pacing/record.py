@@ -7,7 +7,7 @@ from random import Random
 
 from bench.calls import chat_request
 from bench.client import Crowd, Exchange, capture_streams
-from bench.pacing.dialect import Arrival, WireError, read_answer
+from bench.pacing.dialect import Arrival, StreamError, read_answer
 from bench.pacing.patterns import ANSWER, Chunk, Pattern
 from bench.pacing.plan import SEED, TEMPERATURE, Plan
 from bench.pacing.prompts import KINDS, Messages
@@ -107,7 +107,7 @@ def _pattern(ask: _Ask, capture: Exchange) -> Pattern:
         raise RecordError(f"{ask.name}: {capture.flaw}")
     try:
         arrivals = read_answer(capture.packets)
-    except WireError as error:
+    except StreamError as error:
         raise RecordError(f"{ask.name}: {error}") from error
     chunks = chunks_of(arrivals, capture.sent_ns)
     if not chunks:

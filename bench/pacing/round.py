@@ -10,7 +10,7 @@ import aiohttp
 
 from bench.calls import MODEL, chat_request
 from bench.client import Crowd, Exchange, capture_streams
-from bench.pacing.dialect import WireError, read_answer
+from bench.pacing.dialect import StreamError, read_answer
 from bench.pacing.figures import Played, played
 from bench.pacing.patterns import Pattern
 from bench.pacing.plan import BOUND_MS, Mode, Plan
@@ -62,7 +62,7 @@ async def play(stage: Stage, patterns: Sequence[Pattern], mode: Mode, crowd: Cro
     for number, (pattern, capture) in enumerate(zip(patterns, captures, strict=True)):
         try:
             found.append(_assembled(pattern, capture, stamps.get(ids[number], [])))
-        except WireError as error:
+        except StreamError as error:
             found.append(None)
             flaws.append(f"{pattern.name}, {mode}: {error}")
     tokens = after[1] - before[1]
@@ -100,7 +100,7 @@ def _call(pattern: Pattern, mode: Mode, identity: str) -> bytes:
 
 def _assembled(pattern: Pattern, capture: Exchange, sent_ns: Sequence[int]) -> Played:
     if capture.flaw is not None:
-        raise WireError(capture.flaw)
+        raise StreamError(capture.flaw)
     size = sum(len(data) for _, data in capture.packets)
     return played(pattern, sent_ns, read_answer(capture.packets), (capture.end_ns, size))
 
