@@ -95,7 +95,7 @@ def test_added_is_the_median_of_differences_within_a_round() -> None:
 
     assert added is not None
     assert added.median == pytest.approx(0.5)
-    assert added.spread == pytest.approx((0.25, 6.0))
+    assert (added.low, added.high) == pytest.approx((0.25, 6.0))
 
 
 def test_figure_that_no_round_has_is_none() -> None:
