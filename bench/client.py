@@ -1,44 +1,66 @@
-"""A load client that costs little and times precisely: one keep-alive connection, raw bytes.
+"""An HTTP client that costs little and times precisely: keep-alive connections, raw bytes.
 
-It keeps monotonic clock readings and the answer's bytes; what they mean is the report's business.
+It records what an eavesdropper sees: the clock and the bytes of every read of the socket.
 """
 
 import asyncio
 import re
+import selectors
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Self, cast
 
 _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_HEAD_END = b"\r\n\r\n"
 _CHUNKED_END = b"0\r\n\r\n"
+_MANY = 200
+_REST_SECONDS = 0.0005
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Exchange:
-    """One request and its answer.
+    """One request and its answer; every clock reading is CLOCK_MONOTONIC.
 
     Attributes:
         sent_ns: Clock when the request was handed to the socket.
-        first_byte_ns: Clock when the first byte of the answer's body arrived.
-        end_ns: Clock when the body was whole.
-        status: HTTP status.
-        body: The body as it stood on the wire, HTTP chunk framing included.
+        packets: Clock and bytes of each read, in order; HTTP's head and framing included.
+        head_bytes: Length of the head; zero while it has not come.
+        flaw: Why the answer is not whole and good; None when it is.
     """
 
     sent_ns: int
-    first_byte_ns: int
-    end_ns: int
-    status: int
-    body: bytes
+    packets: list[tuple[int, bytes]] = field(default_factory=list)
+    head_bytes: int = 0
+    flaw: str | None = None
+
+    @property
+    def end_ns(self) -> int:
+        """Clock of the last packet, or of the request if none came."""
+        return self.packets[-1][0] if self.packets else self.sent_ns
+
+    @property
+    def first_byte_ns(self) -> int:
+        """Clock when the first byte of the body arrived, or the end where there is no body."""
+        received = 0
+        for at_ns, data in self.packets:
+            received += len(data)
+            if received > self.head_bytes:
+                return at_ns
+        return self.end_ns
+
+    @property
+    def body(self) -> bytes:
+        """The body as it was received, HTTP's chunk framing included."""
+        return b"".join(data for _, data in self.packets)[self.head_bytes :]
 
 
 class LoadConnection(asyncio.Protocol):
     """One keep-alive connection; one exchange at a time."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._answered: asyncio.Future[int] | None = None
+        self._answered: asyncio.Future[None] | None = None
         self._lost = False
 
     @classmethod
@@ -59,35 +81,27 @@ class LoadConnection(asyncio.Protocol):
     async def exchange(self, request: bytes, *, timeout_seconds: float) -> Exchange:
         """Send `request` and take the whole answer.
 
-        Raises:
-            TimeoutError: The answer was not whole in time.
-            ConnectionError: The connection broke.
+        Returns:
+            The exchange; one that failed says so in `flaw`.
         """
+        self._exchange = exchange = Exchange(time.monotonic_ns())
         if self._lost:
-            raise ConnectionResetError("the connection was closed between requests")
-        self._parts.clear()
-        self._body_begin = -1
-        self._first_byte_ns = 0
+            exchange.flaw = "the connection was closed between requests"
+            return exchange
         self._remaining = -1
         self._tail = b""
         self._answered = asyncio.get_running_loop().create_future()
-        sent_ns = time.perf_counter_ns()
         self._transport.write(request)
         try:
             async with asyncio.timeout(timeout_seconds):
-                end_ns = await self._answered
+                await self._answered
         except TimeoutError:
             self._lost = True  # late bytes would be taken for the next answer
             self._transport.abort()
-            raise
-        whole = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        return Exchange(
-            sent_ns=sent_ns,
-            first_byte_ns=self._first_byte_ns,
-            end_ns=end_ns,
-            status=self._status,
-            body=whole[self._body_begin :],
-        )
+            exchange.flaw = f"not whole in {timeout_seconds:g} s"
+        except ConnectionError as error:
+            exchange.flaw = str(error)
+        return exchange
 
     # asyncio.Protocol
 
@@ -99,28 +113,29 @@ class LoadConnection(asyncio.Protocol):
         """Fail the exchange that is running."""
         self._lost = True
         if self._answered is not None and not self._answered.done():
-            self._answered.set_exception(ConnectionResetError("closed in mid-answer"))
+            reason = f": {exc}" if exc else ""
+            self._answered.set_exception(ConnectionResetError(f"closed in mid-answer{reason}"))
 
     def data_received(self, data: bytes) -> None:
         """Note the time and look whether the answer is whole."""
-        now_ns = time.perf_counter_ns()
+        now_ns = time.monotonic_ns()
         if self._answered is None or self._answered.done():
             return  # late bytes of an exchange that was given up
-        self._parts.append(data)
+        exchange = self._exchange
+        exchange.packets.append((now_ns, data))
         body = data
-        if self._body_begin < 0:
-            head_and_body = b"".join(self._parts)
-            end = head_and_body.find(b"\r\n\r\n")
+        if not exchange.head_bytes:
+            received = exchange.body
+            end = received.find(_HEAD_END)
             if end < 0:
                 return
-            self._read_head(head_and_body[:end])
-            self._body_begin = end + 4
-            body = head_and_body[self._body_begin :]
-        if body and not self._first_byte_ns:
-            self._first_byte_ns = now_ns
+            exchange.head_bytes = end + len(_HEAD_END)
+            body = received[exchange.head_bytes :]
+            self._read_head(received[:end])
         if self._is_whole(body):
-            self._first_byte_ns = self._first_byte_ns or now_ns
-            self._answered.set_result(now_ns)
+            if self._status != 200:
+                exchange.flaw = f"status {self._status}: {exchange.body[:200]!r}"
+            self._answered.set_result(None)
 
     def _read_head(self, head: bytes) -> None:
         status = _STATUS.match(head)
@@ -135,3 +150,75 @@ class LoadConnection(asyncio.Protocol):
         # Events hold no CR, so these five bytes can only be the last chunk of the body.
         self._tail = (self._tail + body[-5:])[-5:]
         return self._tail == _CHUNKED_END
+
+
+@dataclass(frozen=True, slots=True)
+class Crowd:
+    """How many streams run at once, and how they begin.
+
+    Attributes:
+        at_once: Most of them; a stream that ends makes room for the next.
+        spacing_seconds: Least time between two beginnings.
+        limit_seconds: Longest that one may take; one that takes longer is flawed.
+    """
+
+    at_once: int
+    spacing_seconds: float
+    limit_seconds: float
+
+
+def capture_streams(port: int, requests: Sequence[bytes], crowd: Crowd) -> list[Exchange]:
+    """Send every request to 127.0.0.1 on a connection of its own, and take all answers.
+
+    Blocks the calling thread until the last answer has ended.
+
+    Returns:
+        An exchange for each request, in their order; one that failed says so in `flaw`.
+
+    Raises:
+        OSError: A connection was refused.
+    """
+
+    def resting_loop() -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(_RestingSelector())
+
+    with asyncio.Runner(loop_factory=resting_loop) as runner:
+        return runner.run(_capture(port, requests, crowd))
+
+
+async def _capture(port: int, requests: Sequence[bytes], crowd: Crowd) -> list[Exchange]:
+    room = asyncio.Semaphore(crowd.at_once)
+    loop = asyncio.get_running_loop()
+    next_at = loop.time()
+    streams: list[asyncio.Task[Exchange]] = []
+
+    async def one(request: bytes) -> Exchange:
+        try:
+            connection = await LoadConnection.open(port)
+            try:
+                return await connection.exchange(request, timeout_seconds=crowd.limit_seconds)
+            finally:
+                connection.close()
+        finally:
+            room.release()
+
+    for request in requests:
+        await room.acquire()
+        await asyncio.sleep(next_at - loop.time())
+        next_at = max(next_at + crowd.spacing_seconds, loop.time())  # no rush after a wait
+        streams.append(asyncio.create_task(one(request)))
+    return list(await asyncio.gather(*streams))
+
+
+class _RestingSelector(selectors.EpollSelector):
+    """Waits a little between two looks at many streams.
+
+    Waking up for each packet costs both ends more CPU than the packet itself, and half a
+    millisecond is negligible in what a crowd is measured for.
+    """
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Rest if there are many, then wait as usual."""
+        if len(self.get_map()) > _MANY:
+            time.sleep(_REST_SECONDS)
+        return super().select(timeout)

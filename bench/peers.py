@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.stream_call import MODEL
+from bench.calls import MODEL
 from loadtest.processes import Command, RunError, run_to_end
 
 PEERS_DIR = Path(".bench/peers")

@@ -17,7 +17,7 @@ import psutil
 from loadtest.progress import say
 
 _POLL_SECONDS = 0.1
-_LOG_TAIL_BYTES = 600
+_LOG_TAIL_BYTES = 1_500
 
 
 class StartError(Exception):
@@ -60,6 +60,9 @@ class Command:
         start_seconds: Longest wait for that.
         environment: Added to this process's own.
         stop_seconds: From SIGTERM to SIGKILL.
+        ready_socket: Unix socket on which `ready_url` is asked for; None: TCP.
+        without: Beginnings of the names of this process's variables that it does not inherit.
+        folder: Working directory; None: this process's.
     """
 
     name: str
@@ -68,6 +71,9 @@ class Command:
     start_seconds: float
     environment: Mapping[str, str]
     stop_seconds: float = 10.0
+    ready_socket: Path | None = None
+    without: tuple[str, ...] = ()
+    folder: Path | None = None
 
 
 class ChildProcess:
@@ -96,14 +102,16 @@ class ChildProcess:
         Raises:
             StartError: It ended, or took too long; it has been stopped.
         """
-        environment = {**os.environ, **self._command.environment}
+        command = self._command
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(command.without)}
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command.arguments,
+                *command.arguments,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=asyncio.subprocess.STDOUT,
-                env=environment,
+                cwd=command.folder,
+                env={**inherited, **command.environment},
                 start_new_session=True,
             )
         try:
@@ -139,26 +147,34 @@ class ChildProcess:
         """CPU time of the tree so far, to the nanosecond (10 ms ticks would hide a chunk)."""
         return sum(_thread_cpu_ns(process.pid) for process in self._tree)
 
+    def cpu_seconds(self) -> float:
+        """CPU time of the tree so far, that of ended threads included, in ticks of 10 ms."""
+        times = [process.cpu_times() for process in self._tree]
+        return sum(spent.user + spent.system for spent in times)
+
     def resident_bytes(self) -> int:
         """Resident memory of the tree now."""
         return sum(process.memory_info().rss for process in self._tree)
 
+    def explained(self, what: str) -> str:
+        """What happened to it, with its name and what it printed last."""
+        tail = self._log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
+        return f"{self._command.name} {what}: {tail}"
+
     async def _wait_until_ready(self) -> None:
         assert self._process is not None
         give_up_at = time.monotonic() + self._command.start_seconds
+        path = self._command.ready_socket
+        connector = None if path is None else aiohttp.UnixConnector(str(path))
         timeout = aiohttp.ClientTimeout(total=2.0)
-        async with aiohttp.ClientSession(timeout=timeout) as session:
+        async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
             while time.monotonic() < give_up_at:
                 if self._process.returncode is not None:
-                    raise StartError(self._explained(f"ended with {self._process.returncode}"))
+                    raise StartError(self.explained(f"ended with {self._process.returncode}"))
                 if await _answers(session, self._command.ready_url):
                     return
                 await asyncio.sleep(_POLL_SECONDS)
-        raise StartError(self._explained(f"not ready in {self._command.start_seconds:.0f} s"))
-
-    def _explained(self, what: str) -> str:
-        tail = self._log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace").strip()
-        return f"{self._command.name} {what}: {tail}"
+        raise StartError(self.explained(f"not ready in {self._command.start_seconds:.0f} s"))
 
 
 async def start_child(stack: AsyncExitStack, command: Command, folder: Path) -> ChildProcess:

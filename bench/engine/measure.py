@@ -13,13 +13,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from bench.engine.counts import Counts, decode_time, fallbacks, own_time
 from bench.engine.fleet import STARTING_SECONDS, running_workers
 from bench.engine.methods import Method
 from bench.engine.plan import Plan
 from bench.engine.records import Ask, Pools, Session
-from bench.engine.tally import Tally, decode_time, fallbacks, own_time
 from bench.engine.worker import BenchWorker, WorkerError
 from bench.engine.workloads import deal, wants_of
+from bench.rounds import rotated
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
 from loadtest.progress import say
@@ -39,13 +40,13 @@ class BatchFigures:
     """What was measured at one batch size.
 
     Attributes:
-        tallies: By workload and method, a round each.
+        counts: By workload and method, a round each.
         sessions: By workload, sessions of a round.
         left_out: Workloads for which there was no time.
         idle_cores: Most CPU cores that the workers burnt together which were not asked.
     """
 
-    tallies: dict[str, dict[str, list[Tally]]] = field(default_factory=dict)
+    counts: dict[str, dict[str, list[Counts]]] = field(default_factory=dict)
     sessions: dict[str, int] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     idle_cores: float = 0.0
@@ -95,7 +96,7 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
                 if time.monotonic() > bench.ends_at:
                     figures.left_out.append(workload)
                     continue
-                by_method = figures.tallies.setdefault(
+                by_method = figures.counts.setdefault(
                     workload, {worker.method.name: [] for worker in workers}
                 )
                 cells, idle = await ask_in_turn(
@@ -103,8 +104,8 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
                     partial(measure_cell, sessions=rounds[number], batch=batch),
                 )
                 figures.idle_cores = max(figures.idle_cores, idle)
-                for name, tally in cells.items():
-                    by_method[name].append(tally)
+                for name, counts in cells.items():
+                    by_method[name].append(counts)
                 say(
                     f"batch {batch}, round {number + 1}/{bench.plan.rounds}: {workload}: "
                     + _headline(by_method)
@@ -160,19 +161,19 @@ async def ask_in_turn(
     return cells, idle_cores
 
 
-async def measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch: int) -> Tally:
+async def measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch: int) -> Counts:
     """Send one worker the sessions of a round by `batch` clients."""
     before = await worker.metrics()
     began = time.perf_counter()
     answers = await run_clients(worker, sessions, batch)
-    tally = Tally(seconds=time.perf_counter() - began)
+    counts = Counts(seconds=time.perf_counter() - began)
     after = await worker.metrics()
     (seconds_before, steps_before), (seconds, steps) = own_time(before), own_time(after)
-    tally.own_seconds, tally.own_steps = seconds - seconds_before, steps - steps_before
-    tally.decode_seconds = decode_time(after) - decode_time(before)
+    counts.own_seconds, counts.own_steps = seconds - seconds_before, steps - steps_before
+    counts.decode_seconds = decode_time(after) - decode_time(before)
     for answer in answers:
-        tally.take(answer)
-    return tally
+        counts.take(answer)
+    return counts
 
 
 async def fitting(session: Session, worker: BenchWorker) -> Session:
@@ -202,17 +203,11 @@ async def _settle(workers: Sequence[BenchWorker]) -> None:
             return
 
 
-def rotated(workers: Sequence[BenchWorker], number: int) -> list[BenchWorker]:
-    """Let another worker be the first in each round."""
-    begin = number % len(workers)
-    return [*workers[begin:], *workers[:begin]]
-
-
 def _cpu_seconds(workers: Sequence[BenchWorker]) -> float:
     return sum(worker.cpu_seconds() for worker in workers)
 
 
-def _headline(methods: Mapping[str, Sequence[Tally]]) -> str:
+def _headline(methods: Mapping[str, Sequence[Counts]]) -> str:
     return ", ".join(
         f"{name} {rounds[-1].tokens_per_second:.0f}" for name, rounds in methods.items()
     )

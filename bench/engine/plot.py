@@ -6,9 +6,9 @@ from pathlib import Path
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
+from bench.engine.counts import Counts
 from bench.engine.methods import ARCTIC, HYBRID, VLLM
-from bench.engine.tally import Tally
-from bench.suffix.replay import Json
+from bench.rounds import Json
 
 _COLOURS = {HYBRID: "#b5482a"}
 _NAMES = {
@@ -18,8 +18,8 @@ _NAMES = {
 }
 _OTHER = ("#9aa5b1", "#5f7a94", "#33485c")
 
-Speeds = Mapping[str, Sequence[Tally]]
-"""By method, a tally for each round."""
+Speeds = Mapping[str, Sequence[Counts]]
+"""By method, a counts for each round."""
 
 
 def plot_title(found: Json) -> str:

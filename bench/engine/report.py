@@ -1,13 +1,12 @@
-"""The JSON line of the engine benchmark: the keys of BENCH.md, and what explains them."""
+"""The JSON line of the engine benchmark: ratios by batch, workload and method."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from bench.engine.counts import Counts, acceptance_ratio, pooled
 from bench.engine.measure import BatchFigures
 from bench.engine.methods import HYBRID, NONE
-from bench.engine.tally import Tally, acceptance_ratio, pooled
-from bench.suffix.figures import over_rounds
-from bench.suffix.replay import Json
+from bench.rounds import Json, put_summary, ratios_of, summary_of
 
 DEFINITIONS = {
     "methods": "all have our kernels but `vllm`, which is vLLM as it comes; `none` drafts nothing, "
@@ -34,13 +33,13 @@ DEFINITIONS = {
     "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
 }
 
-Rounds = Sequence[Tally]
+Rounds = Sequence[Counts]
 ByMethod = Mapping[str, Rounds]
-Speed = Callable[[Tally], float]
+Speed = Callable[[Counts], float]
 
 
-def _end_to_end(tally: Tally) -> float:
-    return tally.tokens_per_second
+def _end_to_end(counts: Counts) -> float:
+    return counts.tokens_per_second
 
 
 def report(figures: Mapping[int, BatchFigures], same: Mapping[str, str]) -> Json:
@@ -52,7 +51,7 @@ def report(figures: Mapping[int, BatchFigures], same: Mapping[str, str]) -> Json
     """
     batches = {
         str(batch): {
-            workload: _with_same(methods, same) for workload, methods in found.tallies.items()
+            workload: _with_same(methods, same) for workload, methods in found.counts.items()
         }
         for batch, found in figures.items()
     }
@@ -109,7 +108,7 @@ def _ratios(methods: ByMethod, speed: Speed = _end_to_end) -> Json:
 
 
 def _decoding_ratios(methods: ByMethod) -> Json:
-    return _ratios(methods, lambda tally: tally.decoded_per_second)
+    return _ratios(methods, lambda counts: counts.decoded_per_second)
 
 
 def _hybrid_to(methods: ByMethod) -> Json:
@@ -121,13 +120,12 @@ def _hybrid_to(methods: ByMethod) -> Json:
 
 
 def _put_ratio(found: Json, name: str, ours: Rounds, theirs: Rounds, speed: Speed) -> None:
-    spread = over_rounds([speed(tally) for tally in ours], [speed(tally) for tally in theirs])
-    found[name] = spread.median
-    found[f"{name}_spread"] = [spread.low, spread.high]
+    ratios = ratios_of([speed(counts) for counts in ours], [speed(counts) for counts in theirs])
+    put_summary(found, name, summary_of(ratios))
 
 
 def _speed(rounds: Rounds) -> float:
-    return statistics.median(tally.tokens_per_second for tally in rounds)
+    return statistics.median(counts.tokens_per_second for counts in rounds)
 
 
 def _acceptance(rounds: Rounds) -> Json:
@@ -149,4 +147,4 @@ def _steps(rounds: Rounds) -> Json:
 
 
 def _own_time(rounds: Sequence[Rounds]) -> float | None:
-    return pooled([tally for one in rounds for tally in one]).own_us_per_step
+    return pooled([counts for one in rounds for counts in one]).own_us_per_step

@@ -1,32 +1,28 @@
 """One worker process: started, waited for, asked over its Unix socket, and always stopped."""
 
-import asyncio
-import contextlib
 import json
-import os
-import signal
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
-import psutil
 from pydantic import JsonValue
 
 from bench.engine.methods import Method
 from bench.engine.plan import TENANT
 from bench.engine.records import Ask
 from engine.config import ENVIRONMENT_PREFIX
+from loadtest.processes import ChildProcess, Command, StartError
 
 _ROOT = Path(__file__).parents[2]
+_URL = "http://worker"
+_DECIDED = (ENVIRONMENT_PREFIX, "VLLM_CPU_KVCACHE_SPACE", "VLLM_PLUGINS")
+"""Variables of this process that would win over the profile."""
 _START_SECONDS = 300.0
 _STOP_SECONDS = 20.0
-_POLL_SECONDS = 0.25
 _ANSWER_SECONDS = 900.0  # of a slow model, behind fifteen others
 _IDLE_SECONDS = 1.0  # vLLM lets an idle connection go after 5, and may just as it is used
-_LOG_TAIL_CHARACTERS = 1_500
 _TEMPLATE_TOKENS = 64  # what a chat template adds to a message, at most
 
 
@@ -45,16 +41,24 @@ class BenchWorker:
 
     def __init__(self, method: Method, folder: Path, profile: Path, *, packages: Path) -> None:
         self.method = method
-        self._socket = folder / f"{method.name}.sock"
-        self._log = folder / f"{method.name}.log"
-        self._arguments = _arguments(method, self._socket, profile, packages)
-        self._process: asyncio.subprocess.Process | None = None
-        self._tree: list[psutil.Process] = []
+        socket = folder / f"{method.name}.sock"
+        command = Command(
+            name=method.name,
+            arguments=_arguments(method, socket, profile, packages),
+            ready_url=f"{_URL}/health",
+            start_seconds=_START_SECONDS,
+            environment={},
+            stop_seconds=_STOP_SECONDS,
+            ready_socket=socket,
+            without=_DECIDED,
+            folder=_ROOT,
+        )
+        self._process = ChildProcess(command, log=folder / f"{method.name}.log")
         self._model = ""
         self._most_tokens = 0
         self._client = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=str(self._socket)),
-            base_url="http://worker",
+            transport=httpx.AsyncHTTPTransport(uds=str(socket)),
+            base_url=_URL,
             timeout=_ANSWER_SECONDS,
             limits=httpx.Limits(keepalive_expiry=_IDLE_SECONDS),
         )
@@ -65,41 +69,17 @@ class BenchWorker:
         Raises:
             WorkerError: It ended, or took too long.
         """
-        with self._log.open("wb") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=log,
-                stderr=asyncio.subprocess.STDOUT,
-                cwd=_ROOT,
-                env=_environment(),
-                start_new_session=True,
-            )
-        give_up_at = time.monotonic() + _START_SECONDS
-        while not await self._is_up():
-            if self._process.returncode is not None:
-                raise WorkerError(self._explained(f"ended with {self._process.returncode}"))
-            if time.monotonic() > give_up_at:
-                raise WorkerError(self._explained(f"not ready in {_START_SECONDS:.0f} s"))
-            await asyncio.sleep(_POLL_SECONDS)
-        parent = psutil.Process(self._process.pid)
-        self._tree = [parent, *parent.children(recursive=True)]
+        try:
+            await self._process.start()
+        except StartError as error:
+            raise WorkerError(str(error)) from error
         served = (await self._request("GET", "/v1/models"))["data"][0]
         self._model, self._most_tokens = served["id"], int(served["max_model_len"])
 
     async def stop(self) -> None:
         """End it and everything it started."""
         await self._client.aclose()
-        process = self._process
-        if process is None:
-            return
-        if process.returncode is None:
-            process.terminate()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _STOP_SECONDS)
-        with contextlib.suppress(ProcessLookupError):  # nobody is left, as it should be
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await self._process.stop()
 
     async def answer(
         self, ask: Ask, extra: Mapping[str, JsonValue] | None = None
@@ -147,8 +127,7 @@ class BenchWorker:
 
     def cpu_seconds(self) -> float:
         """CPU time of all its processes so far."""
-        times = [process.cpu_times() for process in self._tree]
-        return sum(spent.user + spent.system for spent in times)
+        return self._process.cpu_seconds()
 
     async def _tokenize(self, text: Mapping[str, object]) -> Any:
         return await self._request("POST", "/tokenize", {"model": self._model, **text})
@@ -157,20 +136,10 @@ class BenchWorker:
         try:
             response = await self._client.request(method, path, json=body)
         except httpx.HTTPError as error:
-            raise WorkerError(self._explained(f"{path}: {error!r}")) from error
+            raise WorkerError(self._process.explained(f"{path}: {error!r}")) from error
         if response.status_code != 200:
             raise WorkerError(f"{self.method.name}: {path}: {response.text[:400]}")
         return response.json()
-
-    async def _is_up(self) -> bool:
-        try:
-            return (await self._client.get("/health")).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    def _explained(self, what: str) -> str:
-        tail = self._log.read_text(encoding="utf-8", errors="replace")[-_LOG_TAIL_CHARACTERS:]
-        return f"{self.method.name}: {what}: {tail.strip()}"
 
 
 def _arguments(method: Method, socket: Path, profile: Path, packages: Path) -> list[str]:
@@ -181,9 +150,3 @@ def _arguments(method: Method, socket: Path, profile: Path, packages: Path) -> l
     if method.needs_arctic:
         baseline += ["--packages", str(packages)]
     return [sys.executable, "-m", "bench.engine.baseline", *common, *baseline]
-
-
-def _environment() -> dict[str, str]:
-    """This process's variables, without those that would win over the profile."""
-    decided = (ENVIRONMENT_PREFIX, "VLLM_CPU_KVCACHE_SPACE", "VLLM_PLUGINS")
-    return {name: value for name, value in os.environ.items() if not name.startswith(decided)}

@@ -16,20 +16,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench.engine.counts import Counts, generated_tokens, own_time, running_requests
 from bench.engine.fleet import running_workers
 from bench.engine.measure import (
     Answerer,
     ask_in_turn,
-    rotated,
     run_clients,
     warm_up,
 )
 from bench.engine.records import Ask, Pools
-from bench.engine.tally import Tally, generated_tokens, own_time, running_requests
 from bench.engine.worker import BenchWorker, WorkerError
 from bench.gate.plan import Plan
 from bench.gate.prompts import deal
 from bench.gate.settings import Setting, settings_of, workers_of
+from bench.rounds import rotated
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
 from loadtest.progress import say
@@ -37,7 +37,7 @@ from loadtest.progress import say
 _END_SECONDS = 20.0
 """For requests that are broken off to end."""
 
-BySetting = dict[str, list[Tally]]
+BySetting = dict[str, list[Counts]]
 """By setting, a round each."""
 
 
@@ -46,12 +46,12 @@ class Figures:
     """What was measured.
 
     Attributes:
-        tallies: By concurrency and workload.
+        counts: By concurrency and workload.
         left_out: Concurrency, workload and round for which there was no time.
         idle_cores: Most CPU cores that the workers burnt together which were not asked.
     """
 
-    tallies: dict[int, dict[str, BySetting]] = field(default_factory=dict)
+    counts: dict[int, dict[str, BySetting]] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
     idle_cores: float = 0.0
 
@@ -96,8 +96,8 @@ async def measure(
                         ),
                     )
                     figures.idle_cores = max(figures.idle_cores, idle)
-                    cell = {name: tally for one in found.values() for name, tally in one.items()}
-                    kept = figures.tallies.setdefault(clients, {}).setdefault(workload, {})
+                    cell = {name: counts for one in found.values() for name, counts in one.items()}
+                    kept = figures.counts.setdefault(clients, {}).setdefault(workload, {})
                     for setting in settings:
                         kept.setdefault(setting.name, []).append(cell[setting.name])
                     say(f"{clients} clients, {workload}, round {number + 1}: {_headline(cell)}")
@@ -123,24 +123,24 @@ async def _ask_worker(
     first: int,
     asks: Sequence[Ask],
     clients: int,
-) -> dict[str, Tally]:
+) -> dict[str, Counts]:
     """Measure all settings that a worker is asked with."""
     reader = Asked(worker, Setting("read", "", {"specgate_mode": "off"}), "read")
     await run_clients(reader, [[replace(ask, most_tokens=1)] for ask in asks], clients)
     found = {}
     own = [setting for setting in settings if setting.worker == worker.method.name]
-    for setting in turned(own, first):
+    for setting in rotated(own, first):
         asked = Asked(worker, setting, f"{setting.name} {clients}")
         before = await worker.metrics()
         busy = await run_busy(asked, asks, clients, worker.metrics)
-        tally = Tally(seconds=busy.seconds)
+        counts = Counts(seconds=busy.seconds)
         (seconds_before, steps_before), (seconds, steps) = own_time(before), own_time(busy.metrics)
-        tally.own_seconds, tally.own_steps = seconds - seconds_before, steps - steps_before
+        counts.own_seconds, counts.own_steps = seconds - seconds_before, steps - steps_before
         for answer in busy.answers:
-            tally.take(answer)
+            counts.take(answer)
         # Those of requests that were broken off, too.
-        tally.tokens = generated_tokens(busy.metrics) - generated_tokens(before)
-        found[setting.name] = tally
+        counts.tokens = generated_tokens(busy.metrics) - generated_tokens(before)
+        found[setting.name] = counts
         await _until_idle(worker)
     return found
 
@@ -205,11 +205,5 @@ async def _until_idle(worker: BenchWorker) -> None:
         await asyncio.sleep(0.05)
 
 
-def turned(settings: Sequence[Setting], number: int) -> Sequence[Setting]:
-    """Let another setting be the first in each round."""
-    begin = number % len(settings)
-    return [*settings[begin:], *settings[:begin]]
-
-
-def _headline(cell: Mapping[str, Tally]) -> str:
-    return ", ".join(f"{name} {tally.tokens_per_second:.0f}" for name, tally in cell.items())
+def _headline(cell: Mapping[str, Counts]) -> str:
+    return ", ".join(f"{name} {counts.tokens_per_second:.0f}" for name, counts in cell.items())

@@ -7,7 +7,7 @@ from itertools import islice
 from bench.engine.plan import CREATIVE_TEMPERATURE
 from bench.engine.records import KINDS, Ask, Pools
 from bench.gate.plan import Plan
-from bench.suffix.datasets import DataError
+from loadtest.conversations import DataError
 
 MIXED, CREATIVE = "mixed", "creative"
 _PER_CLIENT = 2

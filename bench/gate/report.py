@@ -1,14 +1,13 @@
-"""The JSON line: the keys of BENCH.md, and what explains them."""
+"""The JSON line: speeds, ratios, and what explains them."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 
+from bench.engine.counts import Counts, pooled
 from bench.engine.methods import NONE
-from bench.engine.tally import Tally, pooled
 from bench.gate.measure import BySetting, Figures
 from bench.gate.settings import FIXED, GATE
-from bench.suffix.figures import Spread, over_rounds
-from bench.suffix.replay import Json
+from bench.rounds import Json, Summary, put_summary, ratios_of, summary_of
 
 LEAST_TO_NONE, LEAST_TO_BEST_FIXED = 0.99, 0.97
 
@@ -36,7 +35,7 @@ def report(figures: Figures) -> Json:
     """Compute every figure; no ratio where nothing was measured."""
     flat = {
         f"{clients} {workload}": found
-        for clients, workloads in figures.tallies.items()
+        for clients, workloads in figures.counts.items()
         for workload, found in workloads.items()
     }
     to_none = {name: _compared(found, NONE) for name, found in flat.items()}
@@ -49,7 +48,7 @@ def report(figures: Figures) -> Json:
         "missed_to_best_fixed": _missed(to_best, LEAST_TO_BEST_FIXED),
         "by_concurrency": {
             str(clients): {workload: _cell(found) for workload, found in workloads.items()}
-            for clients, workloads in figures.tallies.items()
+            for clients, workloads in figures.counts.items()
         },
         "left_out": figures.left_out,
         "idle_cores": figures.idle_cores,
@@ -60,13 +59,13 @@ def report(figures: Figures) -> Json:
 def speeds_of(figures: Figures) -> dict[str, dict[int, dict[str, float]]]:
     """Return tokens a second by workload, concurrency and setting."""
     found: dict[str, dict[int, dict[str, float]]] = {}
-    for clients, workloads in figures.tallies.items():
+    for clients, workloads in figures.counts.items():
         for workload, cell in workloads.items():
             found.setdefault(workload, {})[clients] = _speeds(cell)
     return found
 
 
-def best_fixed(found: Mapping[str, Sequence[Tally]]) -> str:
+def best_fixed(found: Mapping[str, Sequence[Counts]]) -> str:
     """The fixed setting with the highest median; no drafts are one of them."""
     fixed = [name for name in found if name == NONE or name.startswith(f"{FIXED}-")]
     return max(fixed, key=lambda name: _speed(found[name]))
@@ -85,28 +84,29 @@ def _cell(found: BySetting) -> Json:
     }
 
 
-def _compared(found: BySetting, other: str) -> Spread:
-    ours, theirs = ([tally.tokens_per_second for tally in found[name]] for name in (GATE, other))
-    return over_rounds(ours, theirs)
+def _compared(found: BySetting, other: str) -> Summary | None:
+    ours, theirs = ([counts.tokens_per_second for counts in found[name]] for name in (GATE, other))
+    return summary_of(ratios_of(ours, theirs))
 
 
-def _ratio(name: str, spread: Spread | None) -> Json:
-    if spread is None:
-        return {name: None, f"{name}_spread": None}
-    return {name: spread.median, f"{name}_spread": [spread.low, spread.high]}
+def _ratio(name: str, summary: Summary | None) -> Json:
+    found: Json = {}
+    put_summary(found, name, summary)
+    return found
 
 
-def _worst(spreads: Mapping[str, Spread]) -> Spread | None:
-    return min(spreads.values(), key=lambda spread: spread.median, default=None)
+def _worst(summaries: Mapping[str, Summary | None]) -> Summary | None:
+    known = [summary for summary in summaries.values() if summary is not None]
+    return min(known, key=lambda summary: summary.median, default=None)
 
 
-def _missed(spreads: Mapping[str, Spread], least: float) -> list[str]:
-    return [name for name, spread in spreads.items() if spread.high < least]
+def _missed(summaries: Mapping[str, Summary | None], least: float) -> list[str]:
+    return [name for name, summary in summaries.items() if summary and summary.high < least]
 
 
 def _speeds(found: BySetting) -> dict[str, float]:
     return {name: _speed(rounds) for name, rounds in found.items()}
 
 
-def _speed(rounds: Sequence[Tally]) -> float:
-    return statistics.median(tally.tokens_per_second for tally in rounds)
+def _speed(rounds: Sequence[Counts]) -> float:
+    return statistics.median(counts.tokens_per_second for counts in rounds)

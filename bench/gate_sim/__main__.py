@@ -5,50 +5,45 @@
 Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
 """
 
-import argparse
 import asyncio
-import json
 import sys
 from pathlib import Path
 
+from bench.command import add_data, look_at_machine, new_parser, print_line
 from bench.gate_sim.bench import go_through
 from bench.gate_sim.curve import CurveError
-from bench.gate_sim.plan import FULL, QUICK
-from bench.gate_sim.report import report, rounded
+from bench.gate_sim.plan import FULL, QUICK, Plan
+from bench.gate_sim.report import report
 from bench.gate_sim.specgate import Specgate
-from bench.gate_sim.traces import Trace, TraceError, read_traces
-from loadtest.machine import describe_machine
+from bench.gate_sim.traces import Trace, read_traces
+from bench.rounds import Json
+from loadtest.conversations import DataError
 from loadtest.progress import say
-
-DATA = Path(__file__).parents[2] / "../shared/data"
 
 
 def main() -> int:
     """Run the simulator and print its JSON line."""
-    parser = argparse.ArgumentParser(prog="python -m bench.gate_sim")
-    parser.add_argument("--quick", action="store_true", help="a first look within half a minute")
-    parser.add_argument("--data", type=Path, default=DATA, help="recorded conversations")
+    parser = new_parser("gate_sim")
+    add_data(parser)
     arguments = parser.parse_args()
-    machine = asyncio.run(describe_machine())
     plan = QUICK if arguments.quick else FULL
-    try:
-        needed = any(not traffic.phases for traffic in plan.traffics)
-        traces = _read(arguments.data.resolve()) if needed else []
-        found = report(go_through(plan, traces, Specgate, say))
-    except (CurveError, TraceError) as error:
-        say(f"failed: {error}")
-        return 1
+    return print_line(lambda: _measure(plan, arguments.data.resolve()), (CurveError, DataError))
+
+
+def _measure(plan: Plan, data: Path) -> Json:
+    machine = asyncio.run(look_at_machine())
+    needed = any(not traffic.phases for traffic in plan.traffics)
+    traces = _read(data) if needed else []
+    found = report(go_through(plan, traces, Specgate, say))
     answers = {"recorded_answers": len(traces), "seeds": plan.seeds}
-    line = rounded({**found, **answers, "machine": machine.as_json()})
-    sys.stdout.write(json.dumps(line) + "\n")
-    return 0
+    return {**found, **answers, "machine": machine.as_json()}
 
 
 def _read(folder: Path) -> list[Trace]:
     """The recordings, or none where the folder is not there; one that cannot be read is an error.
 
     Raises:
-        TraceError: The folder holds none, or one is not in a known format.
+        DataError: The folder holds none, or one is not in a known format.
     """
     if not folder.is_dir():
         say(f"{folder}: not there; recorded traffic is left out")

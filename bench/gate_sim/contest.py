@@ -12,11 +12,11 @@ from bench.gate_sim.rule import Rule, TimedRule
 from bench.gate_sim.schedules import Schedule, Scheduled, Source, fixed, vllm_schedule
 from bench.gate_sim.texts import HEAD
 from bench.gate_sim.thresholds import SGLang, TensorRT
+from bench.rounds import Json, Summary
 
 FIXED_TOKENS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
 _BOTH_TOKENS = (4, 16, 32)
 
-Figure = dict[str, float | list[float]]
 Policy = Callable[[World, int, Source], TimedRule]
 """Makes the rule under test for a world, so many lanes, and the sources that there are."""
 
@@ -29,7 +29,7 @@ class Contest:
         records: By rule; (steps, seeds).
         begin: Tokens after which it counts.
         end: Tokens up to which it counts.
-        policy_ns: Of each step that the policy decided: its rows and its own time; (n, 2).
+        policy_ns: Of each step that the policy decided: its sequences and its own time; (n, 2).
     """
 
     records: Mapping[str, Record]
@@ -59,7 +59,7 @@ class Contest:
         """What is missing to the oracle, of its speed; (seeds,). None where there is no oracle."""
         return 1.0 - self.ratio("specgate", "oracle") if "oracle" in self.records else None
 
-    def as_json(self) -> dict[str, object]:
+    def as_json(self) -> Json:
         """Every figure of this contest; ratios are medians over seeds, with [min, max]."""
         best = self.best_fixed()
         ours, regret = self.records["specgate"], self.regret()
@@ -102,7 +102,7 @@ def hold(world: World, source: Source, policy: Policy, *, seeds: int, begin: int
     for name, rule in learning.items():
         records[name] = simulate(world, rule, lanes)
     return Contest(
-        records, begin, world.course.tokens, np.array([specgate.rows, specgate.spent_ns]).T
+        records, begin, world.course.tokens, np.array([specgate.sequences, specgate.spent_ns]).T
     )
 
 
@@ -123,12 +123,9 @@ def is_fixed(name: str) -> bool:
     return name == "none" or name.partition("-")[0] in ("suffix", "head", "both")
 
 
-def figure(values: Floats) -> Figure:
-    """Median over seeds, and [min, max]."""
-    return {
-        "median": float(np.median(values)),
-        "spread": [float(values.min()), float(values.max())],
-    }
+def figure(values: Floats) -> Json:
+    """Median over seeds, and [min, max]; at least one."""
+    return Summary(float(np.median(values)), float(values.min()), float(values.max())).as_json()
 
 
 def _schedules(world: World, schedules: Sequence[Schedule], seeds: int) -> dict[str, Record]:

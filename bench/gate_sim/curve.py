@@ -10,9 +10,9 @@ import yaml
 from bench.gate_sim.arrays import Floats, Ints
 
 FOLDER = Path(__file__).parent / "curves"
-MOST_ROWS = 256
+MOST_SEQUENCES = 256
 MOST_TOKENS = 12_288
-"""A full step: 256 rows with drafts of 32, and prompts."""
+"""A full step: 256 sequences with drafts of 32, and prompts."""
 
 _PROFILED_TOKENS = (1, *(size for n in range(10) for size in (2 << n, 3 << n)))
 _PROFILED_DRAFT = 4
@@ -30,10 +30,11 @@ class Curve:
 
     Attributes:
         name: Of its file.
-        step: A step by rows and tokens, without context; (MOST_ROWS + 1, MOST_TOKENS + 1).
-        context_seconds: What a token of context adds that a row attends to.
-        head: A pass of the draft head by rows; (MOST_ROWS + 1,).
-        verify: What a step adds that verifies any draft, by rows; (MOST_ROWS + 1,).
+        step: Of a step by sequences and tokens, without context;
+            (MOST_SEQUENCES + 1, MOST_TOKENS + 1).
+        context_seconds: What a token of context adds that a sequence attends to.
+        head: A pass of the draft head by sequences; (MOST_SEQUENCES + 1,).
+        verify: What a step adds that verifies any draft, by sequences; (MOST_SEQUENCES + 1,).
     """
 
     name: str
@@ -42,27 +43,29 @@ class Curve:
     head: Floats
     verify: Floats
 
-    def seconds(self, rows: Ints, tokens: Ints, context: Ints) -> Floats:
+    def seconds(self, sequences: Ints, tokens: Ints, context: Ints) -> Floats:
         """Return the times of steps that verify nothing; all arrays have one shape.
 
         Args:
-            rows: Requests that a step computes.
-            tokens: Tokens that it computes, prompts and drafts included; at least `rows`.
-            context: Tokens that its rows attend to, added up.
+            sequences: Requests that a step computes.
+            tokens: Tokens that it computes, prompts and drafts included; at least `sequences`.
+            context: Tokens that its sequences attend to, added up.
         """
-        return self.step[rows, tokens] + self.context_seconds * context
+        return self.step[sequences, tokens] + self.context_seconds * context
 
     def profile(self) -> list[tuple[int, float]]:
         """Return (tokens, seconds) as a start-up profile measures them: drafts of three tokens."""
         at = np.array(_PROFILED_TOKENS)
-        rows = np.clip(at // _PROFILED_DRAFT, 1, MOST_ROWS)
+        sequences = np.clip(at // _PROFILED_DRAFT, 1, MOST_SEQUENCES)
         # A start-up profile is not allowed to fall, whatever was measured.
-        seconds = np.maximum.accumulate(self.step[rows, at])
+        seconds = np.maximum.accumulate(self.step[sequences, at])
         return [(int(tokens), float(time)) for tokens, time in zip(at, seconds, strict=True)]
 
     def head_profile(self) -> list[tuple[int, float]]:
-        """Return (rows, seconds) of a pass of the head, as a start-up profile measures them."""
-        return [(rows, float(self.head[rows])) for rows in (1, 4, 16, 64, MOST_ROWS)]
+        """Return (sequences, seconds) of a pass of the head, as the start-up profile does."""
+        return [
+            (sequences, float(self.head[sequences])) for sequences in (1, 4, 16, 64, MOST_SEQUENCES)
+        ]
 
 
 def load_curve(path: Path) -> Curve:
@@ -73,7 +76,9 @@ def load_curve(path: Path) -> Curve:
     """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
-        by_rows = {int(rows): _checked(points) for rows, points in found["step_ms"].items()}
+        by_sequences = {
+            int(sequences): _checked(points) for sequences, points in found["step_ms"].items()
+        }
         head = _checked(found["head_ms"])
         verify = _checked(found.get("verify_ms", [[1, 0.0]]))
         context_us = float(found["context_us"])
@@ -81,10 +86,10 @@ def load_curve(path: Path) -> Curve:
         raise CurveError(f"{path.name}: {error!r}") from error
     return Curve(
         name=path.stem,
-        step=_over_rows(by_rows) / 1e3,
+        step=_over_rows(by_sequences) / 1e3,
         context_seconds=context_us / 1e6,
-        head=_along(head, np.arange(MOST_ROWS + 1)) / 1e3,
-        verify=_along(verify, np.arange(MOST_ROWS + 1)) / 1e3,
+        head=_along(head, np.arange(MOST_SEQUENCES + 1)) / 1e3,
+        verify=_along(verify, np.arange(MOST_SEQUENCES + 1)) / 1e3,
     )
 
 
@@ -100,17 +105,17 @@ def _checked(points: Points) -> Points:
     return points
 
 
-def _over_rows(by_rows: Mapping[int, Points]) -> Floats:
-    """Between the rows that were measured it is straight; beyond them it stays as it is."""
-    measured = sorted(by_rows)
+def _over_rows(by_sequences: Mapping[int, Points]) -> Floats:
+    """Between the sequences that were measured it is straight; beyond them it stays as it is."""
+    measured = sorted(by_sequences)
     tokens = np.arange(MOST_TOKENS + 1)
-    lines = np.array([_along(by_rows[rows], tokens) for rows in measured])
+    lines = np.array([_along(by_sequences[sequences], tokens) for sequences in measured])
     if len(measured) == 1:
-        return np.broadcast_to(lines, (MOST_ROWS + 1, MOST_TOKENS + 1)).copy()
-    rows = np.clip(np.arange(MOST_ROWS + 1), measured[0], measured[-1])
-    after = np.clip(np.searchsorted(measured, rows), 1, len(measured) - 1)
+        return np.broadcast_to(lines, (MOST_SEQUENCES + 1, MOST_TOKENS + 1)).copy()
+    sequences = np.clip(np.arange(MOST_SEQUENCES + 1), measured[0], measured[-1])
+    after = np.clip(np.searchsorted(measured, sequences), 1, len(measured) - 1)
     low, high = np.array(measured)[after - 1], np.array(measured)[after]
-    share = ((rows - low) / (high - low))[:, None]
+    share = ((sequences - low) / (high - low))[:, None]
     return np.asarray((1.0 - share) * lines[after - 1] + share * lines[after])
 
 

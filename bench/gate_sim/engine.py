@@ -33,8 +33,8 @@ class Record:
 
     Attributes:
         before: Tokens that a lane had generated before the step.
-        tokens: That rows got, as expected values: a draft counts what it was likely to bring. Its
-            mean is that of the tokens that came, with a fraction of their noise.
+        tokens: Expected tokens of the step: a draft counts the sum of its survival. The mean is
+            that of the tokens that were accepted, with a fraction of their noise.
         seconds: Of the step and the head's pass, as the curve has them: without noise.
         request_seconds: The same times the requests in the system, waiting ones included.
         drafted: Draft tokens.
@@ -128,8 +128,8 @@ class _Batch:
         decision = rule.decide(view)
         assert (decision.lengths <= view.room).all(), "a draft is longer than what is left"
         truth = self._world.library.texts.truth
-        head_right = truth.head_right[view.places]
-        right = np.where(decision.from_head, head_right, truth.suffix_right[view.places])
+        head_right = truth.head_right[view.positions]
+        right = np.where(decision.from_head, head_right, truth.suffix_right[view.positions])
         accepted = np.minimum(decision.lengths, right)
         done = (prompt > 0) & (prompt == self._prompt)
         emitted = np.where(view.decoding, 1 + accepted, done.astype(np.int64))
@@ -162,7 +162,7 @@ class _Batch:
             took * inside,
             decision.lengths.sum(1),
             accepted.sum(1),
-            (decision.head_rows > 0).astype(np.int64),
+            (decision.head_sequences > 0).astype(np.int64),
         )
 
     def _begin_in_the_middle(self) -> None:
@@ -218,7 +218,7 @@ class _Batch:
             self._arrived += more
 
     def _prefill(self) -> Ints:
-        """Prompt tokens that each row computes: the first rows first, as far as the step goes."""
+        """Prompt tokens that each sequence computes; the first sequences come first."""
         room = _PREFILL_TOKENS - ((self._left > 0) & (self._prompt == 0)).sum(1)
         before = np.cumsum(self._prompt, axis=1) - self._prompt
         return np.asarray((room[:, None] - before).clip(0, self._prompt))
@@ -229,14 +229,14 @@ class _Batch:
         texts = self._texts()
         position = library.texts.lengths[texts] - self._left
         base = library.base[self._seeds, self._world.course.phase[self._stage]]
-        places = base[:, None] + self._begins[texts] - self._of_seed[self._seeds][:, None]
+        positions = base[:, None] + self._begins[texts] - self._of_seed[self._seeds][:, None]
         before = library.texts.prompts[texts] + library.texts.cached[texts]
         context = np.where(decoding | (prompt > 0), before + position, 0)
         waiting = np.zeros_like(self._started) if self._arrivals is None else self._queue()
         return View(
             stage=self._stage,
             decoding=decoding,
-            places=np.where(decoding, places + position, 0),
+            positions=np.where(decoding, positions + position, 0),
             room=np.where(decoding, self._left - 1, 0).clip(max=DEPTH),
             requests=self._serial,
             prefilling=prompt > 0,
@@ -252,20 +252,20 @@ class _Batch:
         """What the drafts were likely to bring; (lanes,)."""
         library = self._world.library
         head_lengths = np.where(decision.from_head, decision.lengths, 0)
-        suffix = library.suffix_sum[view.places, decision.lengths - head_lengths]
-        return np.asarray((suffix + library.head_sum[view.places, head_lengths]).sum(1))
+        suffix = library.suffix_sum[view.positions, decision.lengths - head_lengths]
+        return np.asarray((suffix + library.head_sum[view.positions, head_lengths]).sum(1))
 
     def _times(self, view: View, decision: Decision) -> tuple[Floats, Floats, Ints]:
         course, curve = self._world.course, self._world.curve
-        rows = (view.decoding | view.prefilling).sum(1)
+        sequences = (view.decoding | view.prefilling).sum(1)
         decoding = view.decoding.sum(1)
         tokens = decoding + decision.lengths.sum(1) + view.prompt_tokens
-        plain = curve.seconds(rows, rows, view.context)
-        full = curve.seconds(rows, tokens, view.context)
+        plain = curve.seconds(sequences, sequences, view.context)
+        full = curve.seconds(sequences, tokens, view.context)
         slow, steep = course.slow[self._stage], course.steep[self._stage]
         verify = np.where(decision.lengths.any(axis=1), curve.verify[decoding], 0.0)
         seconds = slow * (plain + steep * (full - plain + verify))
-        head = np.where(decision.head_rows > 0, curve.head[decision.head_rows], 0.0)
+        head = np.where(decision.head_sequences > 0, curve.head[decision.head_sequences], 0.0)
         return seconds, slow * head, tokens
 
 

@@ -1,4 +1,4 @@
-"""The best that a step-by-step rule could do if it knew what nobody can know."""
+"""The best that a step-by-step rule could do if it knew the true survival of every token."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,24 +17,27 @@ _PACE_KEEP, _PACE_PRIOR = 0.7, 2.0
 
 
 class Oracle:
-    """Buys the tokens that bring most above what their time is worth.
+    """Verifies the tokens whose expected gain is worth more than the time that they take.
 
-    It knows, for each row, the true survival of every token that the suffix source offers; of the
-    head's tokens the true survival once it has run, and before that what it may turn out to be in
-    this request and this stretch of its text; the step's true time for every number of tokens, on
-    the machine as it is in this step; and how fast it has been under the present conditions, from
-    its own expected tokens and true times (an average over 256 steps for each distinct set of
-    conditions; in the first step under new ones, the best ratio of that step). A second is worth
-    that speed for every request in the system. What prompts add to a step is no part of it: that
-    has to be spent however fast the other rows are.
+    It knows, for each sequence:
 
-    A token of a row saves the time in which that row would have got it otherwise: little where it
-    gets on fast by itself, as in a copy. So tokens count by the mean pace over the row's own, pace
-    being expected tokens a step of late.
+    - the true survival of every token that the suffix source offers, and of the head's tokens once
+      the head has run; before that, draws of what their survival may turn out to be;
+    - the true time of this step for every number of tokens;
+    - its own speed under the present conditions, from expected tokens and true times: an average
+      over 256 steps for each distinct set of conditions, and in the first step under new ones the
+      best ratio of that step.
 
-    It does not know which tokens will come true, what comes after this step, or when conditions
-    change. Rows for the head are taken in the order of what it is likely to bring them at the
-    margin, and the number is the best; that is not always the best set.
+    A second is worth that speed for every request in the system. The time of prompts in a step is
+    left out, as it is spent whatever the others draft.
+
+    A token saves the time in which its sequence would have generated it anyway: little where the
+    sequence is fast, as in a copy. So tokens are weighted by the mean pace over the sequence's own
+    pace, in expected tokens per step.
+
+    It does not know which tokens will be accepted, what comes after this step, or when conditions
+    change. Sequences for the head are ordered by their marginal gain and the best number of them
+    is taken, which is not always the best set.
 
     Args:
         world: What is true.
@@ -53,7 +56,7 @@ class Oracle:
         shape = view.decoding.shape
         lengths = np.zeros(shape, dtype=np.int64)
         from_head = np.zeros(shape, dtype=np.bool_)
-        head_rows = np.zeros(shape[0], dtype=np.int64)
+        head_sequences = np.zeros(shape[0], dtype=np.int64)
         for lane in range(shape[0]):
             at = np.flatnonzero(view.decoding[lane])
             if not len(at):
@@ -61,19 +64,19 @@ class Oracle:
             chosen = self._choose(view, lane, at)
             lengths[lane, at] = chosen.lengths
             from_head[lane, at] = chosen.from_head
-            head_rows[lane] = chosen.head_rows
-        return Decision(lengths, from_head, head_rows)
+            head_sequences[lane] = chosen.head_sequences
+        return Decision(lengths, from_head, head_sequences)
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
         """What was measured is noise to who knows the truth."""
 
     def _choose(self, view: View, lane: int, at: Ints) -> "_Chosen":
         truth, course = self._world.library.texts.truth, self._world.course
-        places, room = view.places[lane, at], view.room[lane, at]
+        positions, room = view.positions[lane, at], view.room[lane, at]
         inside = len(at) + int(view.prefilling[lane].sum()) + int(view.waiting[lane])
         requests = view.requests[lane, at].tolist()
         counts = self._paces[lane].counts(requests)[:, None]
-        suffix = truth.suffix[places] * (np.arange(DEPTH) < room[:, None])
+        suffix = truth.suffix[positions] * (np.arange(DEPTH) < room[:, None])
         if self._source == "head":
             suffix = np.zeros_like(suffix)
         times, alone = self._times(view, lane, len(at))
@@ -86,16 +89,16 @@ class Oracle:
         head_seconds = 0.0
         if self._source != "suffix":
             within = (np.arange(HEAD) < room[:, None]) * counts
-            before = truth.head_before[places] * within[:, None]
-            after = truth.head[places] * within
+            before = truth.head_before[positions] * within[:, None]
+            after = truth.head[positions] * within
             passes = course.slow[view.stage[lane]] * self._world.curve.head
             wanted = market.wants(valued, before, passes)
             if wanted.any():
                 chosen = market.with_head(valued, after, wanted)
-                head_seconds = float(passes[chosen.head_rows])
-        survival = np.where(chosen.from_head[:, None], _wide(truth.head[places]), suffix)
+                head_seconds = float(passes[chosen.head_sequences])
+        survival = np.where(chosen.from_head[:, None], _wide(truth.head[positions]), suffix)
         bought = (survival * (np.arange(DEPTH) < chosen.lengths[:, None])).sum(1)
-        # Without what the prompts of others take: it has to be spent however fast these rows are.
+        # Prompts of others take their time whatever these sequences draft, so it is left out.
         drafted = int(chosen.lengths.sum())
         seconds = float(alone[drafted]) + (verify if drafted else 0.0) + head_seconds
         speed.learn(len(at) + float(bought.sum()), seconds * len(at))
@@ -104,18 +107,18 @@ class Oracle:
 
     def _times(self, view: View, lane: int, decoding: int) -> tuple[Floats, Floats]:
         """Seconds of the step by draft tokens, and what they would be without prompts."""
-        rows = decoding + int(view.prefilling[lane].sum())
+        sequences = decoding + int(view.prefilling[lane].sum())
         first = decoding + int(view.prompt_tokens[lane])
-        return self._line(view, lane, rows, first), self._line(view, lane, decoding, decoding)
+        return self._line(view, lane, sequences, first), self._line(view, lane, decoding, decoding)
 
-    def _verify(self, view: View, lane: int, rows: int) -> float:
+    def _verify(self, view: View, lane: int, sequences: int) -> float:
         course, stage = self._world.course, view.stage[lane]
-        return float(course.slow[stage] * course.steep[stage] * self._world.curve.verify[rows])
+        return float(course.slow[stage] * course.steep[stage] * self._world.curve.verify[sequences])
 
-    def _line(self, view: View, lane: int, rows: int, first: int) -> Floats:
+    def _line(self, view: View, lane: int, sequences: int, first: int) -> Floats:
         course, curve = self._world.course, self._world.curve
-        line = curve.step[rows, first : first + rows * DEPTH + 1]
-        plain = curve.step[rows, rows]
+        line = curve.step[sequences, first : first + sequences * DEPTH + 1]
+        plain = curve.step[sequences, sequences]
         context = curve.context_seconds * view.context[lane]
         slow, steep = course.slow[view.stage[lane]], course.steep[view.stage[lane]]
         return np.asarray(slow * (plain + context + steep * (line - plain)))
@@ -166,7 +169,7 @@ class _Paces:
 class _Chosen:
     lengths: Ints
     from_head: Flags
-    head_rows: int
+    head_sequences: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +180,13 @@ class _Market:
         times: Seconds of the step by draft tokens, without `verify`.
         verify: What any of them adds.
         worth: Tokens that a second is worth.
-        rows: That decode.
+        sequences: That decode.
     """
 
     times: Floats
     verify: float
     worth: float
-    rows: int
+    sequences: int
 
     def buy(self, survival: Floats) -> tuple[Floats, int]:
         """The survival of all tokens, falling, and how many of the first to take."""
@@ -193,14 +196,14 @@ class _Market:
     def price(self, survival: Floats) -> float:
         """What a token has to survive with, at the margin of the best choice."""
         ranked, bought = self._would_buy(survival)
-        further = min(bought + self.rows, len(self.times) - 1)
+        further = min(bought + self.sequences, len(self.times) - 1)
         slope = (self.times[further] - self.times[bought]) / max(1, further - bought)
         highest = ranked[bought - 1] if bought else np.inf
         lowest = ranked[bought] if bought < len(ranked) else 0.0
         return float(min(max(self.worth * slope, lowest), highest))
 
     def wants(self, suffix: Floats, before: Floats, passes: Floats) -> Flags:
-        """The rows that the head is to run for, from what is known before its pass."""
+        """The sequences that the head is to run for, from what is known before its pass."""
         price = self.price(suffix)
         gains = (_above(before, price).mean(1) - _above(suffix, price)).clip(min=0.0)
         order = np.argsort(-gains, kind="stable")
@@ -238,9 +241,9 @@ def _ranked(survival: Floats) -> Floats:
     return np.sort(survival[survival > 0.0], axis=None)[::-1]
 
 
-def _best_ratio(survival: Floats, rows: int, times: Floats, verify: float) -> float:
+def _best_ratio(survival: Floats, sequences: int, times: Floats, verify: float) -> float:
     """Tokens a second of the step that has most of them."""
-    gained = rows + np.concatenate([[0.0], np.cumsum(_ranked(survival))])
+    gained = sequences + np.concatenate([[0.0], np.cumsum(_ranked(survival))])
     taken = times[: len(gained)] + verify * (np.arange(len(gained)) > 0)
     return float((gained / taken).max())
 

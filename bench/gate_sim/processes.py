@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.texts import DEPTH, GUESSES, HEAD, Offers, Texts, Truth, runs_of
+from bench.gate_sim.texts import DEPTH, DRAWS, HEAD, Offers, Texts, Truth, runs_of
 
 _CONCENTRATION = 6.0
 """Of the beta distribution that chances of single tokens come from: most are near 0 or 1."""
@@ -94,25 +94,25 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """Which places are copied, and where that changes."""
+    """Which positions are copied, and where that changes."""
 
     copied: Flags
     changed: Flags
 
     @staticmethod
-    def drawn(process: Process, places: int, rng: np.random.Generator) -> "_Stretches":
-        copied = np.zeros(places, dtype=np.bool_)
+    def drawn(process: Process, positions: int, rng: np.random.Generator) -> "_Stretches":
+        copied = np.zeros(positions, dtype=np.bool_)
         if process.copy is not None:
             means = [process.write.stretch, process.copy.stretch]
             assert None not in means
-            turns = places // 2 + 1
+            turns = positions // 2 + 1
             runs = np.stack([rng.geometric(1.0 / float(mean or 1), turns) for mean in means], 1)
-            copied = np.repeat(np.tile([False, True], turns), runs.ravel())[:places]
+            copied = np.repeat(np.tile([False, True], turns), runs.ravel())[:positions]
         changed = np.concatenate([[False], copied[1:] != copied[:-1]])
         return _Stretches(copied, changed)
 
     def pick(self, process: Process, of_write: Floats, of_copy: Floats) -> Floats:
-        """What holds at each place, given what would hold in each mode."""
+        """What holds at each position, given what would hold in each mode."""
         if process.copy is None:
             return of_write
         shape = (-1,) + (1,) * (of_write.ndim - 1)
@@ -122,17 +122,17 @@ class _Stretches:
 def _suffix(
     process: Process, stretches: _Stretches, own: Floats, rng: np.random.Generator
 ) -> tuple[Floats, Ints, Ints]:
-    """Chances of the tokens from each place on, how many come true, and how many are offered.
+    """Chances of the tokens from each position on, how many come true, and how many are offered.
 
     A draft that runs past the end of its stretch is wrong there, so each token but the first
-    survives that too: what is known at a place is only which stretch it lies in.
+    survives that too: what is known at a position is only which stretch it lies in.
     """
-    places = len(own)
-    luck = rng.random(places)
+    positions = len(own)
+    luck = rng.random(positions)
     by_mode = []
     for mode in (process.write, process.copy or process.write):
         ends = 0.0 if mode.stretch is None or process.copy is None else 1.0 / mode.stretch
-        chances = draw_chances(np.full(places, mode.suffix), own, rng)
+        chances = draw_chances(np.full(positions, mode.suffix), own, rng)
         by_mode.append((chances, _from_each(chances, DEPTH) * _staying(ends)))
     chance = stretches.pick(process, by_mode[0][0], by_mode[1][0])
     windows = stretches.pick(process, by_mode[0][1], by_mode[1][1])
@@ -141,15 +141,15 @@ def _suffix(
 
 
 def _offered(process: Process, stretches: _Stretches, rng: np.random.Generator) -> Ints:
-    places = len(stretches.copied)
-    writing = rng.geometric(1.0 / _WRITING_DRAFT, places).clip(max=DEPTH)
-    tokens = np.where(rng.random(places) < process.write.offered, writing, 0)
+    positions = len(stretches.copied)
+    writing = rng.geometric(1.0 / _WRITING_DRAFT, positions).clip(max=DEPTH)
+    tokens = np.where(rng.random(positions) < process.write.offered, writing, 0)
     if process.copy is not None:
         fresh = np.lib.stride_tricks.sliding_window_view(
             np.concatenate([np.ones(_FIRST_MATCH - 1, dtype=np.bool_), stretches.changed]),
             _FIRST_MATCH,
         ).any(axis=1)
-        found = (rng.random(places) < process.copy.offered) & ~fresh
+        found = (rng.random(positions) < process.copy.offered) & ~fresh
         tokens = np.where(stretches.copied, np.where(found, DEPTH, 0), tokens)
     return tokens.astype(np.int64)
 
@@ -171,7 +171,7 @@ def _head(
         said = np.broadcast_to(np.array(process.head_says), shape)
         believed = draw_chances(said, own[:, None], rng)
     confidence = misstate(process, believed, rng)
-    return chances, guess_survival(means, own, rng), confidence
+    return chances, draw_survival(means, own, rng), confidence
 
 
 def misstate(process: Process, chances: Floats, rng: np.random.Generator) -> Floats:
@@ -185,9 +185,9 @@ def draw_chances(means: Floats, own: Floats, rng: np.random.Generator) -> Floats
     return rng.beta(_CONCENTRATION * shifted, _CONCENTRATION * (1.0 - shifted)).clip(0.001, 0.999)
 
 
-def guess_survival(means: Floats, own: Floats, rng: np.random.Generator) -> Floats:
-    """Draws of what the head's tokens may survive with; (places, GUESSES, HEAD)."""
-    wide = np.broadcast_to(means[:, None, :], (len(own), GUESSES, HEAD))
+def draw_survival(means: Floats, own: Floats, rng: np.random.Generator) -> Floats:
+    """Draws of what the head's tokens may survive with; (positions, DRAWS, HEAD)."""
+    wide = np.broadcast_to(means[:, None, :], (len(own), DRAWS, HEAD))
     return np.cumprod(draw_chances(wide, own[:, None, None], rng), axis=2, dtype=np.float64)
 
 
@@ -206,12 +206,12 @@ def _staying(ends: float) -> Floats:
 
 
 def _distance(flags: Flags, *, skip: int) -> Ints:
-    """Places from each one to the next flag, `skip` places ahead at least; DEPTH if far."""
-    places = len(flags)
-    at = np.where(flags, np.arange(places), places + DEPTH)
+    """Positions from each one to the next flag, `skip` positions ahead at least; DEPTH if far."""
+    positions = len(flags)
+    at = np.where(flags, np.arange(positions), positions + DEPTH)
     following = np.minimum.accumulate(at[::-1])[::-1]
-    following = np.concatenate([following, np.full(skip, places + DEPTH)])[skip:]
-    return np.asarray(np.minimum(following - np.arange(places), DEPTH))
+    following = np.concatenate([following, np.full(skip, positions + DEPTH)])[skip:]
+    return np.asarray(np.minimum(following - np.arange(positions), DEPTH))
 
 
 def _lengths(rng: np.random.Generator, mean: float, count: int) -> Ints:

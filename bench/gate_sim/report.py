@@ -1,6 +1,5 @@
-"""The JSON line: the keys of BENCH.md flat, then every run by curve, traffic and load."""
+"""The JSON line: the worst of all runs flat, then every run by curve, traffic and load."""
 
-import math
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -8,8 +7,9 @@ import numpy as np
 from bench.gate_sim.arrays import Floats
 from bench.gate_sim.bench import Findings
 from bench.gate_sim.contest import Contest, figure
-from bench.gate_sim.curve import MOST_ROWS
+from bench.gate_sim.curve import MOST_SEQUENCES
 from bench.gate_sim.plan import BEYOND
+from bench.rounds import Json, put_summary, summary_of
 
 DEFINITIONS = {
     "speed": "tokens a second of a request in the system, waiting ones included: in a closed loop "
@@ -33,15 +33,15 @@ DEFINITIONS = {
     "reconverge_steps": "steps after a shift until speed over the oracle's, in windows of ten "
     "steps over all seeds, is within 2 % (or its noise) of what it is in the second half of the "
     "stage, or was in an earlier one with the same conditions if that is more",
-    "policy_us_per_step_256": "median over steps with 256 rows of the policy's own time, with the "
-    "Python around it that engine/drafting has too; without sources, head and simulator",
+    "policy_us_per_step_256": "median over steps with 256 sequences of the policy's own time, "
+    "with the Python around it that engine/drafting has too; without sources, head and simulator",
     "not_simulated": "a token behind the head's that the index adds, predictions and vLLM's own "
     "drafters",
 }
 
 
-def report(findings: Findings) -> dict[str, object]:
-    """Put all findings into one object, to be `rounded`."""
+def report(findings: Findings) -> Json:
+    """Put all findings into one object."""
     contests = findings.contests()
     recoveries = [steps for run in findings.shifted.values() for steps in run.recovery or ()]
     return {
@@ -49,9 +49,10 @@ def report(findings: Findings) -> dict[str, object]:
         **_worsts(held := findings.of([name for name in findings.curves if name not in BEYOND])),
         **_worst_stage(held),
         "reconverge_steps_max": max(recoveries, default=None),
-        "policy_us_per_step_256": _policy_us(contests, MOST_ROWS),
+        "policy_us_per_step_256": _policy_us(contests, MOST_SEQUENCES),
         "policy_us_per_step": {
-            str(rows): _policy_us(contests, rows) for rows in (1, 16, 64, MOST_ROWS)
+            str(sequences): _policy_us(contests, sequences)
+            for sequences in (1, 16, 64, MOST_SEQUENCES)
         },
         "worst_by_curve": {curve: _worsts(findings.of([curve])) for curve in findings.curves},
         "by_concurrency": _nested(findings.closed),
@@ -74,18 +75,7 @@ def report(findings: Findings) -> dict[str, object]:
     }
 
 
-def rounded(value: object) -> object:
-    """Four significant digits of every fraction, and Python's own numbers; NaN becomes null."""
-    if isinstance(value, Mapping):
-        return {key: rounded(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(inner) for inner in value]
-    if isinstance(value, float):
-        return float(f"{value:.4g}") if math.isfinite(value) else None
-    return value
-
-
-def _worsts(findings: Findings) -> dict[str, object]:
+def _worsts(findings: Findings) -> Json:
     contests = findings.contests()
     return {
         **_worst("worst_ratio_to_none", map(_to_none, contests), high=False),
@@ -94,16 +84,15 @@ def _worsts(findings: Findings) -> dict[str, object]:
     }
 
 
-def _worst(name: str, found: Iterable[Floats], *, high: bool) -> dict[str, object]:
+def _worst(name: str, runs: Iterable[Floats], *, high: bool) -> Json:
     """The run with the lowest median, or the highest, and its spread; None where there is none."""
-    ranked = sorted(found, key=lambda values: float(np.median(values)), reverse=high)
-    if not ranked:
-        return {name: None, f"{name}_spread": None}
-    worst = figure(ranked[0])
-    return {name: worst["median"], f"{name}_spread": worst["spread"]}
+    ranked = sorted(runs, key=lambda values: float(np.median(values)), reverse=high)
+    found: Json = {}
+    put_summary(found, name, summary_of(ranked[0].tolist()) if ranked else None)
+    return found
 
 
-def _worst_stage(findings: Findings) -> dict[str, object]:
+def _worst_stage(findings: Findings) -> Json:
     """The stage with the lowest ratio to none, and what the oracle had in the same."""
     stages = [
         pair
@@ -135,13 +124,13 @@ def _regrets(contests: Iterable[Contest]) -> list[Floats]:
 
 def _nested(
     contests: Mapping[tuple[str, str, float], Contest],
-) -> dict[str, dict[str, dict[str, object]]]:
-    found: dict[str, dict[str, dict[str, object]]] = {}
+) -> dict[str, dict[str, Json]]:
+    found: dict[str, dict[str, Json]] = {}
     for (curve, traffic, load), contest in contests.items():
         found.setdefault(curve, {}).setdefault(traffic, {})[str(load)] = contest.as_json()
     return found
 
 
-def _policy_us(contests: Iterable[Contest], rows: int) -> float | None:
-    spent = np.concatenate([one.policy_ns[one.policy_ns[:, 0] == rows, 1] for one in contests])
+def _policy_us(contests: Iterable[Contest], sequences: int) -> float | None:
+    spent = np.concatenate([one.policy_ns[one.policy_ns[:, 0] == sequences, 1] for one in contests])
     return float(np.median(spent)) / 1e3 if len(spent) else None

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.curve import MOST_ROWS, Curve
+from bench.gate_sim.curve import MOST_SEQUENCES, Curve
 from bench.gate_sim.rule import Decision, Outcome, View
 from bench.gate_sim.texts import HEAD
 
@@ -27,7 +27,8 @@ class Schedule:
         name: Unique in a run.
         source: Where they come from. `both`: the suffix draft if its tokens add up to at least as
             much survival as the head has tokens, else the head's (the rule of Arctic Inference).
-        tokens: By the number of rows in the step, those that prefill included; (MOST_ROWS + 1,).
+        tokens: By the number of sequences in the step, those that prefill included;
+            (MOST_SEQUENCES + 1,).
     """
 
     name: str
@@ -38,7 +39,7 @@ class Schedule:
 def fixed(tokens: int, source: Source) -> Schedule:
     """The same at every batch size; `none` where that is 0."""
     name = f"{source}-{tokens}" if tokens else "none"
-    return Schedule(name, source, np.full(MOST_ROWS + 1, tokens))
+    return Schedule(name, source, np.full(MOST_SEQUENCES + 1, tokens))
 
 
 def vllm_schedule(curve: Curve, source: Source) -> Schedule:
@@ -49,7 +50,7 @@ def vllm_schedule(curve: Curve, source: Source) -> Schedule:
     what is generated. As in vLLM 0.32 the batch size counts all scheduled requests, those that
     prefill included (vllm issue 49548).
     """
-    tokens = np.zeros(MOST_ROWS + 1, dtype=np.int64)
+    tokens = np.zeros(MOST_SEQUENCES + 1, dtype=np.int64)
     for before, last in pairwise(_STEPS):
         tokens[before + 1 : last + 1] = _best_tokens(curve, last, source)
     return Schedule("vllm-schedule", source, tokens)
@@ -70,8 +71,8 @@ class Scheduled:
 
     def decide(self, view: View) -> Decision:
         """Draft as many tokens as the schedule of each lane says."""
-        rows = (view.decoding | view.prefilling).sum(1)
-        most = self._tokens[self._lanes, rows][:, None]
+        sequences = (view.decoding | view.prefilling).sum(1)
+        most = self._tokens[self._lanes, sequences][:, None]
         return draft(view, most, suffix=self._suffix, head=self._head)
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
@@ -79,7 +80,7 @@ class Scheduled:
 
 
 def draft(view: View, most: Ints, *, suffix: Flags, head: Flags) -> Decision:
-    """Draft up to so many tokens for each row, whatever they are worth.
+    """Draft up to so many tokens for each sequence, whatever they are worth.
 
     Args:
         view: The step.
@@ -88,31 +89,31 @@ def draft(view: View, most: Ints, *, suffix: Flags, head: Flags) -> Decision:
         head: Whether the head runs where the suffix source is not asked, or not sure; (lanes, 1).
     """
     offers = view.offers
-    offered = np.minimum(offers.suffix_tokens[view.places], most)
+    offered = np.minimum(offers.suffix_tokens[view.positions], most)
     sure = suffix & ~head
     if (suffix & head).any():
-        sure = sure | (suffix & (_score(offers.suffix, view.places, offered) >= HEAD))
+        sure = sure | (suffix & (_score(offers.suffix, view.positions, offered) >= HEAD))
     from_head = head & ~sure & (view.room > 0) & (most > 0)
     lengths = np.where(from_head, np.minimum(most, HEAD), np.where(sure, offered, 0))
     return Decision(
         lengths=np.minimum(lengths, view.room),
         from_head=from_head,
-        head_rows=from_head.sum(1),
+        head_sequences=from_head.sum(1),
     )
 
 
-def _score(stated: Floats, places: Ints, offered: Ints) -> Floats:
+def _score(stated: Floats, positions: Ints, offered: Ints) -> Floats:
     """The stated survival of a draft's tokens, added up."""
     within = np.arange(stated.shape[1]) < offered[..., None]
-    return np.asarray((stated[places] * within).sum(-1))
+    return np.asarray((stated[positions] * within).sum(-1))
 
 
-def _best_tokens(curve: Curve, rows: int, source: Source) -> int:
+def _best_tokens(curve: Curve, sequences: int, source: Source) -> int:
     most = HEAD if source == "head" else 16
     lengths = np.arange(most + 1)
     emitted = (1 - _REFERENCE_RATE ** (lengths + 1)) / (1 - _REFERENCE_RATE)
-    once = (curve.verify[rows] + curve.head[rows] * (source == "head")) * (lengths > 0)
-    return int(np.argmax(emitted / (curve.step[rows, rows * (1 + lengths)] + once)))
+    once = (curve.verify[sequences] + curve.head[sequences] * (source == "head")) * (lengths > 0)
+    return int(np.argmax(emitted / (curve.step[sequences, sequences * (1 + lengths)] + once)))
 
 
 def _column(flags: Sequence[bool]) -> Flags:

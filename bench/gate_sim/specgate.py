@@ -38,7 +38,7 @@ _LEAST_ACCEPTED = 0.4
 
 Survival = list[float]
 RunHead = Callable[[Sequence[int]], list[Survival]]
-"""A pass of the head over some of a step's rows; what it says of its tokens."""
+"""A pass of the head over some of a step's sequences; what it says of its tokens."""
 
 _PROPOSED = list(range(1, HEAD_TOKENS + 1))
 _OTHER = 0
@@ -46,12 +46,12 @@ _OTHER = 0
 
 
 @dataclass(slots=True)
-class _Row:
-    """A row of a step: the best draft so far, and what one of its tokens counts."""
+class _Sequence:
+    """A sequence of a step: the best draft so far, and what one of its tokens counts."""
 
     room: int
     best: Survival
-    guesser: ProposalValue | None
+    proposal: ProposalValue | None
     count: float
     from_head: bool = False
     drafted: int = 0
@@ -70,41 +70,41 @@ class Specgate:
     clock. How long the gate takes is measured here, around its calls.
 
     Args:
-        world: Of which it gets the profile of the machine, and the most rows of a step.
+        world: Of which it gets the profile of the machine, and the most sequences of a step.
         lanes: How many.
         source: Where drafts may come from.
 
     Attributes:
         spent_ns: Of each step of each lane, the gate's own time.
-        rows: How many rows it decided for, in the same order.
+        sequences: How many sequences it decided for, in the same order.
     """
 
     def __init__(self, world: World, lanes: int, source: Source) -> None:
-        most_rows = int(world.course.seats.max())
+        most_sequences = int(world.course.seats.max())
         self.spent_ns: list[int] = []
-        self.rows: list[int] = []
+        self.sequences: list[int] = []
         self._source: Source = source
         self._read = [0] * lanes
         self._lanes = [
-            _Lane(world.curve, most_rows, has_head=source != "suffix") for _ in range(lanes)
+            _Lane(world.curve, most_sequences, has_head=source != "suffix") for _ in range(lanes)
         ]
 
     def decide(self, view: View) -> Decision:
         """Ask the gate of each lane."""
         lengths = np.zeros(view.decoding.shape, dtype=np.int64)
         from_head = np.zeros(view.decoding.shape, dtype=np.bool_)
-        head_rows = np.zeros(len(self._lanes), dtype=np.int64)
+        head_sequences = np.zeros(len(self._lanes), dtype=np.int64)
         for number, lane in enumerate(self._lanes):
             at = np.flatnonzero(view.decoding[number])
-            places = view.places[number, at]
+            positions = view.positions[number, at]
             lane.begin(_load(view, number, len(at), self._read[number]))
-            rows = self._rows(view, number, at, lane)
-            head_rows[number] = lane.choose(rows, _head_at(view, places))
-            lengths[number, at] = [row.drafted for row in rows]
-            from_head[number, at] = [row.from_head for row in rows]
+            sequences = self._sequences(view, number, at, lane)
+            head_sequences[number] = lane.choose(sequences, _head_at(view, positions))
+            lengths[number, at] = [sequence.drafted for sequence in sequences]
+            from_head[number, at] = [sequence.from_head for sequence in sequences]
             self.spent_ns.append(lane.take_spent_ns())
-            self.rows.append(len(rows))
-        return Decision(lengths, from_head, head_rows)
+            self.sequences.append(len(sequences))
+        return Decision(lengths, from_head, head_sequences)
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
         """Tell the gate of each lane what the step brought."""
@@ -118,9 +118,9 @@ class Specgate:
                 float(outcome.step_seconds[number]),
                 verifying=len(got) if decision.lengths[number].any() else 0,
             )
-            if decision.head_rows[number]:
+            if decision.head_sequences[number]:
                 lane.observe_head(
-                    int(decision.head_rows[number]), float(outcome.head_seconds[number])
+                    int(decision.head_sequences[number]), float(outcome.head_seconds[number])
                 )
             lane.learn_paces(
                 view.requests[number, got].tolist(), outcome.emitted[number, got].tolist()
@@ -137,19 +137,19 @@ class Specgate:
             emitted = int(outcome.emitted[number].sum())
             lane.learn(len(got), emitted, dict(zip((HEAD, SUFFIX), by_source, strict=True)))
 
-    def _rows(self, view: View, number: int, at: Ints, lane: "_Lane") -> list[_Row]:
+    def _sequences(self, view: View, number: int, at: Ints, lane: "_Lane") -> list[_Sequence]:
         offers = view.offers
         rooms, requests = view.room[number, at].tolist(), view.requests[number, at].tolist()
-        places = view.places[number, at]
-        offered = np.minimum(offers.suffix_tokens[places], view.room[number, at]).tolist()
+        positions = view.positions[number, at]
+        offered = np.minimum(offers.suffix_tokens[positions], view.room[number, at]).tolist()
         if self._source == "head":
             offered = [0] * len(rooms)
-        stated = offers.suffix[places].tolist()
+        stated = offers.suffix[positions].tolist()
         return [
-            _Row(
+            _Sequence(
                 room,
                 stated[i][: offered[i]],
-                lane.guesser(int(at[i]), requests[i]),
+                lane.proposal(int(at[i]), requests[i]),
                 lane.count(requests[i]),
             )
             for i, room in enumerate(rooms)
@@ -159,11 +159,11 @@ class Specgate:
 class _Lane:
     """The policy of one engine, and the head as its requests see it."""
 
-    def __init__(self, curve: Curve, most_rows: int, *, has_head: bool) -> None:
+    def __init__(self, curve: Curve, most_sequences: int, *, has_head: bool) -> None:
         self._gate = Gate(
             step_cost=curve.profile(),
             pass_cost=curve.head_profile(),
-            most_sequences=most_rows,
+            most_sequences=most_sequences,
             longest_draft=DEPTH,
             limits=Limits(min_acceptance_ratio=_LEAST_ACCEPTED),
         )
@@ -180,8 +180,8 @@ class _Lane:
         spent, self._spent_ns = self._spent_ns, 0
         return spent
 
-    def guesser(self, at: int, request: int) -> ProposalValue | None:
-        """The head as the request in a row sees it; None where there is none."""
+    def proposal(self, at: int, request: int) -> ProposalValue | None:
+        """The head as the request in a sequence sees it; None where there is none."""
         if not self._head.most:
             return None
         known = self._known.get(at)
@@ -203,21 +203,21 @@ class _Lane:
         self._gate.observe_step(tokens, context_tokens, seconds, verifying)
         self._spent_ns += time.perf_counter_ns() - began
 
-    def observe_head(self, rows: int, seconds: float) -> None:
+    def observe_head(self, sequences: int, seconds: float) -> None:
         began = time.perf_counter_ns()
-        self._gate.observe_head(rows, seconds)
+        self._gate.observe_head(sequences, seconds)
         self._spent_ns += time.perf_counter_ns() - began
 
-    def learn(self, rows: int, emitted: int, by_source: dict[int, tuple[int, int]]) -> None:
+    def learn(self, sequences: int, emitted: int, by_source: dict[int, tuple[int, int]]) -> None:
         drafted = sum(count for count, _ in by_source.values())
         began = time.perf_counter_ns()
-        self._gate.learn(rows, drafted, emitted, expected=self._expected)
+        self._gate.learn(sequences, drafted, emitted, expected=self._expected)
         for source, (count, accepted) in by_source.items():
             self._gate.learn_source(source, count, accepted)
         self._spent_ns += time.perf_counter_ns() - began
 
     def learn_head(self, got: Sequence[int], emitted: Sequence[int], right: Sequence[int]) -> None:
-        """Score what the head proposed for the rows that got tokens."""
+        """Score what the head proposed for the sequences that got tokens."""
         for at, tokens, hits in zip(got, emitted, right, strict=True):
             if (known := self._known.get(at)) is not None:
                 known[1].learn([*_PROPOSED[:hits], *[_OTHER] * (tokens - hits)])
@@ -227,62 +227,72 @@ class _Lane:
         self._gate.begin(load)
         self._spent_ns += time.perf_counter_ns() - began
 
-    def choose(self, rows: list[_Row], head: RunHead) -> int:
-        """Set what each row drafts; how many rows the head ran for."""
+    def choose(self, sequences: list[_Sequence], head: RunHead) -> int:
+        """Set what each sequence drafts; how many sequences the head ran for."""
         floor, least = self._gate.floor, self._gate.least(SUFFIX)
-        for row in rows:  # the index stops there by itself
-            row.best = row.best[: paying(row.best, max(floor / row.count, least))]
-        price = self._settle(rows)
-        asked = self._head_rows(rows, price)
+        for sequence in sequences:  # the index stops there by itself
+            sequence.best = sequence.best[
+                : paying(sequence.best, max(floor / sequence.count, least))
+            ]
+        price = self._settle(sequences)
+        asked = self._head_sequences(sequences, price)
         if asked:
             least = self._gate.least(HEAD)
             for at, confidence in zip(asked, head(asked), strict=True):
-                self._offer_head(rows[at], confidence, price, least)
-            price = self._settle(rows)
-        for row in rows:
-            row.drafted = paying(row.counted, price) if self._gate.buys else 0
-        self._expected = sum(sum(row.best[: row.drafted]) for row in rows)
+                self._offer_head(sequences[at], confidence, price, least)
+            price = self._settle(sequences)
+        for sequence in sequences:
+            sequence.drafted = paying(sequence.counted, price) if self._gate.buys else 0
+        self._expected = sum(sum(sequence.best[: sequence.drafted]) for sequence in sequences)
         return len(asked)
 
-    def _settle(self, rows: list[_Row]) -> float:
-        survival = np.fromiter(chain.from_iterable(row.counted for row in rows), dtype=np.float64)
+    def _settle(self, sequences: list[_Sequence]) -> float:
+        survival = np.fromiter(
+            chain.from_iterable(sequence.counted for sequence in sequences), dtype=np.float64
+        )
         began = time.perf_counter_ns()
         price = self._gate.settle(survival)
         self._spent_ns += time.perf_counter_ns() - began
         return price
 
-    def _head_rows(self, rows: list[_Row], price: float) -> list[int]:
-        """The rows that the head runs for: where it pays together, or to try it."""
-        able = [at for at, row in enumerate(rows) if row.guesser is not None and row.room > 0]
-        gains = [_gain(rows[at], price) for at in able]
+    def _head_sequences(self, sequences: list[_Sequence], price: float) -> list[int]:
+        """The sequences that the head runs for: where it pays together, or to try it."""
+        able = [
+            at
+            for at, sequence in enumerate(sequences)
+            if sequence.proposal is not None and sequence.room > 0
+        ]
+        gains = [_gain(sequences[at], price) for at in able]
         wanted = [at for at, gain in zip(able, gains, strict=True) if gain > 0]
         began = time.perf_counter_ns()
-        brings = sum(gain * rows[at].count for at, gain in zip(able, gains, strict=True))
+        brings = sum(gain * sequences[at].count for at, gain in zip(able, gains, strict=True))
         pays = brings > self._gate.cost_of_pass(len(wanted))
         self._spent_ns += time.perf_counter_ns() - began
         if not self._head.runs(pays=pays):
             return []
         return wanted if pays else [able[at] for at in self._head.trial(len(able))]
 
-    def _offer_head(self, row: _Row, confidence: Survival, price: float, least: float) -> None:
-        assert row.guesser is not None
-        survival = row.guesser.propose(_PROPOSED, confidence)[: row.room]
+    def _offer_head(
+        self, sequence: _Sequence, confidence: Survival, price: float, least: float
+    ) -> None:
+        assert sequence.proposal is not None
+        survival = sequence.proposal.propose(_PROPOSED, confidence)[: sequence.room]
         survival = survival[: paying(survival, least)]
-        price /= row.count
-        if worth(survival, price) > worth(row.best, price):
-            row.best, row.from_head = survival, True
+        price /= sequence.count
+        if worth(survival, price) > worth(sequence.best, price):
+            sequence.best, sequence.from_head = survival, True
 
 
-def _gain(row: _Row, price: float) -> float:
-    assert row.guesser is not None
-    price /= row.count
-    expected = row.guesser.expected_gain(row.room, price)
-    return max(0.0, expected - worth(row.best, price)) if row.best else expected
+def _gain(sequence: _Sequence, price: float) -> float:
+    assert sequence.proposal is not None
+    price /= sequence.count
+    expected = sequence.proposal.expected_gain(sequence.room, price)
+    return max(0.0, expected - worth(sequence.best, price)) if sequence.best else expected
 
 
-def _load(view: View, number: int, rows: int, read_tokens: int) -> Load:
+def _load(view: View, number: int, sequences: int, read_tokens: int) -> Load:
     return Load(
-        rows,
+        sequences,
         prefill_tokens=int(view.unread_tokens[number]),
         context_tokens=int(view.context[number]),
         waiting=int(view.unread_rows[number]),
@@ -290,11 +300,11 @@ def _load(view: View, number: int, rows: int, read_tokens: int) -> Load:
     )
 
 
-def _head_at(view: View, places: Ints) -> RunHead:
-    """A pass of the head over some of the rows at these places."""
+def _head_at(view: View, positions: Ints) -> RunHead:
+    """A pass of the head over some of the sequences at these positions."""
 
-    def run(rows: Sequence[int]) -> list[Survival]:
-        found: list[Survival] = view.offers.confidence[places[list(rows)]].tolist()
+    def run(sequences: Sequence[int]) -> list[Survival]:
+        found: list[Survival] = view.offers.confidence[positions[list(sequences)]].tolist()
         return found
 
     return run

@@ -1,7 +1,7 @@
-"""Answers to be generated, and what drafters say at each place of them.
+"""Answers to be generated, and what drafters say at each position of them.
 
-A place is a token that an answer has yet to get. Whether a drafter is right there is settled before
-a run, so every rule meets the same texts, and rules differ in nothing but what they choose.
+A position is a token that is still to be generated. Whether a drafter is right there is drawn
+before a run, so that every rule gets the same texts.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ DEPTH = 32
 """Most tokens that the suffix source offers."""
 HEAD = 3
 """Tokens that the head proposes."""
-GUESSES = 8
+DRAWS = 8
 """Draws that stand for what is known of a pass of the head before it runs."""
 
 
@@ -24,10 +24,10 @@ class Offers:
     """What a rule may know.
 
     Attributes:
-        suffix_tokens: How many tokens the suffix source offers at a place; (places,).
-        suffix: Their stated survival, 0 beyond them; (places, DEPTH).
+        suffix_tokens: How many tokens the suffix source offers at a position; (positions,).
+        suffix: Their stated survival, 0 beyond them; (positions, DEPTH).
         confidence: The head's own probability of each token that it would propose, each given the
-            ones before; (places, HEAD). Known only where the head has run.
+            ones before; (positions, HEAD). Known only where the head has run.
     """
 
     suffix_tokens: Ints
@@ -40,12 +40,12 @@ class Truth:
     """What happens, and how likely it was.
 
     Attributes:
-        suffix: Survival of the tokens that the suffix source offers, 0 beyond; (places, DEPTH).
-        head: Survival of the tokens that the head would propose; (places, HEAD).
+        suffix: Survival of the tokens that the suffix source offers, 0 beyond; (positions, DEPTH).
+        head: Survival of the tokens that the head would propose; (positions, HEAD).
         head_before: What it may turn out to be, as far as that can be known before the pass, from
-            where the text is (copying or writing): equally likely draws; (places, GUESSES, HEAD).
-        suffix_right: How many of the first tokens come true; (places,).
-        head_right: Likewise of the head; (places,).
+            where the text is (copying or writing): equally likely draws; (positions, DRAWS, HEAD).
+        suffix_right: How many of the first tokens are correct; (positions,).
+        head_right: Likewise of the head; (positions,).
     """
 
     suffix: Floats
@@ -73,7 +73,7 @@ class Texts:
 
     @property
     def begins(self) -> Ints:
-        """The first place of each answer."""
+        """The first position of each answer."""
         return np.concatenate([[0], np.cumsum(self.lengths)[:-1]]).astype(np.int64)
 
 
@@ -84,11 +84,11 @@ class Library:
     Attributes:
         texts: All of them. Phases of a seed have equal lengths, so that a request can be halfway
             through an answer when the phase changes.
-        base: The first place of a seed's texts in a phase; (seeds, phases).
+        base: The first position of a seed's texts in a phase; (seeds, phases).
         first: The first text of a seed; (seeds,).
         count: Texts of a seed.
-        suffix_sum: Expected tokens of the first n tokens of a suffix draft; (places, DEPTH + 1).
-        head_sum: Likewise of the head's; (places, HEAD + 1).
+        suffix_sum: Expected tokens of the first n tokens of a suffix draft; (positions, DEPTH + 1).
+        head_sum: Likewise of the head's; (positions, HEAD + 1).
     """
 
     texts: Texts

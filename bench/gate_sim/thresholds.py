@@ -41,14 +41,14 @@ class SGLang:
         return draft(view, most, suffix=self._suffix, head=self._head)
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
-        """Take the accepted tokens of a row into the average; maybe change the tier."""
-        rows = view.decoding.sum(1)
-        accepted = np.where(view.decoding, outcome.emitted - 1, 0).sum(1) / np.maximum(rows, 1)
+        """Take the accepted tokens of a sequence into the average; maybe change the tier."""
+        sequences = view.decoding.sum(1)
+        accepted = np.where(view.decoding, outcome.emitted - 1, 0).sum(1) / np.maximum(sequences, 1)
         moved = self._average + (1 - _SGLANG_KEEP) * (accepted - self._average)
-        self._average = np.where(rows > 0, moved, self._average)
-        self._seen += rows > 0
+        self._average = np.where(sequences > 0, moved, self._average)
+        self._seen += sequences > 0
         since = self._seen - _SGLANG_WARM_UP
-        due = (rows > 0) & (since > 0) & (since % _SGLANG_INTERVAL == 0)
+        due = (sequences > 0) & (since > 0) & (since % _SGLANG_INTERVAL == 0)
         steps = _SGLANG_STEPS
         for lane in np.flatnonzero(due):
             tier, average = int(self._tier[lane]), float(self._average[lane])

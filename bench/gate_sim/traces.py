@@ -1,12 +1,10 @@
 """Acceptance from recorded conversations: what a search for repeats would have drafted.
 
-Reads `*.jsonl` as ../shared/data has them (`turns`, or `messages` with `reference`), by path, at
-run time; nothing of it is kept. Tokens are words, spaces and signs. At each place of an answer the
-longest of the latest repeats of up to eight tokens drafts what followed it before; how far that
-comes true is the record. Its survival is taken to be what drafts of equal match length had.
+Tokens are words, white space and single signs. At each position of an answer, the longest of the
+latest repeats of up to eight tokens drafts what followed it before; recorded is how much of that is
+correct. The survival of a draft is taken to be that of all drafts with the same match length.
 """
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,8 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from bench.gate_sim.arrays import Floats, Ints
-from bench.gate_sim.processes import CHAT, draw_chances, guess_survival, misstate
+from bench.gate_sim.processes import CHAT, draw_chances, draw_survival, misstate
 from bench.gate_sim.texts import DEPTH, Offers, Texts, Truth, runs_of
+from bench.suffix.replay import accepted_of
+from loadtest.conversations import DataError, read_file
 
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")
 _LEAST_TOKENS, _MOST_TOKENS = 8, 400
@@ -26,17 +26,13 @@ _FILE_TOKENS = 8_000
 _PROMPT = 100
 
 
-class TraceError(Exception):
-    """A folder has no recordings that can be read; the message says which."""
-
-
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A recorded answer; (tokens,) each.
 
     Attributes:
-        offered: Tokens that the repeat drafts at each place.
-        right: How many of the first of them come true.
+        offered: Tokens that the repeat drafts at each position.
+        right: How many of the first of them are correct.
         order: Index into the lengths of repeats that were looked for; 0 where none was found.
         history: Tokens before the answer.
     """
@@ -51,7 +47,7 @@ def read_traces(folder: Path) -> list[Trace]:
     """Read the recordings of a folder, some of each file.
 
     Raises:
-        TraceError: There are none, or a line is not as described.
+        DataError: There are none, or a line is not as described in `loadtest.conversations`.
     """
     traces: list[Trace] = []
     for path in sorted(folder.glob("*.jsonl")):
@@ -63,25 +59,25 @@ def read_traces(folder: Path) -> list[Trace]:
                 traces.append(trace_of(history[-_HISTORY:], answer[:_MOST_TOKENS]))
                 tokens += len(traces[-1].right)
     if not traces:
-        raise TraceError(f"{folder}: no recorded answers")
+        raise DataError(f"{folder}: no recorded answers")
     return traces
 
 
 def trace_of(history: Sequence[str], answer: Sequence[str]) -> Trace:
-    """Look for repeats at each place of an answer, in all that comes before."""
+    """Look for repeats at each position of an answer, in all that comes before."""
     text = [*history, *answer]
     seen: list[dict[tuple[str, ...], int]] = [{} for _ in _ORDERS]
     offered, right, order = (np.zeros(len(answer), dtype=np.int64) for _ in range(3))
     for at in range(1, len(text)):
-        place = at - len(history)
+        position = at - len(history)
         keys = [tuple(text[at - n : at]) for n in _ORDERS]
-        if place >= 0:
+        if position >= 0:
             for rank, key in enumerate(keys):
                 found = seen[rank].get(key)
                 if at >= _ORDERS[rank] and found is not None:
                     most = min(DEPTH, at - found)
-                    offered[place], order[place] = most, rank + 1
-                    right[place] = _common(text[found : found + most], text[at : at + most])
+                    offered[position], order[position] = most, rank + 1
+                    right[position] = accepted_of(text[found : found + most], text[at : at + most])
                     break
         for rank, key in enumerate(keys):
             seen[rank][key] = at
@@ -114,7 +110,7 @@ def texts_of(traces: Sequence[Trace], seed: int) -> Texts:
         Truth(
             suffix=np.cumprod(rates, axis=1, dtype=np.float64) * within,
             head=np.cumprod(chances, axis=1, dtype=np.float64),
-            head_before=guess_survival(head, own[:, 0], rng),
+            head_before=draw_survival(head, own[:, 0], rng),
             suffix_right=right,
             head_right=runs_of(hits.astype(np.int64)),
         ),
@@ -138,46 +134,9 @@ def rates_by_order(order: Ints, offered: Ints, right: Ints) -> Floats:
     return rates
 
 
-def _common(draft: Sequence[str], text: Sequence[str]) -> int:
-    length = 0
-    for ours, theirs in zip(draft, text, strict=False):
-        if ours != theirs:
-            break
-        length += 1
-    return length
-
-
 def _exchanges(path: Path) -> Iterator[tuple[list[str], list[str]]]:
     """Yield (all that was said before, answer), in tokens."""
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-                if "turns" in record:
-                    yield from _turns(record["turns"])
-                elif record.get("reference"):
-                    yield _said(record["messages"]), _pieces(record["reference"])
-            except (AttributeError, KeyError, TypeError, ValueError) as error:
-                raise TraceError(f"{path.name}:{number}: {error!r}") from error
-
-
-def _turns(turns: Sequence[dict[str, object]]) -> Iterator[tuple[list[str], list[str]]]:
-    history: list[str] = []
-    for turn in turns:
-        history += _said(turn["messages"])
-        answer = _pieces(turn["response"])
-        yield history, answer
-        history += answer
-
-
-def _said(messages: object) -> list[str]:
-    if not isinstance(messages, list):
-        raise TypeError("messages is no list")
-    return [piece for message in messages for piece in _pieces(message["content"])]
-
-
-def _pieces(content: object) -> list[str]:
-    text = content if isinstance(content, str) else json.dumps(content)
-    return _PIECES.findall(text)
+    for record in read_file(path):
+        for messages, answer in record.exchanges():
+            said = [piece for message in messages for piece in _PIECES.findall(message["content"])]
+            yield said, _PIECES.findall(answer)

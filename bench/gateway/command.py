@@ -1,25 +1,25 @@
-"""How both benchmarks of the gateway end: one JSON line, or the reason why there is none."""
+"""How both benchmarks of the gateway are run."""
 
 import asyncio
 import gc
-import json
-import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import uvloop
 
+from bench.command import print_line
+from bench.rounds import Json
 from loadtest.processes import StartError
-from loadtest.progress import say
+
+Measure = Callable[[], Coroutine[Any, Any, Json]]
 
 
-def print_found(measure: Coroutine[Any, Any, object], *, limit_seconds: float) -> int:
-    """Run a benchmark, print what it found, and return the exit status."""
+def run_and_print(measure: Measure, *, limit_seconds: float) -> int:
+    """Run a benchmark on uvloop, print its JSON line, and return the exit status."""
     gc.disable()  # a collection in the client would be taken for latency of the target
-    try:
-        found = uvloop.run(asyncio.wait_for(measure, limit_seconds))
-    except StartError as error:
-        say(str(error))
-        return 1
-    sys.stdout.write(json.dumps(found) + "\n")
-    return 0
+    return print_line(partial(_run, measure, limit_seconds), (StartError,))
+
+
+def _run(measure: Measure, limit_seconds: float) -> Json:
+    return uvloop.run(asyncio.wait_for(measure(), limit_seconds))

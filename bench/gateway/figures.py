@@ -11,7 +11,7 @@ from bench.client import Exchange
 from bench.gateway.plan import STREAM_CHUNKS, Plan
 from bench.gateway.probes import Readings
 from bench.gateway.round import RoundReadings, Spent
-from bench.summary import Summary, summary_of
+from bench.rounds import Summary, summary_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ def figures_of(readings: RoundReadings, plan: Plan) -> RoundFigures:
     )
 
 
-def added_over(direct: Sequence[RoundFigures], ours: Sequence[RoundFigures], name: str) -> Summary:
+def added_over(
+    direct: Sequence[RoundFigures], ours: Sequence[RoundFigures], name: str
+) -> Summary | None:
     """What going through a target adds to figure `name`: differences round by round."""
     differences = []
     for base, measured in zip(direct, ours, strict=True):
@@ -92,7 +94,7 @@ def added_over(direct: Sequence[RoundFigures], ours: Sequence[RoundFigures], nam
     return summary_of(differences)
 
 
-def over_rounds(rounds: Sequence[RoundFigures], name: str) -> Summary:
+def over_rounds(rounds: Sequence[RoundFigures], name: str) -> Summary | None:
     """Figure `name` over the rounds."""
     return summary_of([value for figures in rounds if (value := asdict(figures)[name]) is not None])
 

@@ -16,7 +16,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench.gateway.command import print_found
+from bench.gateway.command import run_and_print
 from bench.gateway.figures import (
     RoundFigures,
     added_over,
@@ -28,7 +28,7 @@ from bench.gateway.plan import QUICK, Plan
 from bench.gateway.round import Target, measure_round
 from bench.gateway.targets import DIRECT, fake_worker_command
 from bench.peers import InstallError, install
-from bench.summary import Json, put_summary
+from bench.rounds import Json, put_summary, rotated
 from loadtest.machine import describe_machine
 from loadtest.processes import Command, StartError, free_port, start_child
 from loadtest.progress import say
@@ -95,8 +95,7 @@ async def run(plan: Plan) -> Json:
     with tempfile.TemporaryDirectory(prefix="specgate-stack-") as folder:
         async with _running(Path(folder), unavailable) as targets:
             for number in range(plan.rounds):
-                begin = number % len(targets)
-                for target in targets[begin:] + targets[:begin]:
+                for target in rotated(targets, number):
                     readings = await measure_round(target, plan, with_crowd=False)
                     figures[target.name].append(figures_of(readings, plan))
                     for flaw in flaws_of(readings)[:1]:
@@ -161,7 +160,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.gateway.http_stack")
     parser.add_argument("--rounds", type=int, default=_PLAN.rounds, help="how often each runs")
     plan = replace(_PLAN, rounds=max(1, parser.parse_args().rounds))
-    return print_found(run(plan), limit_seconds=_LIMIT_SECONDS)
+    return run_and_print(lambda: run(plan), limit_seconds=_LIMIT_SECONDS)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bench.stream_call import Call, stream_call, unary_call
+from bench.calls import Call, stream_call, unary_call
 
 STREAM_CHUNKS = 100
 

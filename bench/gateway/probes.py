@@ -8,8 +8,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from bench.calls import Call, unary_call
 from bench.client import Exchange, LoadConnection
-from bench.stream_call import Call, unary_call
 
 _TIMEOUT_SECONDS = 30.0
 _PROBE_SECONDS = 0.05
@@ -20,7 +20,7 @@ class Readings:
     """What a run of exchanges gave.
 
     Attributes:
-        exchanges: The good ones, without their bodies' meaning.
+        exchanges: The good ones.
         flaws: One reason for each that was not.
         began_ns: Clock at the start of the run; `ended_ns` at its end.
     """
@@ -53,10 +53,10 @@ async def in_sequence(port: int, call: Call, *, count: int, warm_up: int) -> Rea
     try:
         for _ in range(warm_up):
             await _exchange(connection, call, discarded)
-        readings.began_ns = time.perf_counter_ns()
+        readings.began_ns = time.monotonic_ns()
         for _ in range(count):
             await _exchange(connection, call, readings)
-        readings.ended_ns = time.perf_counter_ns()
+        readings.ended_ns = time.monotonic_ns()
     finally:
         connection.close()
     return readings
@@ -68,16 +68,16 @@ async def at_saturation(port: int, call: Call, *, connections: int, seconds: flo
     opened = [await LoadConnection.open(port) for _ in range(connections)]
 
     async def keep_going(connection: LoadConnection) -> None:
-        while time.perf_counter_ns() < stop_ns:
+        while time.monotonic_ns() < stop_ns:
             await _exchange(connection, call, readings)
 
-    readings.began_ns = time.perf_counter_ns()
+    readings.began_ns = time.monotonic_ns()
     stop_ns = readings.began_ns + int(seconds * 1e9)
     try:
         async with asyncio.TaskGroup() as group:
             for connection in opened:
                 group.create_task(keep_going(connection))
-        readings.ended_ns = time.perf_counter_ns()
+        readings.ended_ns = time.monotonic_ns()
     finally:
         for connection in opened:
             connection.close()
@@ -124,10 +124,10 @@ async def in_crowd(
             await asyncio.sleep(0.25)
 
     beside = [asyncio.create_task(watch()), asyncio.create_task(_probe(port, crowd.probes))]
-    crowd.streams.began_ns = time.perf_counter_ns()
+    crowd.streams.began_ns = time.monotonic_ns()
     try:
         await _all(one, streams)
-        crowd.streams.ended_ns = time.perf_counter_ns()
+        crowd.streams.ended_ns = time.monotonic_ns()
     finally:
         for task in beside:
             task.cancel()
@@ -159,14 +159,11 @@ async def _exchange(
     *,
     timeout_seconds: float = _TIMEOUT_SECONDS,
 ) -> None:
-    try:
-        exchange = await connection.exchange(call.wire, timeout_seconds=timeout_seconds)
-    except (ConnectionError, TimeoutError) as error:
-        readings.flaws.append(f"{type(error).__name__}: {error}")
-        await asyncio.sleep(0.01)  # a dead connection must not spin
-        return
+    exchange = await connection.exchange(call.request, timeout_seconds=timeout_seconds)
     flaw = call.flaw_of(exchange)
     if flaw is None:
         readings.exchanges.append(exchange)
-    else:
-        readings.flaws.append(flaw)
+        return
+    readings.flaws.append(flaw)
+    if exchange.flaw is not None:
+        await asyncio.sleep(0.01)  # a dead connection must not spin

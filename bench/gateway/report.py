@@ -10,7 +10,7 @@ from bench.gateway.figures import (
     over_rounds,
 )
 from bench.gateway.targets import DIRECT, SPECGATE
-from bench.summary import Json, put_summary, rounded
+from bench.rounds import Json, Summary, put_summary
 
 DEFINITIONS = {
     "added_*": "median over rounds of (through the target - direct) in the same round; "
@@ -58,11 +58,15 @@ def report(
         **_figures(direct, rounds[SPECGATE]),
         "peers": peers,
         "peers_unavailable": dict(unavailable),
-        "direct": {name: rounded(over_rounds(direct, name).median) for name in _direct_names()},
+        "direct": {name: _median(over_rounds(direct, name)) for name in _direct_names()},
         "rounds": len(direct),
         "first_flaws": dict(first_flaws),
         "definitions": DEFINITIONS,
     }
+
+
+def _median(summary: Summary | None) -> float | None:
+    return None if summary is None else summary.median
 
 
 def _direct_names() -> list[str]:

@@ -134,11 +134,11 @@ class _Meter:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._cpu_ns = target.cpu_ns()
-        self._clock_ns = time.perf_counter_ns()
+        self._clock_ns = time.monotonic_ns()
 
     def lap(self) -> Spent:
         """What was spent since the last look."""
-        cpu_ns, clock_ns = self._target.cpu_ns(), time.perf_counter_ns()
+        cpu_ns, clock_ns = self._target.cpu_ns(), time.monotonic_ns()
         spent = Spent(cpu_ns=cpu_ns - self._cpu_ns, elapsed_ns=clock_ns - self._clock_ns)
         self._cpu_ns, self._clock_ns = cpu_ns, clock_ns
         return spent

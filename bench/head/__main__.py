@@ -18,66 +18,53 @@ Progress goes to stderr; the last line on stdout is one JSON object (keys: see r
 
 import argparse
 import asyncio
-import json
-import signal
 import sys
 import time
-from importlib import metadata
 from pathlib import Path
 
+from bench.command import add_data, look_at_machine, new_parser, print_line
+from bench.engine.facts import facts_of
 from bench.engine.methods import profile_of
-from bench.engine.plan import KV_GIB, SEED
+from bench.engine.plan import SEED
 from bench.engine.records import Pools, load_pools
 from bench.engine.worker import WorkerError
 from bench.head.measure import HeadBench, measure
 from bench.head.methods import find_head, methods_of_head
 from bench.head.plan import FULL, KINDS, QUICK, HeadPlan
 from bench.head.report import report
-from bench.suffix.corpus import DATA
-from bench.suffix.datasets import DataError
-from bench.suffix.replay import Json
-from bench.suffix.report import rounded
+from bench.rounds import Json
 from engine.config import EngineSettings, load_settings
 from engine.errors import EngineError
 from engine.models import fetch_with_pip, resolve_model
-from engine.worker.versions import find_version
-from loadtest.machine import describe_machine
+from loadtest.conversations import DataError
 from loadtest.progress import say
-
-_BUSY_LOAD = 0.7
 
 
 def main() -> int:
     """Run the benchmark and print its JSON line."""
-    # As Ctrl-C, so that the workers are stopped; killed outright it takes them along.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    parser = argparse.ArgumentParser(prog="python -m bench.head")
-    parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
+    parser = new_parser("head")
+    add_data(parser)
     parser.add_argument("--head", type=Path, help="folder of another head than the shipped one")
     parser.add_argument("--model", help="another model than the profile's")
-    parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--config", type=Path, help="the profile; by default that of the model")
     arguments = parser.parse_args()
+    return print_line(lambda: _measure(arguments), (DataError, EngineError, OSError, WorkerError))
+
+
+def _measure(arguments: argparse.Namespace) -> Json:
     overrides = {"model": arguments.model} if arguments.model else {}
     config = arguments.config or profile_of(arguments.model)
     plan = QUICK if arguments.quick else FULL
-    try:
-        settings = load_settings(config, overrides=overrides)
-        head = find_head(settings, arguments.head)
-        pools = load_pools(arguments.data.resolve(), plan.requests, KINDS)
-        found = asyncio.run(_run(plan, settings, head, pools))
-    except (DataError, EngineError, OSError, WorkerError) as error:
-        say(f"failed: {error}")
-        return 1
-    sys.stdout.write(json.dumps(rounded({**found, "profile": config.name})) + "\n")
-    return 0
+    settings = load_settings(config, overrides=overrides)
+    head = find_head(settings, arguments.head)
+    pools = load_pools(arguments.data.resolve(), plan.requests, KINDS)
+    found = asyncio.run(_run(plan, settings, head, pools))
+    return {**found, "profile": config.name}
 
 
 async def _run(plan: HeadPlan, settings: EngineSettings, head: Path, pools: Pools) -> Json:
     ends_at = time.monotonic() + plan.seconds
-    machine = await describe_machine()
-    if machine.load_before > _BUSY_LOAD:
-        say(f"the machine is already busy (load {machine.load_before:.1f}): expect wide spreads")
+    machine = await look_at_machine()
     model = resolve_model(settings, fetch=fetch_with_pip, report=say)
     methods = methods_of_head(settings, head)
     figures = await measure(HeadBench(plan, methods, settings, model, pools, ends_at))
@@ -85,11 +72,8 @@ async def _run(plan: HeadPlan, settings: EngineSettings, head: Path, pools: Pool
         **report(figures),
         "methods": {method.name: method.as_json() for method in methods},
         "head": str(head),
-        "model": settings.model,
         "seed": SEED,
-        "kv_gib": KV_GIB,
-        "versions": {"vllm": find_version(), "torch": metadata.version("torch")},
-        "machine": machine.as_json(),
+        **facts_of(settings, machine),
     }
 
 

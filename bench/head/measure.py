@@ -7,26 +7,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from bench.engine.counts import Counts
 from bench.engine.fleet import running_workers
 from bench.engine.measure import (
     ask_in_turn,
     fitting,
     measure_cell,
-    rotated,
     run_clients,
     warm_up,
 )
 from bench.engine.methods import Method
 from bench.engine.records import Pools, Session
-from bench.engine.tally import Tally
 from bench.engine.worker import BenchWorker, WorkerError
 from bench.head.acceptance import Acceptance, acceptance_of
 from bench.head.methods import ALWAYS
 from bench.head.plan import HeadPlan
 from bench.head.timing import Timing
-from bench.suffix.datasets import DataError
+from bench.rounds import rotated
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
+from loadtest.conversations import DataError
 from loadtest.progress import say
 
 _NO_PACKAGES = Path()  # they are for methods of other projects
@@ -41,7 +41,7 @@ class Cell:
         step: Of decoding.
     """
 
-    tally: Tally
+    counts: Counts
     head_pass: Timing
     step: Timing
 
@@ -136,13 +136,13 @@ async def _measure_rounds(bench: HeadBench, figures: HeadFigures) -> None:
             )
             figures.idle_cores = max(figures.idle_cores, idle)
             figures.rounds.append(cells)
-            speeds = (f"{name} {cell.tally.tokens_per_second:.1f}" for name, cell in cells.items())
+            speeds = (f"{name} {cell.counts.tokens_per_second:.1f}" for name, cell in cells.items())
             say(f"round {number + 1}/{bench.plan.rounds}: tokens/s: {', '.join(speeds)}")
 
 
 async def _measure_cell(worker: BenchWorker, sessions: Sequence[Session]) -> Cell:
     before = await worker.metrics()
-    tally = await measure_cell(worker, sessions, 1)
+    counts = await measure_cell(worker, sessions, 1)
     after = await worker.metrics()
     head_pass = Timing.of_head_pass(after) - Timing.of_head_pass(before)
     step = Timing.of_step(after) - Timing.of_step(before)
@@ -150,7 +150,7 @@ async def _measure_cell(worker: BenchWorker, sessions: Sequence[Session]) -> Cel
         raise WorkerError(f"{worker.method.name}: no step of decoding was timed")
     if worker.method.name == ALWAYS and not head_pass.count:
         raise WorkerError(f"{worker.method.name}: the head did not run in a round")
-    return Cell(tally, head_pass, step)
+    return Cell(counts, head_pass, step)
 
 
 async def _fit(sessions: Sequence[Session], worker: BenchWorker) -> list[Session]:

@@ -1,16 +1,15 @@
-"""The JSON line of the head benchmark: the keys of BENCH.md, and what explains them."""
+"""The JSON line of the head benchmark: acceptance, cost, speed, and what explains them."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 
+from bench.engine.counts import pooled
 from bench.engine.methods import NONE
-from bench.engine.tally import pooled
 from bench.head.acceptance import Acceptance
 from bench.head.measure import Cell, HeadFigures
 from bench.head.methods import ALWAYS, HEAD
 from bench.head.plan import KINDS, POSITIONS
-from bench.suffix.figures import over_rounds
-from bench.suffix.replay import Json
+from bench.rounds import Json, put_summary, ratios_of, summary_of
 
 DEFINITIONS = {
     "acceptance_ratio": f"accepted tokens over {POSITIONS} for each step that had room for a draft "
@@ -71,7 +70,7 @@ def _step(cell: Cell) -> float:
 
 
 def _speed(cell: Cell) -> float:
-    return cell.tally.tokens_per_second
+    return cell.counts.tokens_per_second
 
 
 def _paired(
@@ -82,9 +81,7 @@ def _paired(
 
 
 def _put_ratio(found: Json, name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
-    spread = over_rounds(ours, theirs) if ours else None
-    found[name] = spread and spread.median
-    found[f"{name}_spread"] = spread and [spread.low, spread.high]
+    put_summary(found, name, summary_of(ratios_of(ours, theirs)))
 
 
 def _median_ms(rounds: Rounds, method: str, figure: Callable[[Cell], float]) -> float | None:
@@ -106,7 +103,7 @@ def _acceptance(found: Acceptance) -> Json:
 
 
 def _at_prices(rounds: Rounds) -> Json:
-    total = pooled([cells[HEAD].tally for cells in rounds])
+    total = pooled([cells[HEAD].counts for cells in rounds])
     steps = total.steps.total() - total.requests  # without those of the prompts
     return {
         "ratio": total.ratio,

@@ -9,8 +9,6 @@ Progress goes to stderr; the last line on stdout is one JSON object (keys: see `
 import argparse
 import asyncio
 import gc
-import json
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,16 +16,14 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from bench.command import add_data, new_parser, print_line
 from bench.pacing.bench import Choices, run
 from bench.pacing.figures import MismatchError
 from bench.pacing.patterns import PatternError
 from bench.pacing.plan import FULL, QUICK
-from bench.pacing.prompts import PromptError
 from bench.pacing.record import RecordError
+from loadtest.conversations import DataError
 from loadtest.processes import StartError
-from loadtest.progress import say
-
-_DATA = Path("../shared/data")
 
 
 def _local_port(url: str) -> int:
@@ -39,11 +35,8 @@ def _local_port(url: str) -> int:
 
 def main() -> int:
     """Run the benchmark and print its JSON line."""
-    # As Ctrl-C, so that the children are stopped.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    parser = argparse.ArgumentParser(prog="python -m bench.pacing")
-    parser.add_argument("--quick", action="store_true", help="a first look within three minutes")
-    parser.add_argument("--data", type=Path, default=_DATA)
+    parser = new_parser("pacing")
+    add_data(parser)
     parser.add_argument("--url", type=_local_port, help="a service here to record from")
     parser.add_argument("--patterns", type=Path, help="what an earlier run recorded")
     parser.add_argument("--rounds", type=int, help="how often every mode plays everything")
@@ -55,22 +48,19 @@ def main() -> int:
         plan = replace(plan, rounds=rounds, crowd_rounds=min(rounds, plan.crowd_rounds))
     choices = Choices(
         plan=plan,
-        data=arguments.data,
+        data=arguments.data.resolve(),
         port=arguments.url,
         patterns=arguments.patterns,
         plot=arguments.plot,
     )
     gc.disable()  # a collection in the client would be taken for latency of the gateway
-    try:
-        found = asyncio.run(run(choices))
-    except (
-        *(MismatchError, PatternError, PromptError, RecordError, StartError),
-        *(OSError, aiohttp.ClientError),
-    ) as error:
-        say(f"failed: {error}")
-        return 1
-    sys.stdout.write(json.dumps(found) + "\n")
-    return 0
+    return print_line(
+        lambda: asyncio.run(run(choices)),
+        (
+            *(DataError, MismatchError, PatternError, RecordError, StartError),
+            *(OSError, aiohttp.ClientError),
+        ),
+    )
 
 
 if __name__ == "__main__":

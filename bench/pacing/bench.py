@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
-from bench.pacing.client import Capture
+from bench.client import Exchange
+from bench.command import look_at_machine
 from bench.pacing.crowd import (
     CrowdFigures,
     crowd_figures,
@@ -37,12 +38,10 @@ from bench.pacing.report import Measured, is_recorded, report
 from bench.pacing.round import Playback, play_round
 from bench.pacing.targets import Stage, find_service, running_service, running_stage
 from bench.peers import InstallError
-from bench.summary import Json
-from loadtest.machine import describe_machine
+from bench.rounds import Json
 from loadtest.progress import say
 
 _KEPT = Path(".bench/pacing")
-_BUSY_LOAD = 0.7
 _IDLE_SECONDS = 2.0
 
 
@@ -71,9 +70,7 @@ async def run(choices: Choices) -> Json:
         MismatchError: A client assembled another text than the worker sent.
     """
     plan = choices.plan
-    machine = await describe_machine()
-    if machine.load_before > _BUSY_LOAD:
-        say(f"the machine is already busy (load {machine.load_before:.1f}): expect wide spreads")
+    machine = await look_at_machine()
     with tempfile.TemporaryDirectory(prefix="specgate-pacing-") as name:
         folder = Path(name)
         recorded = await _recorded(choices, folder)
@@ -179,7 +176,7 @@ async def _attack(
         return None, str(error)
 
 
-def shown_streams(last_round: Mapping[Mode, Playback]) -> dict[str, tuple[Played, Capture]]:
+def shown_streams(last_round: Mapping[Mode, Playback]) -> dict[str, tuple[Played, Exchange]]:
     """One recorded stream in each mode that the eavesdropper is given; none if all failed."""
     recorded = [one for one in last_round["off"].good if is_recorded(one.pattern.kind)]
     if not recorded:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bench.pacing.client import Crowd
+from bench.client import Crowd
 from bench.pacing.figures import Played
 from bench.pacing.patterns import Pattern, speculative
 from bench.pacing.plan import SEED, Mode, Plan
@@ -132,7 +132,7 @@ def crowd_figures(readings: CrowdReadings, *, idle_cores: float) -> CrowdFigures
     good = readings.playback.good
     if not good:
         return None
-    begin_ns = max(capture.asked_ns for capture in readings.playback.captures) + _SETTLE_NS
+    begin_ns = max(capture.sent_ns for capture in readings.playback.captures) + _SETTLE_NS
     end_ns = min(int(each.sent_ns[-1]) for each in good)
     inside = [sample for sample in readings.samples if begin_ns <= sample.at_ns <= end_ns]
     if len(inside) < 2:

@@ -16,7 +16,7 @@ _PROMPT_TOKENS = 20
 _CREATED = 1_790_000_000
 
 
-class WireError(Exception):
+class StreamError(Exception):
     """Bytes that are no good answer; the message says what they are."""
 
 
@@ -91,7 +91,7 @@ def read_answer(packets: Sequence[tuple[int, bytes]]) -> list[Arrival]:
         One arrival for each packet that brought text.
 
     Raises:
-        WireError: It is no stream, a frame is an error, or the stream was cut short.
+        StreamError: It is no stream, a frame is an error, or the stream was cut short.
     """
     reader = _Reader()
     arrivals = []
@@ -100,7 +100,7 @@ def read_answer(packets: Sequence[tuple[int, bytes]]) -> list[Arrival]:
         if text:
             arrivals.append(Arrival(at_ns, text, reader.tokens))
     if not reader.is_done:
-        raise WireError("the stream ended without [DONE]")
+        raise StreamError("the stream ended without [DONE]")
     return arrivals
 
 
@@ -134,7 +134,7 @@ class _Reader:
             return False
         head = self._raw[:end]
         if b"transfer-encoding: chunked" not in head.lower():
-            raise WireError("the answer is no stream")
+            raise StreamError("the answer is no stream")
         self._raw = self._raw[end + len(_HEAD_END) :]
         self._in_body = True
         return True
@@ -161,7 +161,7 @@ class _Reader:
             return ""
         chunk = json.loads(data)
         if "error" in chunk:
-            raise WireError(data[:300].decode(errors="replace"))
+            raise StreamError(data[:300].decode(errors="replace"))
         usage = chunk.get("usage")
         if usage is not None:
             self.tokens = int(usage["completion_tokens"])

@@ -7,14 +7,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from bench.pacing.client import Capture
+from bench.client import Exchange
 from bench.pacing.figures import Played, Values
 
 _COLOURS = {"raw": "#b5482a", "smooth": "#2a6fb5", "private": "#3d8a4e"}
 _SECONDS = 3.0
 _LEAST_SECONDS = 2.0
 _STALL_MS = 250.0  # a pause that no pacing within its bound can fill
-Shown = Mapping[str, tuple[Played, Capture]]
+Shown = Mapping[str, tuple[Played, Exchange]]
 """By the name in the picture, the same pattern as text and as packets."""
 
 
@@ -72,7 +72,7 @@ def most_uneven(streams: Sequence[Played]) -> Played:
     return max(flowing or streams, key=lambda each: each.worker_gaps().token_variation or 0.0)
 
 
-def _sizes(capture: Capture) -> Values:
+def _sizes(capture: Exchange) -> Values:
     # The first packet has the head of the answer, which would dwarf all others.
     sizes: Values = np.array([float(len(data)) for _, data in capture.packets])
     sizes[0] = min(sizes[0], sizes[1:].max(initial=0.0))

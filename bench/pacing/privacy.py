@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.pacing.client import Capture, Crowd
+from bench.client import Crowd, Exchange
 from bench.pacing.features import table
 from bench.pacing.figures import Values
 from bench.pacing.patterns import ANSWER, Pattern
@@ -73,7 +73,7 @@ async def attack(stage: Stage, patterns: Sequence[Pattern], plan: Plan) -> Attac
     """
     answers = [pattern for pattern in patterns if pattern.kind == ANSWER]
     crowd = Crowd(plan.answers_at_once, spacing_seconds=0.011, limit_seconds=_LIMIT_SECONDS)
-    seen: dict[str, Sequence[Capture]] = {}
+    seen: dict[str, Sequence[Exchange]] = {}
     flaws: list[str] = []
     for name, mode in ATTACKED.items():
         say(f"playing {len(answers)} answers to the eavesdropper: {name}")
@@ -103,9 +103,9 @@ async def attack(stage: Stage, patterns: Sequence[Pattern], plan: Plan) -> Attac
     return Attack(accuracy, prompts, len(kept), flaws)
 
 
-def observed(capture: Capture) -> tuple[Values, Values]:
+def observed(capture: Exchange) -> tuple[Values, Values]:
     """Milliseconds after the request and bytes of each packet."""
-    times_ms = [(at_ns - capture.asked_ns) / 1e6 for at_ns, _ in capture.packets]
+    times_ms = [(at_ns - capture.sent_ns) / 1e6 for at_ns, _ in capture.packets]
     return np.array(times_ms), np.array([float(len(data)) for _, data in capture.packets])
 
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from bench.pacing.client import Capture, Crowd, capture_streams
-from bench.pacing.dialect import Arrival, WireError, read_answer
+from bench.calls import chat_request
+from bench.client import Crowd, Exchange, capture_streams
+from bench.pacing.dialect import Arrival, StreamError, read_answer
 from bench.pacing.patterns import ANSWER, Chunk, Pattern
 from bench.pacing.plan import SEED, TEMPERATURE, Plan
 from bench.pacing.prompts import KINDS, Messages
-from bench.stream_call import chat_wire
 from loadtest.progress import say
 
 _LIMIT_SECONDS = 300.0
@@ -84,7 +84,7 @@ async def _record(
     service: Service, asks: Sequence[_Ask], *, clients: int, tokens: int
 ) -> list[Pattern]:
     calls = [
-        chat_wire(
+        chat_request(
             {
                 "model": service.model,
                 "messages": ask.messages,
@@ -102,14 +102,14 @@ async def _record(
     return [_pattern(ask, capture) for ask, capture in zip(asks, captures, strict=True)]
 
 
-def _pattern(ask: _Ask, capture: Capture) -> Pattern:
+def _pattern(ask: _Ask, capture: Exchange) -> Pattern:
     if capture.flaw is not None:
         raise RecordError(f"{ask.name}: {capture.flaw}")
     try:
         arrivals = read_answer(capture.packets)
-    except WireError as error:
+    except StreamError as error:
         raise RecordError(f"{ask.name}: {error}") from error
-    chunks = chunks_of(arrivals, capture.asked_ns)
+    chunks = chunks_of(arrivals, capture.sent_ns)
     if not chunks:
         raise RecordError(f"{ask.name}: an empty answer")
     return Pattern(ask.name, ask.kind, chunks, ask.prompt, ask.run)

@@ -1,4 +1,4 @@
-"""The JSON line of the pacing benchmark: the keys of BENCH.md, and what explains them. Pure."""
+"""The JSON line of the pacing benchmark: figures over all rounds, by mode and pattern. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from bench.pacing.figures import Gaps, Played, percentile
 from bench.pacing.plan import BOUND_MS, MODES, THOUSAND, Mode
 from bench.pacing.privacy import Attack
 from bench.pacing.round import Playback
-from bench.summary import Json, put_summary, summary_of
+from bench.rounds import Json, put_summary, summary_of
 
 UNEVEN_RATIO = 5.0
 """From here on a worker's p99 over median is what pacing is to even out."""
@@ -147,7 +147,8 @@ def _added(rounds: Rounds, mode: Mode, kind: str | None = None) -> Json:
     found = _over_rounds(each_round)
     if kind is None:
         says = [value for each in rounds if (value := each[mode].metric_ms) is not None]
-        found["gateway_metric_ms"] = summary_of(says).median
+        metric = summary_of(says)
+        found["gateway_metric_ms"] = None if metric is None else metric.median
     return found
 
 
@@ -285,12 +286,12 @@ def _attacker(measured: Measured) -> Json:
         return {"attacker_failure": measured.attack_failure}
     found: Json = {}
     for name, groups in attack.accuracy.items():
-        found[f"attacker_accuracy_{name}"] = round(float(np.mean(groups["best"])), 4)
-        found[f"attacker_accuracy_{name}_spread"] = _ends(groups["best"])
+        found[f"attacker_accuracy_{name}"] = _mean(groups["best"])
+        found[f"attacker_accuracy_{name}_spread"] = [min(groups["best"]), max(groups["best"])]
     return found | {
-        "attacker_chance": round(attack.chance, 4),
+        "attacker_chance": attack.chance,
         "attackers": {
-            name: {group: round(float(np.mean(folds)), 4) for group, folds in groups.items()}
+            name: {group: _mean(folds) for group, folds in groups.items()}
             for name, groups in attack.accuracy.items()
         },
         "attacker_prompts": attack.prompts,
@@ -298,5 +299,5 @@ def _attacker(measured: Measured) -> Json:
     }
 
 
-def _ends(values: Sequence[float]) -> list[float]:
-    return [round(min(values), 4), round(max(values), 4)]
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))

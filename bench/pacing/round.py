@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from bench.pacing.client import Capture, Crowd, capture_streams
-from bench.pacing.dialect import WireError, read_answer
+from bench.calls import MODEL, chat_request
+from bench.client import Crowd, Exchange, capture_streams
+from bench.pacing.dialect import StreamError, read_answer
 from bench.pacing.figures import Played, played
 from bench.pacing.patterns import Pattern
 from bench.pacing.plan import BOUND_MS, Mode, Plan
 from bench.pacing.targets import Stage
-from bench.stream_call import MODEL, chat_wire
 
 _LIMIT_SECONDS = 60.0
 _ADDED = re.compile(r"^gateway_pacing_added_seconds_(sum|count)(?:\{.*\})? (\S+)", re.MULTILINE)
@@ -34,7 +34,7 @@ class Playback:
     """
 
     played: Sequence[Played | None]
-    captures: Sequence[Capture]
+    captures: Sequence[Exchange]
     flaws: Sequence[str]
     metric_ms: float | None
 
@@ -62,7 +62,7 @@ async def play(stage: Stage, patterns: Sequence[Pattern], mode: Mode, crowd: Cro
     for number, (pattern, capture) in enumerate(zip(patterns, captures, strict=True)):
         try:
             found.append(_assembled(pattern, capture, stamps.get(ids[number], [])))
-        except WireError as error:
+        except StreamError as error:
             found.append(None)
             flaws.append(f"{pattern.name}, {mode}: {error}")
     tokens = after[1] - before[1]
@@ -86,7 +86,7 @@ async def play_round(
 
 
 def _call(pattern: Pattern, mode: Mode, identity: str) -> bytes:
-    return chat_wire(
+    return chat_request(
         {
             "model": MODEL,
             "messages": _PROMPT,
@@ -98,11 +98,11 @@ def _call(pattern: Pattern, mode: Mode, identity: str) -> bytes:
     )
 
 
-def _assembled(pattern: Pattern, capture: Capture, sent_ns: Sequence[int]) -> Played:
+def _assembled(pattern: Pattern, capture: Exchange, sent_ns: Sequence[int]) -> Played:
     if capture.flaw is not None:
-        raise WireError(capture.flaw)
+        raise StreamError(capture.flaw)
     size = sum(len(data) for _, data in capture.packets)
-    return played(pattern, sent_ns, read_answer(capture.packets), (capture.ended_ns, size))
+    return played(pattern, sent_ns, read_answer(capture.packets), (capture.end_ns, size))
 
 
 async def _added(port: int) -> tuple[float, float]:

@@ -21,9 +21,9 @@ from typing import cast
 
 import httptools
 
+from bench.calls import MODEL
 from bench.pacing.dialect import frames_of
 from bench.pacing.patterns import Pattern, load_patterns
-from bench.stream_call import MODEL
 
 _STREAM_HEAD = (
     b"HTTP/1.1 200 OK\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\n"

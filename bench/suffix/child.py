@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.suffix.replay import Json
+from bench.rounds import Json
 
 ANSWER_SECONDS = 420.0
 _ROOT = Path(__file__).parents[2]

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import tokenizers
 
-from bench.suffix.datasets import DataError, DataSet, Encode, load_dataset
+from bench.suffix.datasets import DataSet, Encode, load_dataset
 from engine.config import load_settings
 from engine.models import fetch_with_pip, resolve_model
+from loadtest.conversations import DataError
 from loadtest.progress import say
 
 _ROOT = Path(__file__).parents[2]
 CONFIG = _ROOT / "configs/cpu-smollm2.yaml"
-DATA = _ROOT / "../shared/data"
 
 
 def tokenizer_of(config: Path) -> Encode:

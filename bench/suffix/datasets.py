@@ -1,23 +1,19 @@
-"""Recorded conversations: read from JSON lines, rendered as a chat template does, as token ids."""
+"""Recorded conversations, rendered as a chat template does, as token ids."""
 
-import json
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loadtest.conversations import Messages, Record, read_file
+
 Tokens = NDArray[np.int32]
 Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
-Record = Mapping[str, object]
 
 END = "<|im_end|>"
-
-
-class DataError(Exception):
-    """A file is not in the format of the shared data; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +85,15 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
     """Read one file; None when it has no recorded answers.
 
     Args:
-        path: JSON lines with `messages` and `reference`, or with `turns`.
+        path: A file of recorded conversations.
         encode: Token ids of each of several texts.
         most_tokens: Bound on prompts and answers together; the first request is always taken.
 
     Raises:
         DataError: A line is not such an object.
     """
-    records = list(read_records(path))
-    exchanges = [exchange for record in records for exchange in exchanges_of(record, path)]
+    records = list(read_file(path))
+    exchanges = [exchange for record in records for exchange in exchanges_of(record)]
     if not exchanges:
         return None
     prompts = encode([exchange.prompt for exchange in exchanges])
@@ -112,31 +108,24 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
         requests.append(Request(*ids, exchange.is_last))
     return DataSet(
         name=path.stem,
-        is_edit=is_edit_set(path.stem, [str(record.get("category", "")) for record in records]),
+        is_edit=is_edit_set(path.stem, [record.category for record in records]),
         requests=requests,
         left_out=len(exchanges) - len(requests),
     )
 
 
-def exchanges_of(record: Record, path: Path = Path()) -> list[Exchange]:
+def exchanges_of(record: Record) -> list[Exchange]:
     """The requests that a record stands for; none when it has no recorded answer."""
-    try:
-        if "turns" in record:
-            return _turns(record)
-        if not record.get("reference"):
-            return []
-        messages = record["messages"]
-        assert isinstance(messages, list)
-        return [Exchange(render(messages), _text(record["reference"]) + END, is_last=True)]
-    except (KeyError, TypeError, AssertionError) as error:
-        raise DataError(f"{path.name}: record {record.get('id')}: {error!r}") from error
-
-
-def render(messages: Sequence[Record]) -> str:
-    """What the model is given before it answers."""
-    parts = [
-        f"<|im_start|>{message['role']}\n{_text(message['content'])}{END}\n" for message in messages
+    found = list(record.exchanges())
+    return [
+        Exchange(render(messages), answer + END, is_last=number == len(found))
+        for number, (messages, answer) in enumerate(found, 1)
     ]
+
+
+def render(messages: Messages) -> str:
+    """What the model is given before it answers."""
+    parts = [f"<|im_start|>{message['role']}\n{message['content']}{END}\n" for message in messages]
     return "".join(parts) + "<|im_start|>assistant\n"
 
 
@@ -182,40 +171,3 @@ def _cut(tokens: Tokens, shape: NDArray[np.int32]) -> Iterator[Request]:
         middle, end = at + prompt, at + prompt + answer
         yield Request(tokens[at:middle].copy(), tokens[middle:end].copy(), bool(is_last))
         at = end
-
-
-def read_records(path: Path) -> Iterator[Record]:
-    """Yield the objects of a file of JSON lines.
-
-    Raises:
-        DataError: A line holds none.
-    """
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise DataError(f"{path.name}:{number}: {error}") from error
-            if not isinstance(record, dict):
-                raise DataError(f"{path.name}:{number}: not an object")
-            yield record
-
-
-def _turns(record: Record) -> list[Exchange]:
-    turns = record["turns"]
-    assert isinstance(turns, list)
-    history: list[Record] = []
-    exchanges = []
-    for number, turn in enumerate(turns, 1):
-        history += turn["messages"]
-        answer = _text(turn["response"])
-        is_last = number == len(turns)
-        exchanges.append(Exchange(render(history), answer + END, is_last=is_last))
-        history.append({"role": "assistant", "content": answer})
-    return exchanges
-
-
-def _text(content: object) -> str:
-    return content if isinstance(content, str) else json.dumps(content)

@@ -1,75 +1,10 @@
 """Arithmetic over replays: sums over data sets, rates, ratios over rounds, and the trade-off."""
 
-import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
 
-from bench.suffix.replay import Json
+from bench.suffix.replay import Figures
 
 DRAFTED_SHARE = 0.85  # the trade-off is read where ours drafts so much of what the peer drafts
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """What replays of one or several data sets counted; times are sums in nanoseconds."""
-
-    requests: float = 0
-    prompt_tokens: float = 0
-    answer_tokens: float = 0
-    steps: float = 0
-    accepted: float = 0
-    drafted: float = 0
-    stated_loss: float = 0
-    raw_loss: float = 0
-    prompt_ns: float = 0
-    append_ns: float = 0
-    finish_ns: float = 0
-    propose_sum_ns: float = 0
-
-    def __add__(self, other: "Figures") -> "Figures":
-        names = [field.name for field in fields(Figures)]
-        return Figures(**{name: getattr(self, name) + getattr(other, name) for name in names})
-
-    @property
-    def accepted_per_step(self) -> float:
-        return self.accepted / max(1.0, self.steps)
-
-    @property
-    def drafted_per_step(self) -> float:
-        return self.drafted / max(1.0, self.steps)
-
-    @property
-    def stated_log_loss(self) -> float:
-        return self.stated_loss / max(1.0, self.drafted)
-
-    @property
-    def raw_log_loss(self) -> float:
-        return self.raw_loss / max(1.0, self.drafted)
-
-    @property
-    def append_token_ns(self) -> float:
-        return self.append_ns / max(1.0, self.answer_tokens)
-
-    @property
-    def kept_token_ns(self) -> float:
-        """With the end of the request, where the answer moves to the shared text."""
-        return (self.append_ns + self.finish_ns) / max(1.0, self.answer_tokens)
-
-    @property
-    def prompt_token_ns(self) -> float:
-        return self.prompt_ns / max(1.0, self.prompt_tokens)
-
-    @property
-    def propose_call_ns(self) -> float:
-        return self.propose_sum_ns / max(1.0, self.steps)
-
-
-def figures_of(tally: Json) -> Figures:
-    """Read what a side's process answered for one data set."""
-    numbers = {k: v for k, v in tally.items() if isinstance(v, (int, float))}
-    propose = tally["propose_ns"]
-    assert isinstance(propose, dict)
-    return Figures(**numbers, propose_sum_ns=(propose["mean"] or 0.0) * (propose["count"] or 0))
 
 
 def pooled(replay: Mapping[str, Figures], names: Sequence[str]) -> Figures:
@@ -80,21 +15,6 @@ def pooled(replay: Mapping[str, Figures], names: Sequence[str]) -> Figures:
 def ratio(ours: float, theirs: float) -> float | None:
     """None where there is nothing to compare with."""
     return ours / theirs if theirs else None
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """A ratio over alternating rounds."""
-
-    median: float
-    low: float
-    high: float
-
-
-def over_rounds(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
-    """Compare round by round, so that a slow minute of the machine hits both."""
-    ratios = [mine / other for mine, other in zip(ours, theirs, strict=True)]
-    return Spread(statistics.median(ratios), min(ratios), max(ratios))
 
 
 def accepted_at_drafted(curve: Sequence[Figures], drafted_per_step: float) -> float | None:

@@ -16,7 +16,8 @@ from typing import cast
 
 import numpy as np
 
-from bench.suffix.corpus import CONFIG, DATA, load_corpus, tokenizer_of
+from bench.command import add_data
+from bench.suffix.corpus import CONFIG, load_corpus, tokenizer_of
 from bench.suffix.datasets import DataSet
 from bench.suffix.replay import accepted_of
 from engine._core import suffix as _core
@@ -40,7 +41,7 @@ def main() -> int:
     """Write the header."""
     parser = argparse.ArgumentParser(prog="python -m bench.suffix.fit_prior")
     parser.add_argument("--blank", action="store_true", help="write one that knows nothing")
-    parser.add_argument("--data", type=Path, default=DATA)
+    add_data(parser)
     parser.add_argument("--config", type=Path, default=CONFIG)
     arguments = parser.parse_args()
     prior = blank()

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from bench.rounds import Json
 from bench.suffix.datasets import Tokens
-from bench.suffix.replay import Json
 from bench.suffix.texts import hostile_texts
 from bench.suffix.worker import DataSets, Factory
 from engine.suffix import SuffixIndex

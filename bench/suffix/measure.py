@@ -4,14 +4,14 @@ What is only counted (thresholds, the peer's grid) runs on both sides at once; w
 alone, ours and the peer's in turn.
 """
 
-import statistics
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from bench.rounds import Json, put_summary, ratios_of, summary_of
 from bench.suffix.child import Child, Sides
 from bench.suffix.datasets import DataSet
-from bench.suffix.figures import Figures, figures_of, pooled
+from bench.suffix.figures import pooled
 from bench.suffix.plan import (
     OUR_DEFAULT,
     OUR_DEFAULT_LONG,
@@ -24,7 +24,7 @@ from bench.suffix.plan import (
     OurSetting,
     Plan,
 )
-from bench.suffix.replay import Json
+from bench.suffix.replay import Figures
 from bench.suffix.report import (
     DEFINITIONS,
     Pairing,
@@ -74,7 +74,7 @@ def _compared(plan: Plan, datasets: Sequence[DataSet], ours: Child, arctic: Chil
     }
     rounds = _rounds(plan, settings)
     sides = {
-        key: _side(rounds[key], settings[key][1], _kept if child is ours else _appended)
+        key: _side(rounds[key], settings[key][1], _stored if child is ours else _appended)
         for key, (child, _) in settings.items()
     }
     pairings = {
@@ -97,8 +97,8 @@ def _compared(plan: Plan, datasets: Sequence[DataSet], ours: Child, arctic: Chil
     }
 
 
-def _kept(figures: Figures) -> float:
-    return figures.kept_token_ns
+def _stored(figures: Figures) -> float:
+    return figures.stored_token_ns
 
 
 def _appended(figures: Figures) -> float:
@@ -137,7 +137,7 @@ def _replayed(child: Child, settings: Settings) -> Replay:
 def _figures(answer: Json) -> Replay:
     sets = answer["sets"]
     assert isinstance(sets, dict)
-    return {name: figures_of(tally) for name, tally in sets.items()}
+    return {name: Figures(**counts) for name, counts in sets.items()}
 
 
 def _rounds(plan: Plan, settings: Mapping[str, tuple[Child, Settings]]) -> dict[str, list[Json]]:
@@ -217,8 +217,7 @@ def _memory(plan: Plan, sides: Sides) -> Json:
             ratios.append(_number(mine[key]) / _number(other[key]))
         last[corpus] = {"ours": mine, "arctic": other}
         key = "ratio_bytes_per_token" + ("" if corpus == "conversations" else f"_{corpus}")
-        found[key] = statistics.median(ratios)
-        found[f"{key}_spread"] = [min(ratios), max(ratios)]
+        put_summary(found, key, summary_of(ratios))
     return found | {"memory": last}
 
 
@@ -246,10 +245,8 @@ def _scale(plan: Plan, sides: Sides) -> Json:
     small, large = "1000000", "100000000"
     flat: Json = {"propose_growth_1m_to_100m": None, "bytes_at_100m": None}
     for size in (size for size in sizes if size != small):
-        growths = sorted(b / a for a, b in zip(p50s[small], p50s[size], strict=True))
-        key = f"propose_growth_1m_to_{size[:-6]}m"
-        flat[key] = growths[len(growths) // 2]
-        flat[f"{key}_spread"] = [growths[0], growths[-1]]
+        growth = summary_of(ratios_of(p50s[size], p50s[small]))
+        put_summary(flat, f"propose_growth_1m_to_{size[:-6]}m", growth)
     if large in sizes:
         flat["bytes_at_100m"] = sizes[large]["bytes"]
         flat["resident_bytes_at_100m"] = sizes[large]["resident_bytes"]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from bench.suffix.replay import Json
+from bench.rounds import Json
 
 ARCTIC_REQUIREMENTS = ("--no-deps", "arctic-inference==0.3.0", "numpy")
 SALT = 20_240_607

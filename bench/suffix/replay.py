@@ -7,17 +7,16 @@ in the same way for both, and what reading it takes is taken off.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, fields
 from typing import Protocol
 
 import numpy as np
 
+from bench.rounds import Json
 from bench.suffix.datasets import Request, Tokens
 
 _LEAST_PROBABILITY = 1e-3
 _CLOCK_READINGS = 1000
-
-Json = dict[str, object]
 
 
 class Subject(Protocol):
@@ -40,27 +39,61 @@ class Subject(Protocol):
 
 
 @dataclass(slots=True)
-class Tally:
-    """What a replay counted. Times are sums in nanoseconds, without those of reading the clock."""
+class Figures:
+    """What replays of one or several data sets counted.
 
-    requests: int = 0
-    prompt_tokens: int = 0
-    answer_tokens: int = 0
-    steps: int = 0
-    accepted: int = 0
-    drafted: int = 0
-    stated_loss: float = 0.0
-    raw_loss: float = 0.0
-    prompt_ns: int = 0
-    append_ns: int = 0
-    finish_ns: int = 0
-    propose_ns: list[int] = field(default_factory=list, repr=False)
+    Times are sums in nanoseconds, without those of reading the clock.
+    """
 
-    def as_json(self) -> Json:
-        """The counts, and the distribution of `propose_ns` instead of every value."""
-        found: Json = asdict(self)
-        found["propose_ns"] = distribution(self.propose_ns)
-        return found
+    requests: float = 0
+    prompt_tokens: float = 0
+    answer_tokens: float = 0
+    steps: float = 0
+    accepted: float = 0
+    drafted: float = 0
+    stated_loss: float = 0
+    raw_loss: float = 0
+    prompt_ns: float = 0
+    append_ns: float = 0
+    finish_ns: float = 0
+    propose_sum_ns: float = 0
+
+    def __add__(self, other: "Figures") -> "Figures":
+        names = [field.name for field in fields(Figures)]
+        return Figures(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+    @property
+    def accepted_per_step(self) -> float:
+        return self.accepted / max(1.0, self.steps)
+
+    @property
+    def drafted_per_step(self) -> float:
+        return self.drafted / max(1.0, self.steps)
+
+    @property
+    def stated_log_loss(self) -> float:
+        return self.stated_loss / max(1.0, self.drafted)
+
+    @property
+    def raw_log_loss(self) -> float:
+        return self.raw_loss / max(1.0, self.drafted)
+
+    @property
+    def append_token_ns(self) -> float:
+        return self.append_ns / max(1.0, self.answer_tokens)
+
+    @property
+    def stored_token_ns(self) -> float:
+        """With the end of the request, where the answer moves to the shared text."""
+        return (self.append_ns + self.finish_ns) / max(1.0, self.answer_tokens)
+
+    @property
+    def prompt_token_ns(self) -> float:
+        return self.prompt_ns / max(1.0, self.prompt_tokens)
+
+    @property
+    def propose_call_ns(self) -> float:
+        return self.propose_sum_ns / max(1.0, self.steps)
 
 
 def distribution(values: Sequence[int]) -> Json:
@@ -77,7 +110,7 @@ def distribution(values: Sequence[int]) -> Json:
     }
 
 
-def accepted_of(draft: Sequence[int], truth: Sequence[int]) -> int:
+def accepted_of(draft: Sequence[object], truth: Sequence[object]) -> int:
     """How many tokens of the draft greedy decoding would have written."""
     accepted = 0
     for token, true in zip(draft, truth, strict=False):
@@ -90,9 +123,9 @@ def accepted_of(draft: Sequence[int], truth: Sequence[int]) -> int:
 def log_loss(probabilities: Sequence[float], accepted: int) -> float:
     """Surprise over a draft, summed: each token was accepted with all before it, or was not."""
     loss = 0.0
-    for place, stated in enumerate(probabilities):
+    for position, stated in enumerate(probabilities):
         probability = min(max(stated, _LEAST_PROBABILITY), 1 - _LEAST_PROBABILITY)
-        loss -= math.log(probability if place < accepted else 1 - probability)
+        loss -= math.log(probability if position < accepted else 1 - probability)
     return loss
 
 
@@ -109,44 +142,50 @@ def clock_cost() -> int:
     return int(np.median(apart))
 
 
-def replay(subject: Subject, requests: Sequence[Request]) -> Tally:
-    """Replay requests one after the other; the first token of each answer is the prefill's."""
-    tally, cost = Tally(), clock_cost()
+def replay(subject: Subject, requests: Sequence[Request]) -> tuple[Figures, list[int]]:
+    """Replay requests one after the other; the first token of each answer is the prefill's.
+
+    Returns:
+        Sums, and the nanoseconds of each call that drafts.
+    """
+    figures, propose_ns, cost = Figures(), list[int](), clock_cost()
     for number, request in enumerate(requests):
-        _replay_one(subject, f"r{number}", request, tally, cost)
-    return tally
+        figures += _replay_one(subject, f"r{number}", request, propose_ns, cost)
+    return figures, propose_ns
 
 
-def _replay_one(subject: Subject, name: str, request: Request, tally: Tally, cost: int) -> None:
+def _replay_one(
+    subject: Subject, name: str, request: Request, propose_ns: list[int], cost: int
+) -> Figures:
     clock = time.perf_counter_ns
     text = np.concatenate([request.prompt, request.answer])
     answer: list[int] = request.answer.tolist()
+    found = Figures(requests=1, prompt_tokens=len(request.prompt), answer_tokens=len(answer))
     began = clock()
     subject.start(name, request.prompt)
-    tally.prompt_ns += clock() - began - cost
+    found.prompt_ns += clock() - began - cost
     new = answer[:1]
     at = 1
     while True:
         began = clock()
         subject.append(name, new)
-        tally.append_ns += clock() - began - cost
+        found.append_ns += clock() - began - cost
         if at >= len(answer):
             break
         began = clock()
         draft, tokens = subject.propose(name, text, len(request.prompt) + at)
-        tally.propose_ns.append(clock() - began - cost)
+        propose_ns.append(clock() - began - cost)
+        found.propose_sum_ns += propose_ns[-1]
         accepted = accepted_of(tokens, answer[at : at + len(tokens)])
         stated, raw = subject.claims(draft)
-        tally.stated_loss += log_loss(stated, accepted)
-        tally.raw_loss += log_loss(raw, accepted)
-        tally.steps += 1
-        tally.accepted += accepted
-        tally.drafted += len(tokens)
+        found.stated_loss += log_loss(stated, accepted)
+        found.raw_loss += log_loss(raw, accepted)
+        found.steps += 1
+        found.accepted += accepted
+        found.drafted += len(tokens)
         new = answer[at : at + accepted + 1]
         at += accepted + 1
     began = clock()
     subject.finish(name)
-    tally.finish_ns += clock() - began - cost
-    tally.requests += 1
-    tally.prompt_tokens += len(request.prompt)
-    tally.answer_tokens += len(answer)
+    found.finish_ns += clock() - began - cost
+    return found

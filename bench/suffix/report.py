@@ -1,20 +1,18 @@
-"""The JSON line of the suffix benchmark: the keys of BENCH.md flat, and each data set's own."""
+"""The JSON line of the suffix benchmark: ratios over all data sets flat, then each data set."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bench.rounds import Json, Summary, put_summary, ratios_of, summary_of
 from bench.suffix.datasets import DataSet
 from bench.suffix.figures import (
     DRAFTED_SHARE,
-    Figures,
-    Spread,
     accepted_at_drafted,
-    over_rounds,
     pooled,
     ratio,
 )
-from bench.suffix.replay import Json
+from bench.suffix.replay import Figures
 
 DEFINITIONS = {
     "ratio_*": "ours / arctic-inference's. Ours at its default threshold against the peer at "
@@ -102,37 +100,24 @@ def compare(pairing: Pairing, datasets: Sequence[DataSet]) -> Json:
     worst = min(known, key=lambda name: known[name], default=None)
     found["worst_dataset_ratio_accepted"] = None if worst is None else known[worst]
     found["worst_dataset"] = worst
-    for key, spread in times(pairing, names).items():
-        found[key] = spread.median
-        found[f"{key}_spread"] = [spread.low, spread.high]
+    for key, summary in times(pairing, names).items():
+        put_summary(found, key, summary)
     return found
 
 
-def times(pairing: Pairing, names: Sequence[str]) -> dict[str, Spread]:
+def times(pairing: Pairing, names: Sequence[str]) -> dict[str, Summary | None]:
     """Ratios of times over all data sets, round by round."""
     ours, theirs = pairing.ours, pairing.theirs
     mine = [pooled(replay, names) for replay in ours.rounds]
     other = [pooled(replay, names) for replay in theirs.rounds]
-    found = {
-        "ratio_append_time": over_rounds(
-            [ours.token_cost(figures) for figures in mine],
-            [theirs.token_cost(figures) for figures in other],
-        ),
-        "ratio_prompt_time": over_rounds(
-            [figures.prompt_token_ns for figures in mine],
-            [figures.prompt_token_ns for figures in other],
-        ),
-        "ratio_propose_time": over_rounds(
-            [figures.propose_call_ns for figures in mine],
-            [figures.propose_call_ns for figures in other],
-        ),
+    sides = {
+        "append_time": (map(ours.token_cost, mine), map(theirs.token_cost, other)),
+        "prompt_time": ([f.prompt_token_ns for f in mine], [f.prompt_token_ns for f in other]),
+        "propose_time": ([f.propose_call_ns for f in mine], [f.propose_call_ns for f in other]),
+        "propose_p50": ([p["p50"] for p in ours.propose_ns], [p["p50"] for p in theirs.propose_ns]),
+        "propose_p99": ([p["p99"] for p in ours.propose_ns], [p["p99"] for p in theirs.propose_ns]),
     }
-    for key in ("p50", "p99"):
-        found[f"ratio_propose_{key}"] = over_rounds(
-            [percentiles[key] for percentiles in ours.propose_ns],
-            [percentiles[key] for percentiles in theirs.propose_ns],
-        )
-    return found
+    return {f"ratio_{name}": summary_of(ratios_of(*both)) for name, both in sides.items()}
 
 
 def headline(default: Json, best: Json) -> Json:
@@ -199,17 +184,6 @@ def describe_total(side: Side, names: Sequence[str]) -> Json:
         for key in ("p50", "p99", "p999")
     }
     return describe_side(side, names) | percentiles
-
-
-def rounded(value: object) -> object:
-    """Four significant decimals everywhere; large numbers without any."""
-    if isinstance(value, dict):
-        return {key: rounded(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [rounded(inner) for inner in value]
-    if isinstance(value, float):
-        return round(value, 4) if abs(value) < 1000 else round(value)
-    return value
 
 
 def _set_ratio(pairing: Pairing, name: str) -> float | None:

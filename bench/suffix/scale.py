@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.rounds import Json
 from bench.suffix.datasets import Request, Tokens, document_of
-from bench.suffix.replay import Json, accepted_of, distribution
+from bench.suffix.replay import accepted_of, distribution
 from bench.suffix.texts import edited_copies
 from bench.suffix.worker import DataSets, Factory, edits_first, resident_bytes
 from engine.suffix import SuffixIndex

@@ -9,13 +9,15 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from bench.rounds import Json
 from bench.suffix.datasets import DataSet, Request, Tokens, document_of, load_saved
-from bench.suffix.replay import Json, Subject, accepted_of, distribution, replay
+from bench.suffix.replay import Subject, accepted_of, distribution, replay
 
 Setting = Mapping[str, float]
 
@@ -53,9 +55,9 @@ def replay_sets(factory: Factory, datasets: DataSets, arguments: Mapping[str, ob
     sets: Json = {}
     every: list[int] = []
     for name, setting in settings.items():
-        tally = replay(factory(setting), datasets[name].requests)
-        every += tally.propose_ns
-        sets[name] = tally.as_json()
+        figures, propose_ns = replay(factory(setting), datasets[name].requests)
+        every += propose_ns
+        sets[name] = asdict(figures)
     return {"sets": sets, "propose_ns": distribution(every)}
 
 

@@ -23,10 +23,10 @@ from loadtest.chaos.crowd import Crowd
 from loadtest.chaos.family import adopt_orphans, end_descendants
 from loadtest.chaos.faults import Draw, Fault, Kind, draw_faults
 from loadtest.chaos.guard import LimitError, bounded
-from loadtest.chaos.inflict import Injury, inflict_on_service, inflict_on_wire
+from loadtest.chaos.inflict import Injury, inflict_on_connection, inflict_on_service
 from loadtest.chaos.profile import REQUEST_SECONDS
 from loadtest.chaos.report import Chaos, Json, report_of
-from loadtest.chaos.stages import running_service, running_wire
+from loadtest.chaos.stages import running_proxied, running_service
 from loadtest.load import (
     Client,
     MadeUpPrompts,
@@ -49,7 +49,7 @@ _HUNG_SECONDS = REQUEST_SECONDS + 40.0
 """A request's longest life, its wait in the queue before, and some time for its last bytes."""
 _WARM_UP_SECONDS = 3.0
 _INTERRUPTED = 128 + signal.SIGINT
-_WIRE_RATE = 1.6
+_PROXIED_RATE = 1.6
 """Requests per second: enough for an answer to be hit soon."""
 _SERVICE_RATE = 0.8
 """They wait for each new worker, which has to catch up with them."""
@@ -70,14 +70,16 @@ async def run(draw: Draw, *, profile: Path, seed: int, folder: Path) -> Chaos:
         ServiceError: The gateway stopped telling about its worker.
     """
     chaos = Chaos()
-    (folder / "wire").mkdir()
+    (folder / "proxied").mkdir()
     (folder / "service").mkdir()
-    say(f"{len(draw.wire)} faults on the wire; starting a worker and a gateway")
+    say(f"{len(draw.connection)} faults of connections; starting a worker and a gateway")
     async with (
-        running_wire(folder / "wire", profile) as wire,
-        _crowd(wire.gateway, chaos, seed, rate=_WIRE_RATE) as crowd,
+        running_proxied(folder / "proxied", profile) as proxied,
+        _crowd(proxied.gateway, chaos, seed, rate=_PROXIED_RATE) as crowd,
     ):
-        await _inflict(draw.wire, chaos, lambda fault: inflict_on_wire(fault, wire, crowd))
+        await _inflict(
+            draw.connection, chaos, lambda fault: inflict_on_connection(fault, proxied, crowd)
+        )
     chaos.left_behind += end_descendants()
     say(f"{len(draw.service)} faults of processes; starting the service")
     async with running_service(folder / "service", profile) as service:

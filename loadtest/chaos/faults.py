@@ -6,10 +6,10 @@ from random import Random
 
 
 class Kind(StrEnum):
-    """What happens. WIRE ones lie between gateway and worker; SERVICE ones hit processes or disk.
+    """What happens, between gateway and worker or to processes and the disk.
 
-    RESET_ALL: every connection is reset, and new ones for a while. REFUSE: likewise, and nobody
-    listens. FREEZE: nothing passes for a while, shorter than the gateway's patience or longer.
+    RESET_ALL: every connection is reset, and new ones for a while. REFUSE: likewise, and new ones
+    are refused. FREEZE: nothing passes for a while, shorter than the gateway's patience or longer.
     RESET_ANSWER, CUT_ANSWER, HANG_ANSWER, GARBAGE, BAD_FRAME: one answer is reset, ended early,
     never goes on, turns into noise, or has an event that is no JSON. RESTART_GATEWAY: SIGTERM, and
     a new one. KILL_*: SIGKILL. STOP_*: SIGSTOP. FULL_DISK: the suffix index cannot be saved.
@@ -33,7 +33,7 @@ class Kind(StrEnum):
     STOP_SERVICE = "stop_service"
 
 
-WIRE = (
+CONNECTION = (
     *(Kind.RESET_ALL, Kind.REFUSE, Kind.FREEZE, Kind.RESET_ANSWER, Kind.CUT_ANSWER),
     *(Kind.HANG_ANSWER, Kind.GARBAGE, Kind.BAD_FRAME, Kind.RESTART_GATEWAY),
 )
@@ -62,21 +62,21 @@ class Fault:
         pause_seconds: Quiet time before it.
         lasting_seconds: How long it stays, where it is one that stays.
         bytes_passed: Of the answer that it hits, where it is one of an answer.
-        place: Number of the way to the worker that it hits, 0 or 1.
+        proxy: Number of the proxy before the worker that it hits, 0 or 1.
     """
 
     kind: Kind
     pause_seconds: float
     lasting_seconds: float
     bytes_passed: int
-    place: int
+    proxy: int
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
     """The faults of a run, in order."""
 
-    wire: tuple[Fault, ...]
+    connection: tuple[Fault, ...]
     service: tuple[Fault, ...]
 
 
@@ -89,12 +89,12 @@ def draw_faults(count: int, *, seed: int) -> Draw:
     """
     random = Random(seed)
     service_count = max(_LEAST_SERVICE, round(count * _SERVICE_SHARE))
-    wire = [WIRE[number % len(WIRE)] for number in range(count - service_count)]
+    connection = [CONNECTION[number % len(CONNECTION)] for number in range(count - service_count)]
     service = [_SERVICE[number % len(_SERVICE)] for number in range(service_count)]
-    random.shuffle(wire)
+    random.shuffle(connection)
     random.shuffle(service)
     return Draw(
-        wire=tuple(_fault(kind, random) for kind in wire),
+        connection=tuple(_fault(kind, random) for kind in connection),
         service=tuple(_fault(kind, random) for kind in service),
     )
 
@@ -105,5 +105,5 @@ def _fault(kind: Kind, random: Random) -> Fault:
         pause_seconds=random.uniform(*_PAUSE_SECONDS),
         lasting_seconds=random.uniform(*_LASTING_SECONDS),
         bytes_passed=random.randint(*random.choice(_BYTES_PASSED)),
-        place=random.randrange(2),
+        proxy=random.randrange(2),
     )

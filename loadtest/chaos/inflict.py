@@ -12,7 +12,7 @@ from loadtest.chaos.disk import SmallDisk
 from loadtest.chaos.family import living_descendants, wait_for_end
 from loadtest.chaos.faults import Fault, Kind
 from loadtest.chaos.proxy import Strike
-from loadtest.chaos.stages import ServiceStage, WireStage
+from loadtest.chaos.stages import ProxiedStage, ServiceStage
 from loadtest.memory import Processes
 from loadtest.service import RunningGateway, ServiceError
 
@@ -52,7 +52,7 @@ class Injury:
     damaged_snapshots: int = 0
 
 
-async def inflict_on_wire(fault: Fault, stage: WireStage, crowd: Crowd) -> Injury | None:
+async def inflict_on_connection(fault: Fault, stage: ProxiedStage, crowd: Crowd) -> Injury | None:
     """A fault between gateway and worker.
 
     Returns:
@@ -61,7 +61,7 @@ async def inflict_on_wire(fault: Fault, stage: WireStage, crowd: Crowd) -> Injur
     if fault.kind is Kind.RESTART_GATEWAY:
         return await _restart(fault, stage.gateway, crowd)
     began = time.monotonic()
-    proxy = stage.proxies[fault.place]
+    proxy = stage.proxies[fault.proxy]
     if fault.kind in (Kind.RESET_ALL, Kind.REFUSE, Kind.FREEZE):
         lasting = asyncio.create_task(_last(fault, stage), name="fault")
         injury = await _recover(fault, crowd, began)
@@ -118,9 +118,9 @@ def _hurt(kind: Kind, processes: Processes) -> None:
             processes.engine_core.suspend()
 
 
-async def _last(fault: Fault, stage: WireStage) -> None:
+async def _last(fault: Fault, stage: ProxiedStage) -> None:
     """A fault of a whole way, from its begin to its end."""
-    proxy = stage.proxies[fault.place]
+    proxy = stage.proxies[fault.proxy]
     match fault.kind:
         case Kind.RESET_ALL:
             proxy.reset_new(True)

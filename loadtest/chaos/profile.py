@@ -11,7 +11,7 @@ from typing import Any
 from loadtest.chaos.faults import Kind
 
 SILENCE_SECONDS = 4.0
-"""A worker that says nothing for so long has failed (with faults on the wire)."""
+"""A worker that sends nothing for so long has failed (behind the proxies)."""
 CHECK_SECONDS = 0.5
 LOOK_SECONDS = 2.0
 UNHEALTHY_SECONDS = 6.0
@@ -33,7 +33,7 @@ _WORKER_STOP_SECONDS = 10.0
 Settings = dict[str, Any]
 
 
-def wire_gateway(default: Mapping[str, Any], *, port: int, worker_ports: list[int]) -> Settings:
+def proxied_gateway(default: Mapping[str, Any], *, port: int, worker_ports: list[int]) -> Settings:
     """The gateway in front of remote workers."""
     workers = [f"http://127.0.0.1:{each}" for each in worker_ports]
     settings = _gateway(default, port=port, silence_seconds=SILENCE_SECONDS)

@@ -16,7 +16,7 @@ from loadtest.service import RunningGateway, private_cache, start_gateway, start
 
 
 @dataclass(frozen=True, slots=True)
-class WireStage:
+class ProxiedStage:
     """A gateway whose remote workers are two ways to the same real one."""
 
     gateway: RunningGateway
@@ -42,7 +42,7 @@ class ServiceStage:
 
 
 @asynccontextmanager
-async def running_wire(folder: Path, default: Path) -> AsyncIterator[WireStage]:
+async def running_proxied(folder: Path, default: Path) -> AsyncIterator[ProxiedStage]:
     """Start the worker, the ways to it, and the gateway.
 
     Args:
@@ -62,11 +62,11 @@ async def running_wire(folder: Path, default: Path) -> AsyncIterator[WireStage]:
         for proxy in proxies:
             stack.push_async_callback(proxy.close)
             await proxy.listen()
-        gateway = profile.wire_gateway(
+        gateway = profile.proxied_gateway(
             settings["gateway"], port=free_port(), worker_ports=[proxy.port for proxy in proxies]
         )
         running = await start_gateway(stack, folder, {"gateway": gateway}, stop_seconds=seconds)
-        yield WireStage(running, proxies)
+        yield ProxiedStage(running, proxies)
 
 
 @asynccontextmanager

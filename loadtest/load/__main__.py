@@ -15,12 +15,13 @@ import signal
 import sys
 from pathlib import Path
 
+from loadtest.conversations import DataError
 from loadtest.load.answer import Ending
 from loadtest.load.client import Client
 from loadtest.load.made_up import MadeUpPrompts
 from loadtest.load.page import page_of
 from loadtest.load.plan import make_plan
-from loadtest.load.recorded import DataError, RecordedPrompts
+from loadtest.load.recorded import RecordedPrompts
 from loadtest.load.report import Run, report_of
 from loadtest.load.run import ServerError, find_server, play
 from loadtest.load.scenario import Scenario, ScenarioError, load_scenario, scenario_names

@@ -6,7 +6,6 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Literal, Self
 
 import aiohttp
@@ -77,12 +76,7 @@ class Client:
         self._slow = aiohttp.ClientSession(connector=slow, auto_decompress=False)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_error: object) -> None:
         await self._fast.close()
         await self._slow.close()
 

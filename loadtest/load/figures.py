@@ -95,7 +95,7 @@ def figures_of(outcomes: Sequence[Outcome], objective: Objective, *, seconds: fl
     answers = [outcome.answer for outcome in outcomes]
     measured = [o.answer for o in outcomes if o.arrival.traffic.is_measured]
     good = [answer for answer in measured if answer.ending is Ending.DONE]
-    met = sum(keeps(answer, objective) for answer in good)
+    met = sum(meets(answer, objective) for answer in good)
     tokens = sum(answer.tokens or 0 for answer in answers)
     drafted = _drafted(answers)
     return Figures(
@@ -123,7 +123,7 @@ def figures_of(outcomes: Sequence[Outcome], objective: Objective, *, seconds: fl
     )
 
 
-def keeps(answer: Answer, objective: Objective) -> bool:
+def meets(answer: Answer, objective: Objective) -> bool:
     """Whether a good answer counts for goodput.
 
     One in one piece has no first token and no gaps that could be seen: its whole time must be

@@ -6,7 +6,7 @@ is what a server's work depends on; their words mean little.
 
 from random import Random
 
-from loadtest.load.conversation import Conversation, Turn
+from loadtest.conversations import Conversation, Turn
 from loadtest.load.scenario import Range, Traffic
 
 _NOUNS = [

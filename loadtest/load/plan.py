@@ -4,11 +4,19 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Protocol
 
+from loadtest.conversations import Conversation
 from loadtest.load.arrivals import arrival_times
-from loadtest.load.conversation import Conversation, Prompts
 from loadtest.load.made_up import draw_whole
 from loadtest.load.scenario import Range, Scenario, Traffic
+
+
+class Prompts(Protocol):
+    """Where conversations come from."""
+
+    def draw(self, traffic: Traffic, random: Random) -> Conversation:
+        """A conversation of this kind; the same for the same state of `random`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,15 @@
-"""Prompts read from a folder of JSON lines: single prompts (`messages`), sessions (`turns`).
+"""Prompts drawn from a folder of recorded conversations."""
 
-A line is `{"category", "messages": [...]}` or `{"turns": [{"messages": [...], "response"}]}`.
-"""
-
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
 
-from loadtest.load.conversation import Conversation, Messages, Turn
+from loadtest.conversations import Conversation, DataError, Record, Turn, read_folder
 from loadtest.load.scenario import Kind, Traffic
 
-_CATEGORIES: Mapping[str, Kind] = {"code": "code", "code_edit": "edit"}
 _LONG_CHARACTERS = 6_000
-"""A prompt of so many is a `document`, whatever it is about."""
-
-
-class DataError(Exception):
-    """The data cannot be used; the message says why."""
+"""A single prompt of at least this length is a `document`, whatever it is about."""
 
 
 class RecordedPrompts:
@@ -49,31 +39,15 @@ class RecordedPrompts:
 
 def _read(folder: Path) -> Mapping[Kind, list[Conversation]]:
     found: dict[Kind, list[Conversation]] = defaultdict(list)
-    for path in sorted(folder.glob("*.jsonl")):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            try:
-                kind, conversation = _conversation_of(json.loads(line))
-            except (KeyError, TypeError, ValueError) as error:
-                raise DataError(f"{path.name}, line {number}: {error!r}") from error
-            found[kind].append(conversation)
+    for record in read_folder(folder):
+        found[_kind_of(record)].append(record.conversation)
     return found
 
 
-def _conversation_of(record: Mapping[str, Any]) -> tuple[Kind, Conversation]:
-    if "turns" in record:
-        turns = [Turn(_messages(turn), str(turn["response"])) for turn in record["turns"]]
-        return "session", Conversation(turns)
-    single = Conversation((Turn(_messages(record), reply=""),))
-    if _characters(single.turns[:1]) >= _LONG_CHARACTERS:
-        return "document", single
-    return _CATEGORIES.get(str(record.get("category")), "chat"), single
-
-
-def _messages(record: Mapping[str, Any]) -> Messages:
-    return tuple(
-        {"role": str(message["role"]), "content": str(message["content"])}
-        for message in record["messages"]
-    )
+def _kind_of(record: Record) -> Kind:
+    (first, *_) = record.conversation.turns
+    is_long = _prompt_characters(first) >= _LONG_CHARACTERS
+    return "document" if is_long and not record.is_session else record.kind
 
 
 def _cut(conversation: Conversation, traffic: Traffic) -> Conversation | None:
@@ -87,7 +61,8 @@ def _cut(conversation: Conversation, traffic: Traffic) -> Conversation | None:
 
 
 def _characters(turns: Sequence[Turn]) -> int:
-    return sum(
-        len(turn.reply) + sum(len(message["content"]) for message in turn.messages)
-        for turn in turns
-    )
+    return sum(len(turn.reply) + _prompt_characters(turn) for turn in turns)
+
+
+def _prompt_characters(turn: Turn) -> int:
+    return sum(len(message["content"]) for message in turn.messages)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import aiohttp
 
+from loadtest.conversations import Messages
 from loadtest.load.answer import Answer, Ending, read_answer
 from loadtest.load.client import Client, Sending
-from loadtest.load.conversation import Messages
 from loadtest.load.plan import Arrival, PlannedTurn
 from loadtest.load.scenario import Traffic
 from loadtest.progress import say

@@ -44,7 +44,7 @@ async def test_without_time_to_start_workers_all_is_left_out() -> None:
 
     figures = await measure(bench, 4)
 
-    assert (figures.tallies, len(figures.left_out)) == ({}, 7)
+    assert (figures.counts, len(figures.left_out)) == ({}, 7)
 
 
 async def test_sessions_run_side_by_side_and_each_in_its_order() -> None:

@@ -4,25 +4,25 @@ from typing import Any
 
 import pytest
 
+from bench.engine.counts import Counts
 from bench.engine.measure import BatchFigures
 from bench.engine.report import report
-from bench.engine.tally import Tally
 
 
-def tallies(*speeds: float) -> list[Tally]:
+def counts(*speeds: float) -> list[Counts]:
     return [
-        Tally(requests=2, tokens=100, seconds=100 / speed, decode_seconds=98 / (2 * speed))
+        Counts(requests=2, tokens=100, seconds=100 / speed, decode_seconds=98 / (2 * speed))
         for speed in speeds
     ]
 
 
 FIGURES = {
     1: BatchFigures(
-        tallies={
+        counts={
             "chat": {
-                "none": tallies(50, 10, 40),
-                "arctic_suffix": tallies(100, 10, 80),
-                "suffix": tallies(75, 20, 60),
+                "none": counts(50, 10, 40),
+                "arctic_suffix": counts(100, 10, 80),
+                "suffix": counts(75, 20, 60),
             }
         },
         sessions={"chat": 3},
@@ -44,9 +44,9 @@ def test_ratios_are_taken_round_by_round() -> None:
 
 
 def test_decoding_is_told_apart_from_what_is_read_of_prompts() -> None:
-    slow_to_begin = [Tally(requests=2, tokens=100, seconds=4.0, decode_seconds=1.0)]
-    quick = [Tally(requests=2, tokens=100, seconds=3.5, decode_seconds=0.5)]
-    figures = {1: BatchFigures(tallies={"chat": {"none": slow_to_begin, "hybrid": quick}})}
+    slow_to_begin = [Counts(requests=2, tokens=100, seconds=4.0, decode_seconds=1.0)]
+    quick = [Counts(requests=2, tokens=100, seconds=3.5, decode_seconds=0.5)]
+    figures = {1: BatchFigures(counts={"chat": {"none": slow_to_begin, "hybrid": quick}})}
 
     found = told(figures, {})
 
@@ -64,7 +64,7 @@ def test_a_worker_of_two_names_is_told_under_both() -> None:
 
 
 def test_without_a_method_to_compare_with_there_is_no_ratio() -> None:
-    figures = {1: BatchFigures(tallies={"chat": {"ngram": tallies(50)}})}
+    figures = {1: BatchFigures(counts={"chat": {"ngram": counts(50)}})}
 
     found = told(figures, {})
 
@@ -74,11 +74,11 @@ def test_without_a_method_to_compare_with_there_is_no_ratio() -> None:
 
 
 def test_own_time_is_a_mean_over_steps_of_every_workload() -> None:
-    quick, slow = Tally(own_seconds=0.001, own_steps=9), Tally(own_seconds=0.001, own_steps=1)
-    figures = {4: BatchFigures(tallies={"a": {"hybrid": [quick]}, "b": {"hybrid": [slow]}})}
-    for tally in (quick, slow):
-        tally.tokens, tally.seconds = 1, 1.0
-        tally.steps["plain"] = 1
+    quick, slow = Counts(own_seconds=0.001, own_steps=9), Counts(own_seconds=0.001, own_steps=1)
+    figures = {4: BatchFigures(counts={"a": {"hybrid": [quick]}, "b": {"hybrid": [slow]}})}
+    for counts in (quick, slow):
+        counts.tokens, counts.seconds = 1, 1.0
+        counts.steps["plain"] = 1
 
     found = told(figures, {})
 

@@ -6,15 +6,16 @@ import pytest
 
 from bench.engine.records import Ask
 from bench.engine.worker import WorkerError
-from bench.gate.measure import run_busy, turned
+from bench.gate.measure import run_busy
 from bench.gate.plan import FULL
 from bench.gate.settings import FIXED, settings_of
+from bench.rounds import rotated
 
 
 def test_each_fixed_setting_is_asked_first_in_some_round() -> None:
     settings = [setting for setting in settings_of(FULL) if setting.worker == FIXED]
 
-    firsts = {turned(settings, number)[0].name for number in range(len(settings))}
+    firsts = {rotated(settings, number)[0].name for number in range(len(settings))}
 
     assert len(firsts) == len(settings)
 

@@ -3,7 +3,7 @@ import pytest
 from bench.engine.records import KINDS, Ask, Pools
 from bench.gate.plan import FULL
 from bench.gate.prompts import CREATIVE, MIXED, deal
-from bench.suffix.datasets import DataError
+from loadtest.conversations import DataError
 
 
 def pools(count: int, *, characters: int = 10) -> Pools:

@@ -3,31 +3,31 @@ from typing import Any
 
 import pytest
 
-from bench.engine.tally import Tally
+from bench.engine.counts import Counts
 from bench.gate.measure import Figures
 from bench.gate.report import best_fixed, report, speeds_of
 
 
-def tallies(*speeds: float) -> list[Tally]:
-    return [Tally(tokens=100, seconds=100 / speed) for speed in speeds]
+def counts(*speeds: float) -> list[Counts]:
+    return [Counts(tokens=100, seconds=100 / speed) for speed in speeds]
 
 
 FIGURES = Figures(
-    tallies={
+    counts={
         1: {
             "mixed": {
-                "none": tallies(50, 40, 60),
-                "gate": tallies(100, 90, 110),
-                "fixed-2": tallies(90, 80, 100),
-                "fixed-8": tallies(95, 120, 105),
+                "none": counts(50, 40, 60),
+                "gate": counts(100, 90, 110),
+                "fixed-2": counts(90, 80, 100),
+                "fixed-8": counts(95, 120, 105),
             }
         },
         32: {
             "creative": {
-                "none": tallies(400, 400, 400),
-                "gate": tallies(380, 384, 388),
-                "fixed-2": tallies(200, 200, 200),
-                "fixed-8": tallies(100, 100, 100),
+                "none": counts(400, 400, 400),
+                "gate": counts(380, 384, 388),
+                "fixed-2": counts(200, 200, 200),
+                "fixed-8": counts(100, 100, 100),
             }
         },
     },
@@ -49,7 +49,7 @@ def test_ratios_are_taken_round_by_round() -> None:
 
 
 def test_no_drafts_are_a_fixed_setting_too_and_the_gate_is_none() -> None:
-    assert best_fixed(FIGURES.tallies[32]["creative"]) == "none"
+    assert best_fixed(FIGURES.counts[32]["creative"]) == "none"
 
 
 def test_the_worst_of_all_is_told_with_its_own_spread() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.gate_sim.curve import FOLDER, MOST_ROWS, CurveError, load_curve, load_curves
+from bench.gate_sim.curve import FOLDER, MOST_SEQUENCES, CurveError, load_curve, load_curves
 from bench.gate_sim.plan import FULL, QUICK
 
 FILE = """
@@ -22,22 +22,22 @@ def write(folder: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("rows", "tokens", "milliseconds"),
+    ("sequences", "tokens", "milliseconds"),
     [
         pytest.param(1, 1, 10.0, id="a point"),
         pytest.param(1, 2, 20.0, id="between points"),
         pytest.param(1, 5, 50.0, id="beyond the last point"),
-        pytest.param(4, 6, 60.0, id="other rows"),
-        pytest.param(9, 6, 60.0, id="more rows than measured"),
-        pytest.param(2, 4, 40.0 * 2 / 3 + 50.0 / 3, id="rows between those measured"),
+        pytest.param(4, 6, 60.0, id="other sequences"),
+        pytest.param(9, 6, 60.0, id="more sequences than measured"),
+        pytest.param(2, 4, 40.0 * 2 / 3 + 50.0 / 3, id="sequences between those measured"),
     ],
 )
 def test_times_are_straight_between_what_was_measured(
-    tmp_path: Path, rows: int, tokens: int, milliseconds: float
+    tmp_path: Path, sequences: int, tokens: int, milliseconds: float
 ) -> None:
     curve = load_curve(write(tmp_path, FILE))
 
-    found = curve.seconds(np.array(rows), np.array(tokens), np.array(0))
+    found = curve.seconds(np.array(sequences), np.array(tokens), np.array(0))
 
     assert float(found) == pytest.approx(milliseconds / 1e3)
 
@@ -60,7 +60,7 @@ def test_verification_adds_by_rows_and_to_nothing_where_it_is_not_given(tmp_path
     plain = load_curve(write(tmp_path, FILE))
     told = load_curve(write(tmp_path, FILE + "verify_ms: [[1, 2], [3, 4]]"))
 
-    assert plain.verify.tolist() == [0.0] * (MOST_ROWS + 1)
+    assert plain.verify.tolist() == [0.0] * (MOST_SEQUENCES + 1)
     assert told.verify[[1, 2, 3]].tolist() == pytest.approx([0.002, 0.003, 0.004])
 
 
@@ -91,4 +91,4 @@ def test_a_profile_never_falls_and_begins_with_one_token(name: str) -> None:
 
     assert tokens[0] == 1
     assert list(seconds) == sorted(seconds)
-    assert tokens[-1] > MOST_ROWS
+    assert tokens[-1] > MOST_SEQUENCES

@@ -96,9 +96,9 @@ def test_what_a_step_leaves_unread_is_known_before_the_next() -> None:
     views = [
         (view.unread_rows[0], view.unread_tokens[0], view.prompt_tokens[0]) for view in rule.views
     ]
-    assert any(rows == 0 and prompt > 0 for rows, _, prompt in views)
-    assert any(rows > 0 for rows, _, _ in views)
-    assert all(0 < tokens <= 2048 for rows, tokens, _ in views if rows)
+    assert any(sequences == 0 and prompt > 0 for sequences, _, prompt in views)
+    assert any(sequences > 0 for sequences, _, _ in views)
+    assert all(0 < tokens <= 2048 for sequences, tokens, _ in views if sequences)
 
 
 def test_every_rule_generates_the_same_texts() -> None:
@@ -145,12 +145,12 @@ def test_stages_change_seats_texts_and_times_for_each_lane_when_it_gets_there() 
     record, rule = run(world, tokens=3)
 
     tokens = np.array([outcome.tokens for outcome in rule.outcomes])
-    rows = np.array([(view.decoding | view.prefilling).sum(1) for view in rule.views])
+    sequences = np.array([(view.decoding | view.prefilling).sum(1) for view in rule.views])
     stage = course.stage(record.before.ravel()).reshape(record.before.shape)
-    assert set(rows[stage == 1].tolist()) == {6}
-    assert set(rows[stage != 1].tolist()) == {2}
+    assert set(sequences[stage == 1].tolist()) == {6}
+    assert set(sequences[stage != 1].tolist()) == {2}
     assert np.allclose(record.seconds[stage == 1], 3.0 * (1.0 + 0.1 * tokens[stage == 1]))
-    steep = 1.0 + 0.1 * rows + 0.2 * (tokens - rows)
+    steep = 1.0 + 0.1 * sequences + 0.2 * (tokens - sequences)
     assert np.allclose(record.seconds[stage == 2], steep[stage == 2])
     assert record.accepted[stage == 1].sum() < record.accepted[stage != 1].sum()
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bench.gate_sim.curve import MOST_ROWS
+from bench.gate_sim.curve import MOST_SEQUENCES
 from bench.gate_sim.plan import FULL, QUICK, Plan, oscillating
 
 PLANS = pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
@@ -9,7 +9,7 @@ PLANS = pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
 @PLANS
 def test_loads_reach_from_one_request_to_as_many_as_a_step_has_rows(plan: Plan) -> None:
     assert min(plan.loads) == 1
-    assert max(plan.loads) == MOST_ROWS
+    assert max(plan.loads) == MOST_SEQUENCES
 
 
 @PLANS

@@ -17,7 +17,7 @@ def texts(request: pytest.FixtureRequest) -> Texts:
 def test_the_truth_is_as_likely_as_it_says(texts: Texts) -> None:
     truth = texts.truth
 
-    # Requests differ and copies are long, so neighbouring places are far from independent.
+    # Requests differ and copies are long, so neighbouring positions are far from independent.
     assert truth.suffix_right.mean() == pytest.approx(truth.suffix.sum(1).mean(), rel=0.08)
     assert truth.head_right.mean() == pytest.approx(truth.head.sum(1).mean(), rel=0.04)
 

@@ -6,22 +6,23 @@ import pytest
 
 from bench.gate_sim.bench import Findings, Shifted
 from bench.gate_sim.contest import Contest
-from bench.gate_sim.report import report, rounded
+from bench.gate_sim.report import report
+from bench.rounds import rounded
 from tests.unit.bench.gate_sim.worlds import record_of
 
 
-def contest_of(specgate: list[float], *, rows: int = 1, microseconds: int = 10) -> Contest:
+def contest_of(specgate: list[float], *, sequences: int = 1, microseconds: int = 10) -> Contest:
     lanes = len(specgate)
     others = ("none", "suffix-4", "vllm-schedule", "sglang", "tensorrt")
     records = {name: record_of([1.0] * lanes) for name in others}
     records |= {"oracle": record_of([2.0] * lanes), "specgate": record_of(specgate)}
-    return Contest(records, 0, 1, np.array([[rows, 1000 * microseconds]]))
+    return Contest(records, 0, 1, np.array([[sequences, 1000 * microseconds]]))
 
 
 FINDINGS = Findings(
     closed={
         ("cpu", "chat", 1): contest_of([1.5, 1.6, 1.4]),
-        ("cpu", "chat", 256): contest_of([0.9, 1.0, 0.8], rows=256, microseconds=40),
+        ("cpu", "chat", 256): contest_of([0.9, 1.0, 0.8], sequences=256, microseconds=40),
     },
     opened={("cpu", "chat", 0.5): contest_of([1.2, 1.2, 1.2])},
     shifted={
@@ -90,10 +91,3 @@ def test_what_was_not_run_has_no_figure() -> None:
 
     assert found["reconverge_steps_max"] is None
     assert found["policy_us_per_step_256"] is None
-
-
-def test_numbers_are_short_and_fit_into_json() -> None:
-    assert rounded({"a": [1 / 3, 12345.678, float("nan")], "b": (1, "x", None)}) == {
-        "a": [0.3333, 12350.0, None],
-        "b": [1, "x", None],
-    }

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.gate_sim.curve import FOLDER, MOST_ROWS, load_curve
+from bench.gate_sim.curve import FOLDER, MOST_SEQUENCES, load_curve
 from bench.gate_sim.rule import Decision, View
 from bench.gate_sim.schedules import Schedule, Scheduled, Source, fixed, vllm_schedule
 from bench.gate_sim.texts import HEAD
@@ -18,7 +18,7 @@ def test_none_drafts_nothing_and_runs_no_head() -> None:
     decision = decide(fixed(0, "both"), view_of(offered=[8, 0], stated=[1.0, 0.0]))
 
     assert decision.lengths.tolist() == [[0, 0]]
-    assert decision.head_rows.tolist() == [0]
+    assert decision.head_sequences.tolist() == [0]
 
 
 def test_a_fixed_number_is_drafted_where_so_many_are_offered() -> None:
@@ -32,7 +32,7 @@ def test_the_head_drafts_for_every_row_up_to_its_positions() -> None:
     decision = decide(fixed(8, "head"), view_of(offered=[8, 0], stated=[1.0, 0.0]))
 
     assert decision.lengths.tolist() == [[HEAD, HEAD]]
-    assert decision.head_rows.tolist() == [2]
+    assert decision.head_sequences.tolist() == [2]
 
 
 @pytest.mark.parametrize(("chance", "is_head"), [(0.9, False), (0.2, True)], ids=["sure", "unsure"])
@@ -42,7 +42,7 @@ def test_with_both_the_head_runs_where_the_suffix_draft_is_not_sure(
     decision = decide(fixed(8, "both"), view_of(offered=[8], stated=[chance]))
 
     assert decision.from_head.tolist() == [[is_head]]
-    assert decision.head_rows.tolist() == [int(is_head)]
+    assert decision.head_sequences.tolist() == [int(is_head)]
 
 
 @pytest.mark.parametrize("source", ["suffix", "head", "both"])
@@ -53,14 +53,14 @@ def test_no_draft_is_longer_than_what_is_left(source: Source) -> None:
 
 
 def test_a_schedule_goes_by_all_rows_of_the_step() -> None:
-    tokens = np.zeros(MOST_ROWS + 1, dtype=np.int64)
+    tokens = np.zeros(MOST_SEQUENCES + 1, dtype=np.int64)
     tokens[2] = 5
     schedule = Schedule("two", "suffix", tokens)
     view = view_of(offered=[8, 8], stated=[0.9, 0.9])
     busy = replace(
         view,
         decoding=np.array([[True, True, False]]),
-        places=np.array([[0, 1, 0]]),
+        positions=np.array([[0, 1, 0]]),
         room=np.array([[32, 32, 0]]),
         prefilling=np.array([[False, False, True]]),
     )

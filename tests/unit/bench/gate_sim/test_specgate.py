@@ -18,7 +18,7 @@ def run(world: World, source: Source) -> Record:
 
 
 def decided(stated: list[float], *, after: Outcome | None = None, steps: int = 0) -> list[int]:
-    """What is drafted for rows that are offered a token each, once a step was seen so often."""
+    """What is drafted for sequences with one token on offer each, after so many steps."""
     rule = Specgate(world_of(curve_of(a_token=0.1), seats=len(stated)), 1, "suffix")
     view = view_of(offered=[1] * len(stated), stated=stated)
     decision = rule.decide(view)
@@ -105,6 +105,6 @@ def test_the_policys_time_is_kept_for_every_step_of_every_lane() -> None:
 
     record = simulate(world, rule, SEEDS)
 
-    assert len(rule.spent_ns) == len(rule.rows) == record.drafted.size
+    assert len(rule.spent_ns) == len(rule.sequences) == record.drafted.size
     assert min(rule.spent_ns) > 0
-    assert max(rule.rows) == 4
+    assert max(rule.sequences) == 4

@@ -18,7 +18,7 @@ def outcome(accepted: int) -> Outcome:
 
 
 def lengths_after(rule: SGLang | TensorRT, accepted: int, steps: int) -> list[int]:
-    """What is drafted for the first row, step by step."""
+    """What is drafted for the first sequence, step by step."""
     found = []
     for _ in range(steps):
         decision: Decision = rule.decide(VIEW)

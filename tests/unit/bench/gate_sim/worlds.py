@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from bench.gate_sim.course import Course, Stage, course_of
-from bench.gate_sim.curve import MOST_ROWS, MOST_TOKENS, Curve
+from bench.gate_sim.curve import MOST_SEQUENCES, MOST_TOKENS, Curve
 from bench.gate_sim.engine import Record, World
 from bench.gate_sim.processes import Mode, Process
 from bench.gate_sim.rule import Decision, Outcome, View
@@ -26,9 +26,9 @@ def curve_of(
 ) -> Curve:
     """A step takes `base`, and `a_token` for each token, in seconds."""
     tokens = np.arange(MOST_TOKENS + 1)
-    step = np.broadcast_to(base + a_token * tokens, (MOST_ROWS + 1, MOST_TOKENS + 1))
-    zero = np.zeros(MOST_ROWS + 1)
-    return Curve("straight", step, 0.0, np.full(MOST_ROWS + 1, head), zero + verify)
+    step = np.broadcast_to(base + a_token * tokens, (MOST_SEQUENCES + 1, MOST_TOKENS + 1))
+    zero = np.zeros(MOST_SEQUENCES + 1)
+    return Curve("straight", step, 0.0, np.full(MOST_SEQUENCES + 1, head), zero + verify)
 
 
 def world_of(
@@ -41,22 +41,22 @@ def world_of(
 
 
 def view_of(*, offered: list[int], stated: list[float], room: int = 32) -> View:
-    """One lane whose rows have these suffix drafts, each token stated alike."""
-    rows = len(offered)
+    """One lane whose sequences have these suffix drafts, each token stated alike."""
+    sequences = len(offered)
     suffix = np.array([[chance] * 32 for chance in stated])
     return View(
         stage=np.array([0]),
-        decoding=np.ones((1, rows), dtype=np.bool_),
-        places=np.arange(rows)[None, :],
-        room=np.full((1, rows), room),
-        requests=np.arange(rows)[None, :],
-        prefilling=np.zeros((1, rows), dtype=np.bool_),
+        decoding=np.ones((1, sequences), dtype=np.bool_),
+        positions=np.arange(sequences)[None, :],
+        room=np.full((1, sequences), room),
+        requests=np.arange(sequences)[None, :],
+        prefilling=np.zeros((1, sequences), dtype=np.bool_),
         prompt_tokens=np.array([0]),
         unread_rows=np.array([0]),
         unread_tokens=np.array([0]),
         context=np.array([0]),
         waiting=np.array([0]),
-        offers=Offers(np.array(offered), suffix, np.full((rows, HEAD), 0.5)),
+        offers=Offers(np.array(offered), suffix, np.full((sequences, HEAD), 0.5)),
     )
 
 
@@ -72,13 +72,13 @@ class Eager:
 
     def __init__(self, world: World, lanes: int, source: Source) -> None:
         self.spent_ns: list[int] = []
-        self.rows: list[int] = []
+        self.sequences: list[int] = []
         self._rule = Scheduled([fixed(4, source)] * lanes)
 
     def decide(self, view: View) -> Decision:
-        rows = view.decoding.sum(1).tolist()
-        self.rows += rows
-        self.spent_ns += [7_000] * len(rows)
+        sequences = view.decoding.sum(1).tolist()
+        self.sequences += sequences
+        self.spent_ns += [7_000] * len(sequences)
         return self._rule.decide(view)
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from bench.calls import unary_call
 from bench.gateway.figures import figures_of, flaws_of
 from bench.gateway.plan import QUICK
 from bench.gateway.probes import at_saturation
 from bench.gateway.round import Target, measure_round
 from bench.gateway.targets import fake_worker_command
-from bench.stream_call import unary_call
 from loadtest.processes import ChildProcess, Command, StartError, free_port
 from tests.fakes.worker import FakeWorker
 

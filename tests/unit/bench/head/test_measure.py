@@ -5,9 +5,9 @@ import pytest
 from bench.engine.records import Ask, Session
 from bench.head.measure import HeadBench, deal_rounds, measure
 from bench.head.plan import FULL, QUICK, HeadPlan
-from bench.suffix.datasets import DataError
 from engine.config import EngineSettings
 from engine.models import ResolvedModel
+from loadtest.conversations import DataError
 
 
 def sessions(count: int) -> Sequence[Session]:

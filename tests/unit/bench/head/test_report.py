@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bench.engine.tally import Tally
+from bench.engine.counts import Counts
 from bench.head.acceptance import Acceptance
 from bench.head.measure import Cell, HeadFigures
 from bench.head.report import report
@@ -12,9 +12,9 @@ from bench.head.timing import Timing
 
 
 def cell(speed: float, *, step_ms: float, pass_ms: float = 0.0) -> Cell:
-    tally = Tally(requests=1, tokens=100, seconds=100 / speed)
+    counts = Counts(requests=1, tokens=100, seconds=100 / speed)
     passes = Timing(10, 10 * pass_ms / 1e3) if pass_ms else Timing()
-    return Cell(tally, passes, Timing(99, 99 * step_ms / 1e3))
+    return Cell(counts, passes, Timing(99, 99 * step_ms / 1e3))
 
 
 def figures() -> HeadFigures:
@@ -72,10 +72,10 @@ def test_without_a_round_ratios_are_null() -> None:
 
 
 def test_at_prices_the_prompts_own_steps_do_not_count() -> None:
-    tally = Tally(requests=2, tokens=30, seconds=1.0, spec_steps=8)
-    tally.steps.update(head=8, plain=14)
-    tally.drafted["head"], tally.accepted["head"] = 24, 8
-    cells = {name: Cell(tally, Timing(8, 0.01), Timing(20, 0.4)) for name in ("none", "head")}
+    counts = Counts(requests=2, tokens=30, seconds=1.0, spec_steps=8)
+    counts.steps.update(head=8, plain=14)
+    counts.drafted["head"], counts.accepted["head"] = 24, 8
+    cells = {name: Cell(counts, Timing(8, 0.01), Timing(20, 0.4)) for name in ("none", "head")}
 
     found = told(HeadFigures(rounds=[{**cells, "head_always": cells["head"]}]))
 

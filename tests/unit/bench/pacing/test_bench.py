@@ -1,7 +1,7 @@
 """The picture is of one stream, the same in every mode."""
 
+from bench.client import Exchange
 from bench.pacing.bench import shown_streams
-from bench.pacing.client import Capture
 from bench.pacing.dialect import Arrival
 from bench.pacing.figures import Played, played
 from bench.pacing.patterns import Chunk, Pattern
@@ -19,7 +19,7 @@ def stream(name: str, *at_ms: int, kind: str = "chat-8") -> Played:
 
 
 def a_round() -> dict[Mode, Playback]:
-    captures = [Capture(number) for number in range(3)]
+    captures = [Exchange(number) for number in range(3)]
     return {
         mode: Playback(
             [
@@ -40,7 +40,7 @@ def test_the_stream_that_stutters_most_is_shown_in_each_mode() -> None:
 
     assert list(shown) == ["raw", "smooth", "private"]
     assert {played.pattern.name for played, _ in shown.values()} == {"uneven"}
-    assert {capture.asked_ns for _, capture in shown.values()} == {2}
+    assert {capture.sent_ns for _, capture in shown.values()} == {2}
 
 
 def test_made_up_streams_are_not_shown() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.pacing.client import Capture
+from bench.client import Exchange
 from bench.pacing.crowd import CrowdReadings, Sample, crowd_figures, crowd_patterns
 from bench.pacing.dialect import Arrival
 from bench.pacing.figures import Played, played
@@ -30,7 +30,7 @@ def readings(*streams: Played | None, samples: list[Sample] | None = None) -> Cr
     usual += [
         Sample(n * SECOND, SECOND // 2 + (n - 1) * SECOND, n * SECOND // 4) for n in (2, 3, 4)
     ]
-    captures = [Capture(int(each.sent_ns[0])) for each in streams if each is not None]
+    captures = [Exchange(int(each.sent_ns[0])) for each in streams if each is not None]
     playback = Playback(list(streams), captures, [], None)
     return CrowdReadings(playback, usual if samples is None else samples, len(streams))
 

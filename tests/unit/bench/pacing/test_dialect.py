@@ -2,7 +2,7 @@
 
 import pytest
 
-from bench.pacing.dialect import Arrival, WireError, frames_of, read_answer
+from bench.pacing.dialect import Arrival, StreamError, frames_of, read_answer
 from bench.pacing.patterns import Chunk, Pattern
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -66,5 +66,5 @@ def test_padding_is_no_text() -> None:
     ids=["cut-short", "whole-answer", "error-event"],
 )
 def test_a_bad_answer_is_told(packets: list[bytes], said: str) -> None:
-    with pytest.raises(WireError, match=said):
+    with pytest.raises(StreamError, match=said):
         read_answer(wire(packets))

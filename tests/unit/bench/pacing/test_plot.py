@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.pacing.client import Capture
+from bench.client import Exchange
 from bench.pacing.dialect import Arrival
 from bench.pacing.figures import Played, played
 from bench.pacing.patterns import Chunk, Pattern
@@ -34,7 +34,7 @@ def test_a_long_stutter_is_shown_rather_than_a_stall() -> None:
 @pytest.mark.parametrize("name", ["some.svg", "some.png"])
 def test_the_picture_is_there(tmp_path: Path, name: str) -> None:
     packets = [(MS, b"x" * 400), (6 * MS, b"x" * 200), (91 * MS, b"x" * 210)]
-    shown = {"raw": (BURSTY, Capture(0, packets)), "private": (BURSTY, Capture(0, packets[:1]))}
+    shown = {"raw": (BURSTY, Exchange(0, packets)), "private": (BURSTY, Exchange(0, packets[:1]))}
 
     draw(tmp_path / name, shown)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.pacing.client import Capture
+from bench.client import Exchange
 from bench.pacing.patterns import ANSWER, Chunk, Pattern
 from bench.pacing.plan import FULL, QUICK, Plan
 from bench.pacing.privacy import folds_of, observed
@@ -32,7 +32,7 @@ def test_every_fold_has_some_runs_of_every_prompt(plan: Plan) -> None:
 
 def test_an_eavesdropper_sees_when_and_how_much() -> None:
     packets = [(101_000_000, b"abc"), (103_500_000, b"x" * 1_000)]
-    times_ms, sizes = observed(Capture(100_000_000, packets))
+    times_ms, sizes = observed(Exchange(100_000_000, packets))
 
     assert list(times_ms) == [1.0, 3.5]
     assert list(sizes) == [3.0, 1000.0]

@@ -1,11 +1,12 @@
-"""Prompts are told apart by category, taken once, and bad data is refused."""
+"""Short prompts of one turn, each once."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from bench.pacing.prompts import PromptError, load_prompts
+from bench.pacing.prompts import load_prompts
+from loadtest.conversations import DataError
 
 
 def record(text: str, category: str) -> str:
@@ -28,13 +29,14 @@ def folder_of(tmp_path: Path, lines: list[str]) -> Path:
 def test_kinds_come_from_categories(tmp_path: Path) -> None:
     prompts = load_prompts(folder_of(tmp_path, GOOD))
 
-    assert prompts["chat"] == [[{"role": "user", "content": "Say hello."}]]
-    assert prompts["code"] == [[{"role": "user", "content": "Sort a list."}]]
-    assert prompts["edit"] == [[{"role": "user", "content": "Mend this."}]]
+    assert prompts["chat"] == [({"role": "user", "content": "Say hello."},)]
+    assert prompts["code"] == [({"role": "user", "content": "Sort a list."},)]
+    assert prompts["edit"] == [({"role": "user", "content": "Mend this."},)]
 
 
 def test_sessions_long_prompts_and_second_copies_are_left_out(tmp_path: Path) -> None:
-    more = ['{"id": "s", "turns": []}', record("x" * 5_000, "writing"), GOOD[0]]
+    session = {"turns": [{"messages": [{"role": "user", "content": "Go."}], "response": "Yes."}]}
+    more = [json.dumps(session), record("x" * 5_000, "writing"), GOOD[0]]
     prompts = load_prompts(folder_of(tmp_path, GOOD + more))
 
     assert {kind: len(found) for kind, found in prompts.items()} == {
@@ -44,15 +46,6 @@ def test_sessions_long_prompts_and_second_copies_are_left_out(tmp_path: Path) ->
     }
 
 
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (["{"], "line 1"),
-        (['{"messages": [{"role": "user"}]}'], "content"),
-        (GOOD[:2], "no prompts for edit"),
-    ],
-    ids=["no-json", "no-content", "no-edit"],
-)
-def test_bad_data_is_refused(tmp_path: Path, lines: list[str], said: str) -> None:
-    with pytest.raises(PromptError, match=said):
-        load_prompts(folder_of(tmp_path, lines))
+def test_a_kind_without_a_prompt_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no prompts for edit"):
+        load_prompts(folder_of(tmp_path, GOOD[:2]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.pacing.client import Crowd
+from bench.client import Crowd
 from bench.pacing.figures import MismatchError
 from bench.pacing.patterns import Chunk, Pattern, save_patterns, synthetic
 from bench.pacing.round import play

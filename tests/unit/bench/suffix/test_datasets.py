@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bench.suffix.datasets import (
-    DataError,
     DataSet,
     exchanges_of,
     is_edit_set,
@@ -14,6 +13,7 @@ from bench.suffix.datasets import (
     load_saved,
     save_datasets,
 )
+from loadtest.conversations import record_of
 
 ASKED = [{"role": "user", "content": "q"}]
 TURNS = [{"messages": ASKED, "response": "one"}, {"messages": ASKED, "response": "two"}]
@@ -29,18 +29,12 @@ def load(path: Path, records: Sequence[object], *, most_tokens: int = 10_000) ->
 
 
 def test_each_turn_is_a_request_with_the_recorded_history_before_it() -> None:
-    first, second = exchanges_of({"turns": TURNS})
+    first, second = exchanges_of(record_of({"turns": TURNS}))
 
     assert first.prompt == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\n"
     assert second.prompt == f"{first.prompt}one<|im_end|>\n{first.prompt}"
     assert (first.answer, second.answer) == ("one<|im_end|>", "two<|im_end|>")
     assert (first.is_last, second.is_last) == (False, True)
-
-
-def test_a_reference_that_is_no_string_is_its_json() -> None:
-    (exchange,) = exchanges_of({"messages": ASKED, "reference": {"a": 1}})
-
-    assert exchange.answer == '{"a": 1}<|im_end|>'
 
 
 def test_a_file_without_recorded_answers_is_no_data_set(tmp_path: Path) -> None:
@@ -60,15 +54,6 @@ def test_a_conversation_is_one_document(tmp_path: Path) -> None:
     assert dataset is not None
     assert [len(conversation) for conversation in dataset.conversations] == [2, 2]
     assert bytes(dataset.documents[0].tolist()).decode().endswith("two<|im_end|>")
-
-
-@pytest.mark.parametrize("line", ["{", "[]", '{"turns": [{"response": "x"}]}'])
-def test_a_damaged_line_is_a_clear_error(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "bad.jsonl"
-    path.write_text(line, encoding="utf-8")
-
-    with pytest.raises(DataError, match=r"bad\.jsonl"):
-        load_dataset(path, letters, most_tokens=10)
 
 
 @pytest.mark.parametrize(

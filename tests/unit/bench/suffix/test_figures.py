@@ -1,6 +1,7 @@
 import pytest
 
-from bench.suffix.figures import Figures, accepted_at_drafted, over_rounds, pooled
+from bench.suffix.figures import accepted_at_drafted, pooled
+from bench.suffix.replay import Figures
 
 CURVE = [
     Figures(steps=10, drafted=40, accepted=20),
@@ -25,9 +26,3 @@ def test_pooled_sets_weigh_as_they_are_long() -> None:
     sets = {"short": Figures(steps=1, accepted=9), "long": Figures(steps=9, accepted=1)}
 
     assert pooled(sets, ["short", "long"]).accepted_per_step == 1.0
-
-
-def test_rounds_are_compared_one_by_one() -> None:
-    spread = over_rounds([1.0, 10.0, 1.5], [2.0, 20.0, 2.0])
-
-    assert (spread.median, spread.low, spread.high) == (0.5, 0.5, 0.75)

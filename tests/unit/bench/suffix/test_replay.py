@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bench.suffix.datasets import Request, Tokens
-from bench.suffix.replay import accepted_of, distribution, log_loss, replay
+from bench.suffix.replay import accepted_of, log_loss, replay
 
 
 class Scripted:
@@ -35,23 +35,24 @@ def test_each_step_tells_the_accepted_tokens_and_the_one_after() -> None:
     subject = Scripted()
     request = Request(np.array([1, 2], np.int32), np.arange(10, 18, dtype=np.int32), is_last=True)
 
-    tally = replay(subject, [request, request])
+    figures, propose_ns = replay(subject, [request, request])
 
     assert subject.told[:4] == [[10], [11, 12, 13], [14, 15, 16], [17]]
     assert subject.ended == ["r0", "r1"]
-    assert (tally.steps, tally.accepted, tally.drafted) == (6, 10, 16)
-    assert (tally.answer_tokens, tally.prompt_tokens) == (16, 4)
-    assert len(tally.propose_ns) == 6
-    assert tally.stated_loss < tally.raw_loss
+    assert (figures.steps, figures.accepted, figures.drafted) == (6, 10, 16)
+    assert (figures.answer_tokens, figures.prompt_tokens) == (16, 4)
+    assert len(propose_ns) == 6
+    assert figures.propose_sum_ns == sum(propose_ns)
+    assert figures.stated_loss < figures.raw_loss
 
 
 def test_an_answer_of_one_token_needs_no_draft() -> None:
     request = Request(np.array([1], np.int32), np.array([9], np.int32), is_last=True)
 
-    tally = replay(Scripted(), [request])
+    figures, propose_ns = replay(Scripted(), [request])
 
-    assert tally.steps == 0
-    assert tally.as_json()["propose_ns"] == distribution([])
+    assert figures.steps == 0
+    assert propose_ns == []
 
 
 @pytest.mark.parametrize(

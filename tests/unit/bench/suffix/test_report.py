@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from bench.suffix.datasets import DataSet
-from bench.suffix.figures import Figures
-from bench.suffix.report import Pairing, Side, compare, describe_set, headline, rounded
+from bench.suffix.replay import Figures
+from bench.suffix.report import Pairing, Side, compare, describe_set, headline
 
 THEIRS = Figures(
     answer_tokens=100, prompt_tokens=10, steps=50, accepted=50, drafted=100, append_ns=800,
@@ -58,7 +58,3 @@ def test_a_data_set_tells_both_sides_of_each_pairing() -> None:
     assert isinstance(found["default"], dict)
     assert found["default"]["ours"]["accepted_per_step"] == pytest.approx(1.2)
     assert found["default"]["accepted_at_085_drafted"] == pytest.approx(1.2)
-
-
-def test_numbers_are_rounded_however_deep() -> None:
-    assert rounded({"a": [1.23456, (2345.6, None)]}) == {"a": [1.2346, [2346, None]]}

@@ -23,13 +23,22 @@ async def crowd_of(url: str, plan: Sequence[Arrival] = PLAN) -> AsyncIterator[Cr
         yield Crowd(client, Server("fake-model", counts_tokens=True), plan, PLAN[0])
 
 
-async def test_it_sends_on_and_on_until_it_is_stopped() -> None:
+@asynccontextmanager
+async def running_crowd(
+    plan: Sequence[Arrival] = PLAN, *, stall: bool = False
+) -> AsyncIterator[tuple[FakeWorker, Crowd, asyncio.Task[None]]]:
+    """A crowd that sends to a gateway before a worker; the test ends it."""
     async with (
         FakeWorker() as worker,
         running_gateway(worker) as gateway,
-        crowd_of(gateway.url) as crowd,
+        crowd_of(gateway.url, plan) as crowd,
     ):
-        running = asyncio.create_task(crowd.run())
+        worker.state.stall = stall
+        yield worker, crowd, asyncio.create_task(crowd.run())
+
+
+async def test_it_sends_on_and_on_until_it_is_stopped() -> None:
+    async with running_crowd() as (_, crowd, running):
         await eventually(lambda: crowd.began > len(PLAN))
         crowd.stop()
         await asyncio.wait_for(running, 3)
@@ -61,12 +70,7 @@ async def test_a_worker_that_is_away_is_no_reason_to_wait() -> None:
 
 
 async def test_a_probe_is_a_request_like_others_and_there_is_one_at_a_time() -> None:
-    async with (
-        FakeWorker() as worker,
-        running_gateway(worker) as gateway,
-        crowd_of(gateway.url, plan=PLAN[:1]) as crowd,
-    ):
-        running = asyncio.create_task(crowd.run())
+    async with running_crowd(PLAN[:1]) as (_, crowd, running):
         await eventually(lambda: crowd.began > 0)
         before = crowd.began
 
@@ -80,13 +84,7 @@ async def test_a_probe_is_a_request_like_others_and_there_is_one_at_a_time() -> 
 
 
 async def test_what_is_under_way_is_known_by_when_it_was_sent() -> None:
-    async with (
-        FakeWorker() as worker,
-        running_gateway(worker) as gateway,
-        crowd_of(gateway.url) as crowd,
-    ):
-        worker.state.stall = True
-        running = asyncio.create_task(crowd.run())
+    async with running_crowd(stall=True) as (worker, crowd, running):
         await eventually(lambda: crowd.began >= 2)
         crowd.stop()
 
@@ -99,12 +97,7 @@ async def test_what_is_under_way_is_known_by_when_it_was_sent() -> None:
 
 
 async def test_the_first_good_answer_is_one_to_a_request_that_was_sent_later() -> None:
-    async with (
-        FakeWorker() as worker,
-        running_gateway(worker) as gateway,
-        crowd_of(gateway.url) as crowd,
-    ):
-        running = asyncio.create_task(crowd.run())
+    async with running_crowd() as (_, crowd, running):
         await eventually(lambda: len(crowd.outcomes) >= 5)
         crowd.stop()
         await running

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from loadtest.chaos.faults import WIRE, Kind, draw_faults
+from loadtest.chaos.faults import CONNECTION, Kind, draw_faults
 
 
 def test_a_draw_repeats_with_its_seed_and_only_with_it() -> None:
@@ -15,15 +15,15 @@ def test_a_tenth_of_the_faults_needs_a_new_worker(count: int, service: int) -> N
     draw = draw_faults(count, seed=0)
 
     assert len(draw.service) == service
-    assert len(draw.wire) + len(draw.service) == count
+    assert len(draw.connection) + len(draw.service) == count
 
 
 def test_two_hundred_faults_are_of_every_kind() -> None:
     draw = draw_faults(200, seed=0)
 
-    drawn = Counter(fault.kind for fault in (*draw.wire, *draw.service))
+    drawn = Counter(fault.kind for fault in (*draw.connection, *draw.service))
     assert set(drawn) == set(Kind)
-    assert all(drawn[kind] == 20 for kind in WIRE)
+    assert all(drawn[kind] == 20 for kind in CONNECTION)
 
 
 def test_even_the_fewest_kill_a_worker_and_fill_a_disk() -> None:
@@ -33,7 +33,7 @@ def test_even_the_fewest_kill_a_worker_and_fill_a_disk() -> None:
 
 
 def test_answers_are_hit_at_their_very_begin_and_far_inside() -> None:
-    passed = [fault.bytes_passed for fault in draw_faults(200, seed=0).wire]
+    passed = [fault.bytes_passed for fault in draw_faults(200, seed=0).connection]
 
     assert min(passed) == 0
     assert max(passed) > 2_000

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from loadtest.chaos.crowd import Crowd
-from loadtest.chaos.faults import WIRE, Fault, Kind
-from loadtest.chaos.inflict import inflict_on_service, inflict_on_wire
+from loadtest.chaos.faults import CONNECTION, Fault, Kind
+from loadtest.chaos.inflict import inflict_on_connection, inflict_on_service
 from loadtest.chaos.proxy import FaultProxy
 from loadtest.chaos.report import has_one_ending, is_lost_replay
-from loadtest.chaos.stages import ServiceStage, WireStage
+from loadtest.chaos.stages import ProxiedStage, ServiceStage
 from loadtest.load import Client, Ending, MadeUpPrompts, load_scenario, make_plan
 from loadtest.load.run import Server
 from loadtest.processes import ChildProcess, Command
@@ -24,11 +24,11 @@ SLOW = {"fake": {"chunks": 8, "gap_seconds": 0.01}}
 
 
 def fault(kind: Kind, *, passed: int = 0) -> Fault:
-    return Fault(kind, pause_seconds=0, lasting_seconds=0.3, bytes_passed=passed, place=0)
+    return Fault(kind, pause_seconds=0, lasting_seconds=0.3, bytes_passed=passed, proxy=0)
 
 
 @asynccontextmanager
-async def stage_with_crowd(folder: Path) -> AsyncIterator[tuple[WireStage, Crowd]]:
+async def stage_with_crowd(folder: Path) -> AsyncIterator[tuple[ProxiedStage, Crowd]]:
     """A gateway in this process before two ways to a fake worker, with clients."""
     mix = tuple(traffic.model_copy(update={"body": SLOW}) for traffic in SCENARIO.mix)
     plan = make_plan(SCENARIO.model_copy(update={"mix": mix}), MadeUpPrompts(), seed=0)
@@ -49,7 +49,7 @@ async def stage_with_crowd(folder: Path) -> AsyncIterator[tuple[WireStage, Crowd
             crowd = Crowd(client, Server("fake-model", counts_tokens=True), plan, plan[0])
             sending = asyncio.create_task(crowd.run())
             await eventually(lambda: len(crowd.outcomes) > 3)
-            yield WireStage(running, proxies), crowd
+            yield ProxiedStage(running, proxies), crowd
             crowd.stop()
             await sending
         for proxy in proxies:
@@ -71,7 +71,7 @@ class _Remote(FakeWorker):
 @pytest.mark.parametrize(
     ("kind", "passed"),
     [
-        *((kind, 0) for kind in WIRE if kind is not Kind.RESTART_GATEWAY),
+        *((kind, 0) for kind in CONNECTION if kind is not Kind.RESTART_GATEWAY),
         *((kind, 500) for kind in (Kind.RESET_ANSWER, Kind.HANG_ANSWER, Kind.GARBAGE)),
     ],
 )
@@ -79,7 +79,7 @@ async def test_a_fault_on_the_wire_happens_and_the_gateway_comes_back(
     tmp_path: Path, kind: Kind, passed: int
 ) -> None:
     async with stage_with_crowd(tmp_path) as (stage, crowd):
-        injury = await inflict_on_wire(fault(kind, passed=passed), stage, crowd)
+        injury = await inflict_on_connection(fault(kind, passed=passed), stage, crowd)
 
     assert injury is not None
     assert injury.kind is kind
@@ -100,12 +100,12 @@ async def test_a_fault_that_finds_no_answer_to_hit_did_not_happen(
     async with stage_with_crowd(tmp_path) as (stage, crowd):
         beyond_every_answer = fault(Kind.CUT_ANSWER, passed=10**6)
 
-        assert await inflict_on_wire(beyond_every_answer, stage, crowd) is None
-        assert await inflict_on_wire(fault(Kind.CUT_ANSWER), stage, crowd) is not None
+        assert await inflict_on_connection(beyond_every_answer, stage, crowd) is None
+        assert await inflict_on_connection(fault(Kind.CUT_ANSWER), stage, crowd) is not None
 
 
 async def test_without_a_disk_it_cannot_be_full(tmp_path: Path) -> None:
-    async with stage_with_crowd(tmp_path) as (wire, crowd):
-        stage = ServiceStage(wire.gateway, tmp_path / "worker.log", None, "no", tmp_path)
+    async with stage_with_crowd(tmp_path) as (proxied, crowd):
+        stage = ServiceStage(proxied.gateway, tmp_path / "worker.log", None, "no", tmp_path)
 
         assert await inflict_on_service(fault(Kind.FULL_DISK), stage, crowd) is None

@@ -19,7 +19,7 @@ def written(tmp_path: Path, section: str, settings: dict[str, Any]) -> Path:
 
 
 def test_the_gateway_accepts_what_it_is_given_on_the_wire(tmp_path: Path) -> None:
-    made = profile.wire_gateway(read_profile(PROFILE)["gateway"], port=1234, worker_ports=[1, 2])
+    made = profile.proxied_gateway(read_profile(PROFILE)["gateway"], port=1234, worker_ports=[1, 2])
 
     settings = load_settings(written(tmp_path, "gateway", made), {})
 
@@ -55,7 +55,7 @@ def test_the_default_profile_is_not_changed_by_that() -> None:
     before = read_profile(PROFILE)
 
     profile.worker(before["engine"], cache_dir=Path("/x"))
-    profile.wire_gateway(before["gateway"], port=1, worker_ports=[1])
+    profile.proxied_gateway(before["gateway"], port=1, worker_ports=[1])
 
     assert before == read_profile(PROFILE)
 

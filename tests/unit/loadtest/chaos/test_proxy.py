@@ -16,12 +16,6 @@ SLOW = {"chunks": 6, "gap_seconds": 0.02}  # so that the events come in reads of
 
 
 @pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as running:
-        yield running
-
-
-@pytest.fixture
 async def proxy(worker: FakeWorker) -> AsyncIterator[FaultProxy]:
     made = FaultProxy(worker.port)
     await made.listen()

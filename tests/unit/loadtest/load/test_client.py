@@ -1,6 +1,5 @@
 import json
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -8,12 +7,6 @@ import pytest
 from loadtest.load.answer import Ending, read_answer
 from loadtest.load.client import Client, Sending
 from tests.fakes.worker import FakeWorker
-
-
-@pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as running:
-        yield running
 
 
 def sending(fake: dict[str, Any], **behaviour: Any) -> Sending:

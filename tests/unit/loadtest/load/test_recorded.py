@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from loadtest.load.recorded import DataError, RecordedPrompts
+from loadtest.conversations import DataError
+from loadtest.load.recorded import RecordedPrompts
 from loadtest.load.scenario import Kind, Traffic
 
 
@@ -72,11 +73,3 @@ def test_a_session_has_no_more_turns_than_asked(tmp_path: Path) -> None:
 def test_a_kind_without_a_fitting_prompt_is_refused(tmp_path: Path, asked: Traffic) -> None:
     with pytest.raises(DataError, match="no prompt for"):
         RecordedPrompts(folder_of(tmp_path, single("hello")), [asked])
-
-
-@pytest.mark.parametrize("line", ["{", '{"id": 1}', "[]"])
-def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str) -> None:
-    (tmp_path / "bad.jsonl").write_text(line, encoding="utf-8")
-
-    with pytest.raises(DataError, match=r"bad\.jsonl, line 1"):
-        RecordedPrompts(tmp_path, [traffic("chat")])

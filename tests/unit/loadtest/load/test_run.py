@@ -20,12 +20,6 @@ SERVER = Server("fake-model", counts_tokens=True)
 
 
 @pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as running:
-        yield running
-
-
-@pytest.fixture
 async def client(worker: FakeWorker) -> AsyncIterator[Client]:
     async with Client(worker.url, limit_seconds=5.0) as running:
         yield running

@@ -1,7 +1,7 @@
-"""The requests that the gateway benchmarks send, as ready bytes, and what a good answer is.
+"""The requests that benchmarks send, as ready bytes, and what a good answer is.
 
-Every request carries the fake worker's script under the body key `fake`; a router that forwards
-unknown fields passes it on, and one that does not is found out by the chunk count.
+A streamed call tells the fake worker under the body key `fake` what to send. A router that drops
+unknown fields is noticed by the number of chunks.
 """
 
 import json
@@ -25,37 +25,38 @@ class Call:
     """One kind of request.
 
     Attributes:
-        wire: The whole HTTP request.
+        request: The whole HTTP request.
         chunks: Content chunks of the answer; zero for an answer in one piece.
     """
 
-    wire: bytes
+    request: bytes
     chunks: int
 
     def flaw_of(self, exchange: Exchange) -> str | None:
         """What is wrong with the answer; None when it is good."""
-        if exchange.status != 200:
-            return f"status {exchange.status}: {exchange.body[:200]!r}"
+        if exchange.flaw is not None:
+            return exchange.flaw
+        body = exchange.body
         if not self.chunks:
-            return None if b'"finish_reason"' in exchange.body else "not a completion"
-        events = exchange.body.count(_EVENT)
+            return None if b'"finish_reason"' in body else "not a completion"
+        events = body.count(_EVENT)
         if events <= self.chunks:  # the content chunks and [DONE], at least
             return f"{events} events for {self.chunks} chunks"
-        return None if _DONE in exchange.body else "no [DONE]"
+        return None if _DONE in body else "no [DONE]"
 
 
 def unary_call() -> Call:
     """A short chat completion in one piece."""
-    return Call(wire=chat_wire({**_ASKED, "stream": False}), chunks=0)
+    return Call(request=chat_request({**_ASKED, "stream": False}), chunks=0)
 
 
 def stream_call(*, chunks: int, gap_seconds: float = 0.0) -> Call:
     """A streamed chat completion; with a gap of zero its chunks come back to back."""
     script = {"chunks": chunks, "gap_seconds": gap_seconds}
-    return Call(wire=chat_wire({**_ASKED, "stream": True, "fake": script}), chunks=chunks)
+    return Call(request=chat_request({**_ASKED, "stream": True, "fake": script}), chunks=chunks)
 
 
-def chat_wire(fields: Mapping[str, object]) -> bytes:
+def chat_request(fields: Mapping[str, object]) -> bytes:
     """A chat completion request with these members, as the bytes of HTTP."""
     body = json.dumps(fields).encode()
     head = (

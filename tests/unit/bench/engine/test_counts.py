@@ -1,7 +1,7 @@
 import pytest
 
-from bench.engine.tally import (
-    Tally,
+from bench.engine.counts import (
+    Counts,
     decode_time,
     fallbacks,
     generated_tokens,
@@ -50,35 +50,35 @@ def test_failures_of_speculation_are_counted_whatever_their_cause() -> None:
 
 
 def test_an_answer_without_drafts_is_plain_steps() -> None:
-    tally = Tally(seconds=2.0)
-    tally.take(answer(10))
+    counts = Counts(seconds=2.0)
+    counts.take(answer(10))
 
-    assert tally.tokens_per_second == 5.0
-    assert (tally.length, tally.ratio) == (None, None)
-    assert tally.steps == {"plain": 10}
+    assert counts.tokens_per_second == 5.0
+    assert (counts.length, counts.ratio) == (None, None)
+    assert counts.steps == {"plain": 10}
 
 
 def test_steps_and_tokens_count_for_the_source_that_drafted() -> None:
     grafted = Origin(NATIVE, SUFFIX, first_length=2)
-    tally = Tally()
-    tally.take(answer(13, (Origin(SUFFIX).encode(4), 3), (grafted.encode(6), 5), (8, 0)))
+    counts = Counts()
+    counts.take(answer(13, (Origin(SUFFIX).encode(4), 3), (grafted.encode(6), 5), (8, 0)))
 
-    assert tally.drafted == {"suffix": 8, "native": 2, "vllm": 8}
-    assert tally.accepted == {"suffix": 6, "native": 2}
-    assert tally.steps == {"suffix": 1, "native": 1, "vllm": 1, "plain": 2}
-    assert tally.length == pytest.approx(1 + 8 / 3)
-    assert tally.ratio == pytest.approx(8 / 18)
+    assert counts.drafted == {"suffix": 8, "native": 2, "vllm": 8}
+    assert counts.accepted == {"suffix": 6, "native": 2}
+    assert counts.steps == {"suffix": 1, "native": 1, "vllm": 1, "plain": 2}
+    assert counts.length == pytest.approx(1 + 8 / 3)
+    assert counts.ratio == pytest.approx(8 / 18)
 
 
 def test_a_last_step_that_was_cut_is_not_a_negative_number_of_plain_ones() -> None:
-    tally = Tally()
-    tally.take(answer(3, (8, 8)))
+    counts = Counts()
+    counts.take(answer(3, (8, 8)))
 
-    assert tally.steps["plain"] == 0
+    assert counts.steps["plain"] == 0
 
 
 def test_rounds_weigh_as_they_are_long() -> None:
-    total = pooled([Tally(tokens=10, seconds=1.0), Tally(tokens=10, seconds=9.0)])
+    total = pooled([Counts(tokens=10, seconds=1.0), Counts(tokens=10, seconds=9.0)])
 
     assert total.tokens_per_second == 2.0
 
@@ -89,13 +89,13 @@ def test_our_own_time_is_the_cpu_time_of_drafting() -> None:
 
 
 def test_our_own_time_is_told_a_step() -> None:
-    assert Tally(own_seconds=0.001, own_steps=10).own_us_per_step == pytest.approx(100.0)
-    assert Tally().own_us_per_step is None
+    assert Counts(own_seconds=0.001, own_steps=10).own_us_per_step == pytest.approx(100.0)
+    assert Counts().own_us_per_step is None
 
 
 def test_decoding_begins_at_the_first_token() -> None:
     assert decode_time(METRICS) == 1.75
-    assert Tally(requests=2, tokens=12, decode_seconds=0.5).decoded_per_second == 20.0
+    assert Counts(requests=2, tokens=12, decode_seconds=0.5).decoded_per_second == 20.0
 
 
 def test_tokens_and_requests_are_read_from_metrics() -> None:

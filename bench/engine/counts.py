@@ -1,4 +1,4 @@
-"""What a workload on a worker amounts to: read from answers and metrics, added up, compared."""
+"""Counts of a workload on a worker, read from answers and metrics."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ from engine.drafting import SOURCE_NAMES, Origin
 
 PLAIN = "plain"
 UNNAMED = "vllm"
-"""The source of drafts whose worker names none: vLLM's own."""
+"""Drafts of a worker that names no source: vLLM's own."""
 
 # Source: engine/drafting/origin.py, which writes these numbers.
 _DRAFTED, _CODE, _LENGTH = 0xFFFF, 0xF, 0xFFFF
@@ -24,14 +24,14 @@ _RUNNING = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$",
 
 
 @dataclass(slots=True)
-class Tally:
+class Counts:
     """Sums over answers.
 
     Attributes:
         seconds: From the first request to the last answer.
         decode_seconds: From a request's first token to its last, summed over requests.
         spec_steps: Steps of a request that verified a draft.
-        steps: Steps of a request that brought tokens, by the source that drafted first.
+        steps: Steps of a request that generated tokens, by the source that drafted first.
         drafted, accepted: Draft tokens by source.
         own_seconds, own_steps: CPU time of our own code, and in how many steps of the whole batch.
     """
@@ -60,7 +60,7 @@ class Tally:
         self.spec_steps += len(drafted)
         for code, count in zip(drafted, accepted, strict=True):
             self._take_step(code, count)
-        # Each step brings one token more than it accepts; the last may bring fewer than it could.
+        # Each step generates one token more than it accepts; the last one may be cut short.
         self.steps[PLAIN] += max(0, tokens - sum(accepted) - len(drafted))
 
     def _take_step(self, code: int, accepted: int) -> None:
@@ -77,7 +77,7 @@ class Tally:
 
     @property
     def decoded_per_second(self) -> float:
-        """Tokens a second of one request while it decodes: the first one, and its prompt, apart."""
+        """Tokens a second of one request while it decodes, without its prompt and first token."""
         return (self.tokens - self.requests) / self.decode_seconds
 
     @property
@@ -103,21 +103,21 @@ def acceptance_ratio(accepted: int, drafted: int) -> float | None:
     return accepted / drafted if drafted else None
 
 
-def pooled(tallies: Sequence[Tally]) -> Tally:
+def pooled(parts: Sequence[Counts]) -> Counts:
     """Add up rounds, or workloads."""
-    total = Tally()
-    for tally in tallies:
-        total.requests += tally.requests
-        total.tokens += tally.tokens
-        total.prompt_tokens += tally.prompt_tokens
-        total.seconds += tally.seconds
-        total.decode_seconds += tally.decode_seconds
-        total.spec_steps += tally.spec_steps
-        total.steps += tally.steps
-        total.drafted += tally.drafted
-        total.accepted += tally.accepted
-        total.own_seconds += tally.own_seconds
-        total.own_steps += tally.own_steps
+    total = Counts()
+    for counts in parts:
+        total.requests += counts.requests
+        total.tokens += counts.tokens
+        total.prompt_tokens += counts.prompt_tokens
+        total.seconds += counts.seconds
+        total.decode_seconds += counts.decode_seconds
+        total.spec_steps += counts.spec_steps
+        total.steps += counts.steps
+        total.drafted += counts.drafted
+        total.accepted += counts.accepted
+        total.own_seconds += counts.own_seconds
+        total.own_steps += counts.own_steps
     return total
 
 
