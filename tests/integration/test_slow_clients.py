@@ -15,9 +15,7 @@ _FLOOD = {"chunks": 1_000_000, "text": ["x" * 1000], "gap_seconds": 0.0}
 _SMALL_BUFFER = 4096
 
 
-async def test_memory_stays_bounded_and_others_are_served(
-    worker: FakeWorker, folder: Path
-) -> None:
+async def test_memory_stays_bounded_and_others_are_served(worker: FakeWorker, folder: Path) -> None:
     paced = {"chunks": 50, "gap_seconds": 0.02}
     async with gateway_process(folder, worker) as gateway:
         await gateway.client.post(CHAT.path, json=CHAT.body(stream=True))
