@@ -1,6 +1,6 @@
 """Several gateway processes on one listening socket: start them, restart them, end them in order.
 
-The first supervises the worker and is the last to go: others may still stream from it.
+The first supervises the worker and ends last, since the others may still be streaming from it.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import socket
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -34,33 +35,23 @@ def run_processes(settings: GatewaySettings, profile: Path, socket_dir: Path) ->
     metrics_dir = Path(tempfile.mkdtemp(prefix="specgate-metrics-"))
     try:
         with sock:
-            parent = _Parent(
-                settings, profile, sock, socket_dir=socket_dir, metrics_dir=metrics_dir
-            )
+            parent = _Parent(settings, profile, sock, socket_dir, metrics_dir)
             return uvloop.run(parent.run())
     finally:
         shutil.rmtree(metrics_dir)
 
 
+@dataclass(slots=True)
 class _Parent:
-    def __init__(
-        self,
-        settings: GatewaySettings,
-        profile: Path,
-        sock: socket.socket,
-        *,
-        socket_dir: Path,
-        metrics_dir: Path,
-    ) -> None:
-        self._settings = settings
-        self._profile = profile
-        self._sock = sock
-        self._socket_dir = socket_dir
-        self._metrics_dir = metrics_dir
-        self._ledger = create_shared_ledger()
-        self._children: dict[int, asyncio.subprocess.Process] = {}
-        self._ending = asyncio.Event()
-        self._status = 0
+    settings: GatewaySettings
+    profile: Path
+    sock: socket.socket
+    socket_dir: Path
+    metrics_dir: Path
+    _ledger: int = field(default_factory=create_shared_ledger, init=False)
+    _children: dict[int, asyncio.subprocess.Process] = field(default_factory=dict, init=False)
+    _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _status: int = field(default=0, init=False)
 
     async def run(self) -> int:
         """Run all processes until a signal, or until one finds its settings wrong."""
@@ -69,9 +60,9 @@ class _Parent:
             loop.add_signal_handler(number, self._on_signal, number)
         keepers = [
             asyncio.create_task(self._keep(index), name=f"process-{index}")
-            for index in range(self._settings.processes)
+            for index in range(self.settings.processes)
         ]
-        announced = announcer(self._settings, self._sock).watch_url()
+        announced = announcer(self.settings, self.sock).watch_url()
         keepers.append(asyncio.create_task(announced, name="announce"))
         try:
             await self._ending.wait()
@@ -100,7 +91,7 @@ class _Parent:
             started = time.monotonic()
             child = self._children[index] = await self._start(index)
             status = await child.wait()
-            mark_process_dead(child.pid, str(self._metrics_dir))  # type: ignore[no-untyped-call]  # library has no types
+            mark_process_dead(child.pid, str(self.metrics_dir))  # type: ignore[no-untyped-call]  # library has no types
             if self._ending.is_set():
                 return
             if status == _CONFIG_EXIT_STATUS:
@@ -111,29 +102,29 @@ class _Parent:
             await asyncio.sleep(backoff.after(time.monotonic() - started))
 
     async def _start(self, index: int) -> asyncio.subprocess.Process:
-        arguments = ["-m", "gateway", "--config", str(self._profile)]
+        arguments = ["-m", "gateway", "--config", str(self.profile)]
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *arguments,
             "--fd",
-            str(self._sock.fileno()),
+            str(self.sock.fileno()),
             "--socket-dir",
-            str(self._socket_dir),
+            str(self.socket_dir),
             env=child_environment(
                 index=index,
                 ledger=self._ledger,
-                metrics_dir=self._metrics_dir,
-                log_file=self._settings.supervisor.log_file,
+                metrics_dir=self.metrics_dir,
+                log_file=self.settings.supervisor.log_file,
             ),
             stdin=asyncio.subprocess.PIPE,
-            pass_fds=(self._sock.fileno(), self._ledger),
+            pass_fds=(self.sock.fileno(), self._ledger),
             start_new_session=True,  # a Ctrl-C at the terminal is for us; we pass it on once
         )
 
     async def _end_children(self) -> None:
         """Drain all; let the first end its worker only when the others are gone."""
         self._signal_children(signal.SIGTERM)
-        drain = self._settings.drain
+        drain = self.settings.drain
         bound = drain.accept_seconds + drain.finish_seconds + _SPARE_SECONDS
         others = [child for index, child in self._children.items() if index != 0]
         await self._wait_or_kill(others, bound)
@@ -141,7 +132,7 @@ class _Parent:
         for child in first:
             assert child.stdin is not None
             child.stdin.close()
-        await self._wait_or_kill(first, bound + self._settings.supervisor.stop_seconds)
+        await self._wait_or_kill(first, bound + self.settings.supervisor.stop_seconds)
 
     async def _wait_or_kill(
         self, children: list[asyncio.subprocess.Process], seconds: float

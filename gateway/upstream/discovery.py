@@ -7,7 +7,7 @@ no longer listed gets no new requests; its running requests continue.
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -40,6 +40,7 @@ class DiscoveryPolicy:
     timeout_seconds: float
 
 
+@dataclass(slots=True)
 class Discovery:
     """Keeps the workers of one DNS name in the pool; the owner cancels `run`.
 
@@ -52,31 +53,21 @@ class Discovery:
         resolve: Looks up a name.
     """
 
-    def __init__(  # its collaborators
-        self,
-        pool: Pool,
-        host: str,
-        port: int,
-        *,
-        make: Callable[[WorkerAddress], Worker],
-        policy: DiscoveryPolicy,
-        resolve: Resolve = resolve_host,
-    ) -> None:
-        self._pool = pool
-        self._host = host
-        self._port = port
-        self._make = make
-        self._policy = policy
-        self._resolve = resolve
-        self._known: dict[str, Worker] = {}
-        self._leaving: list[Worker] = []
-        self._answered = True
+    pool: Pool
+    host: str
+    port: int
+    make: Callable[[WorkerAddress], Worker]
+    policy: DiscoveryPolicy
+    resolve: Resolve = resolve_host
+    _known: dict[str, Worker] = field(default_factory=dict, init=False)
+    _leaving: list[Worker] = field(default_factory=list, init=False)
+    _answered: bool = field(default=True, init=False)
 
     async def run(self) -> None:
         """Look up the name regularly, until cancelled."""
         while True:
             await self.refresh()
-            await asyncio.sleep(self._policy.interval_seconds)
+            await asyncio.sleep(self.policy.interval_seconds)
 
     async def refresh(self) -> None:
         """Look up the name once.
@@ -85,11 +76,11 @@ class Discovery:
         must not remove them.
         """
         try:
-            async with asyncio.timeout(self._policy.timeout_seconds):
-                found = set(await self._resolve(self._host, self._port))
+            async with asyncio.timeout(self.policy.timeout_seconds):
+                found = set(await self.resolve(self.host, self.port))
         except OSError as error:  # includes TimeoutError
             if self._answered:
-                log.warning("workers_not_resolved", host=self._host, error=str(error))
+                log.warning("workers_not_resolved", host=self.host, error=str(error))
             self._answered = False
         else:
             self._answered = True
@@ -104,13 +95,13 @@ class Discovery:
     def _follow(self, found: set[str]) -> None:
         for address in sorted(found - self._known.keys()):
             host = f"[{address}]" if ":" in address else address
-            name = f"{host}:{self._port}"
-            self._known[address] = self._make(WorkerAddress(name, f"http://{name}"))
-            self._pool.join(self._known[address])
+            name = f"{host}:{self.port}"
+            self._known[address] = self.make(WorkerAddress(name, f"http://{name}"))
+            self.pool.join(self._known[address])
             log.info("worker_joined", worker=name)
         for address in sorted(self._known.keys() - found):
             worker = self._known.pop(address)
-            self._pool.leave(worker)
+            self.pool.leave(worker)
             self._leaving.append(worker)
             log.info("worker_left", worker=worker.id, in_flight=worker.in_flight)
 

@@ -14,7 +14,6 @@ import signal
 import sys
 from collections import deque
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import uvloop
@@ -112,12 +111,7 @@ class FakeWorker:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     def _connection(self) -> HttpConnection:
