@@ -71,6 +71,8 @@ async def play(
             await asyncio.sleep(step.seconds)
         elif step is Event.CHUNK:
             request.chunks_sent += 1
+            if request.chunks_sent == reply.script.stall_after_chunks:
+                state.stall = True
             state.counters.iterations += 1
             state.counters.generation_tokens += reply.script.tokens_per_chunk
         elif step is Event.FINISH:

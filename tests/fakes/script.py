@@ -50,6 +50,7 @@ class Script(BaseModel):
         split_frames: Cut writes across frame borders: half a frame; the rest and a whole frame.
         huge_frame_bytes: Pad the text of the first chunk to this size.
         bad_json_frame: Send a frame of broken JSON after so many chunks, then go on.
+        stall_after_chunks: Set the worker's `state.stall` after so many chunks; a test clears it.
         error_frame_after_chunks: Fail after so many chunks the way vLLM fails in mid-stream.
         no_done: Leave out the last frame (`[DONE]`, `response.completed`, `message_stop`).
         crlf: End lines of the stream with CR LF.
@@ -91,6 +92,7 @@ class Script(BaseModel):
     split_frames: bool = False
     huge_frame_bytes: Size = 0
     bad_json_frame: Count | None = None
+    stall_after_chunks: Count | None = None
     error_frame_after_chunks: Count | None = None
     no_done: bool = False
     crlf: bool = False

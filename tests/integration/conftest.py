@@ -1,8 +1,9 @@
-"""The loop of the gateway, a fake worker, and the mark of this room."""
+"""The gateway's event loop, fake workers, shared gateways, and the `integration` mark."""
 
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest_asyncio
 import uvloop
 
 from tests.fakes.worker import FakeWorker
+from tests.integration.process import GatewayProcess, gateway_process
 from tests.integration.running import RunningGateway, running_gateway
 
 _HERE = Path(__file__).parent
@@ -34,22 +36,37 @@ async def worker() -> AsyncIterator[FakeWorker]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_worker() -> AsyncIterator[FakeWorker]:
-    """One for all tests of a module that leave nothing behind."""
+    """One worker for all tests of a module that leave no state behind."""
     async with FakeWorker() as running:
         yield running
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_gateway(shared_worker: FakeWorker) -> AsyncIterator[RunningGateway]:
-    """In front of `shared_worker`, of little patience; its tests run on the module's loop."""
+    """In front of `shared_worker`, with a short silence limit; tests use the module's loop."""
     request = {"silence_seconds": 0.3}
     upstream = {"breaker_failures": 1000}
     async with running_gateway(shared_worker, request=request, upstream=upstream) as gateway:
         yield gateway
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_process(shared_worker: FakeWorker) -> AsyncIterator[GatewayProcess]:
+    """A gateway process in front of `shared_worker`; tests use the module's loop."""
+    with _short_folder() as folder:
+        upstream = {"breaker_failures": 1000}
+        async with gateway_process(folder, shared_worker, upstream=upstream) as gateway:
+            yield gateway
+
+
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """An empty folder with a short path: pytest's own are too long for a Unix socket."""
+    with _short_folder() as path:
+        yield path
+
+
+@contextmanager
+def _short_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="sg-") as name:
         yield Path(name)

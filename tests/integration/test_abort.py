@@ -4,9 +4,9 @@ import pytest
 
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, Api, each_api
+from tests.integration.connection import connect
 from tests.integration.running import running_gateway
 from tests.integration.waiting import eventually
-from tests.integration.wire import wire_to
 
 _SLOW = {"chunks": 1000, "gap_seconds": 0.02}
 _SILENT = {"hang_after_chunks": 0}
@@ -18,11 +18,11 @@ _NO_HEAD = {"hang_before_headers": True}
 async def test_leaving_a_running_stream_aborts_it(
     worker: FakeWorker, api: Api, reset: bool
 ) -> None:
-    async with running_gateway(worker) as gateway, wire_to(gateway.port) as wire:
-        await wire.post(api.path, api.body(stream=True, fake=_SLOW))
-        await wire.read_until(b"hello")
+    async with running_gateway(worker) as gateway, connect(gateway.port) as connection:
+        await connection.post(api.path, api.body(stream=True, fake=_SLOW))
+        await connection.read_until(b"hello")
 
-        wire.leave(reset=reset)
+        connection.leave(reset=reset)
 
         await eventually(lambda: worker.requests[0].aborted, within_seconds=1.0)
         ended = {"endpoint": api.path, "model": "fake-model", "outcome": "cancelled"}
@@ -33,11 +33,11 @@ async def test_leaving_a_running_stream_aborts_it(
 
 @each_api
 async def test_leaving_before_the_first_token_aborts(worker: FakeWorker, api: Api) -> None:
-    async with running_gateway(worker) as gateway, wire_to(gateway.port) as wire:
-        await wire.post(api.path, api.body(stream=True, fake=_SILENT))
+    async with running_gateway(worker) as gateway, connect(gateway.port) as connection:
+        await connection.post(api.path, api.body(stream=True, fake=_SILENT))
         await eventually(lambda: worker.active == 1)
 
-        wire.leave()
+        connection.leave()
 
         await eventually(lambda: worker.requests[0].aborted, within_seconds=1.0)
         assert len(worker.requests) == 1
@@ -47,11 +47,11 @@ async def test_leaving_before_the_first_token_aborts(worker: FakeWorker, api: Ap
 async def test_leaving_before_the_answer_of_a_unary_call_aborts(
     worker: FakeWorker, api: Api
 ) -> None:
-    async with running_gateway(worker) as gateway, wire_to(gateway.port) as wire:
-        await wire.post(api.path, api.body(fake=_NO_HEAD))
+    async with running_gateway(worker) as gateway, connect(gateway.port) as connection:
+        await connection.post(api.path, api.body(fake=_NO_HEAD))
         await eventually(lambda: worker.active == 1)
 
-        wire.leave()
+        connection.leave()
 
         await eventually(lambda: worker.requests[0].aborted, within_seconds=1.0)
         assert len(worker.requests) == 1
@@ -61,8 +61,8 @@ async def test_leaving_the_queue_never_reaches_the_worker(worker: FakeWorker) ->
     one_at_a_time = {"max_running_requests": 1}
     async with (
         running_gateway(worker, admission=one_at_a_time) as gateway,
-        wire_to(gateway.port) as first,
-        wire_to(gateway.port) as queued,
+        connect(gateway.port) as first,
+        connect(gateway.port) as queued,
     ):
         await first.post(CHAT.path, CHAT.body(stream=True, fake=_SLOW))
         await first.read_until(b"hello")
@@ -81,12 +81,12 @@ async def test_leaving_while_no_worker_is_up_gives_the_place_back() -> None:
     absent = FakeWorker(port=1)
     async with (
         running_gateway(absent, wait_ready=False) as gateway,
-        wire_to(gateway.port) as wire,
+        connect(gateway.port) as connection,
     ):
-        await wire.post(CHAT.path, CHAT.body(stream=True))
+        await connection.post(CHAT.path, CHAT.body(stream=True))
         await eventually(lambda: gateway.metric("gateway_inflight_requests") == 1)
 
-        wire.leave()
+        connection.leave()
 
         await eventually(
             lambda: gateway.metric("gateway_inflight_requests") == 0, within_seconds=1.0
@@ -97,7 +97,7 @@ async def test_place_of_a_client_that_left_goes_to_the_next(worker: FakeWorker) 
     one_at_a_time = {"max_running_requests": 1}
     async with (
         running_gateway(worker, admission=one_at_a_time) as gateway,
-        wire_to(gateway.port) as first,
+        connect(gateway.port) as first,
     ):
         await first.post(CHAT.path, CHAT.body(stream=True, fake=_SLOW))
         await first.read_until(b"hello")
@@ -111,8 +111,8 @@ async def test_place_of_a_client_that_left_goes_to_the_next(worker: FakeWorker) 
 async def test_cancelled_request_is_told_apart_from_a_failed_worker(worker: FakeWorker) -> None:
     async with running_gateway(worker) as gateway:
         for _ in range(6):  # more than would open the breaker
-            async with wire_to(gateway.port) as wire:
-                await wire.post(CHAT.path, CHAT.body(stream=True, fake=_SILENT))
+            async with connect(gateway.port) as connection:
+                await connection.post(CHAT.path, CHAT.body(stream=True, fake=_SILENT))
                 await eventually(lambda: worker.active == 1)
             await eventually(lambda: worker.active == 0)
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, Api, each_api
+from tests.integration.connection import connect
 from tests.integration.running import running_gateway
 from tests.integration.waiting import eventually
-from tests.integration.wire import wire_to
 
 _OFTEN = {"keep_alive_seconds": 0.1}
 _COMMENT = b": keep-alive\n\n"
@@ -50,9 +50,9 @@ async def test_comments_flow_in_the_queue_of_a_dead_worker(worker: FakeWorker) -
     async with running_gateway(worker, stream=_OFTEN) as gateway:
         await worker.stop()
         reading = asyncio.create_task(CHAT.read_stream(gateway.url, {}, pieces))
-        async with wire_to(gateway.port) as wire:
-            await wire.post(CHAT.path, CHAT.body(stream=True))
-            await wire.read_until(_COMMENT)
+        async with connect(gateway.port) as connection:
+            await connection.post(CHAT.path, CHAT.body(stream=True))
+            await connection.read_until(_COMMENT)
         await worker.start()
         await reading
 

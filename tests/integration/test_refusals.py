@@ -8,8 +8,8 @@ import pytest
 
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, COMPLETIONS, MESSAGES, Api, each_api
+from tests.integration.connection import connect
 from tests.integration.running import RunningGateway, running_gateway
-from tests.integration.wire import wire_to
 
 _BAD_BODIES = {
     "empty": b"",
@@ -117,11 +117,11 @@ async def test_other_method_is_answered_405(shared_gateway: RunningGateway, meth
 async def test_body_announced_too_large_is_refused_unread(worker: FakeWorker) -> None:
     async with (
         running_gateway(worker, admission={"max_body_bytes": 1000}) as gateway,
-        wire_to(gateway.port) as wire,
+        connect(gateway.port) as connection,
     ):
         head = f"POST {CHAT.path} HTTP/1.1\r\nhost: x\r\ncontent-length: 5000000\r\n\r\n"
-        await wire.send(head.encode())
-        answer = await wire.read_to_end()
+        await connection.send(head.encode())
+        answer = await connection.read_to_end()
 
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"connection: close" in answer
@@ -131,11 +131,11 @@ async def test_body_announced_too_large_is_refused_unread(worker: FakeWorker) ->
 async def test_body_that_grows_too_large_is_refused(worker: FakeWorker) -> None:
     async with (
         running_gateway(worker, admission={"max_body_bytes": 1000}) as gateway,
-        wire_to(gateway.port) as wire,
+        connect(gateway.port) as connection,
     ):
         head = f"POST {CHAT.path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
-        await wire.send(head.encode() + (b"1f4\r\n" + b"x" * 500 + b"\r\n") * 3)
-        answer = await wire.read_to_end()
+        await connection.send(head.encode() + (b"1f4\r\n" + b"x" * 500 + b"\r\n") * 3)
+        answer = await connection.read_to_end()
 
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert worker.requests == []
@@ -152,19 +152,19 @@ async def test_body_at_the_limit_passes(worker: FakeWorker) -> None:
 async def test_body_that_comes_too_slowly_is_answered_408(worker: FakeWorker) -> None:
     async with (
         running_gateway(worker, admission={"body_timeout_seconds": 0.3}) as gateway,
-        wire_to(gateway.port) as wire,
+        connect(gateway.port) as connection,
     ):
         head = f"POST {CHAT.path} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n"
-        await wire.send(head.encode() + b"{")
-        answer = await wire.read_until(b'"request_timeout"}}')
+        await connection.send(head.encode() + b"{")
+        answer = await connection.read_until(b'"request_timeout"}}')
 
     assert answer.startswith(b"HTTP/1.1 408 ")
 
 
 async def test_what_is_no_http_is_answered_in_the_same_shape(worker: FakeWorker) -> None:
-    async with running_gateway(worker) as gateway, wire_to(gateway.port) as wire:
-        await wire.send(b"\x16\x03\x01 what is this\r\n\r\n")
-        answer = await wire.read_to_end()
+    async with running_gateway(worker) as gateway, connect(gateway.port) as connection:
+        await connection.send(b"\x16\x03\x01 what is this\r\n\r\n")
+        answer = await connection.read_to_end()
 
     assert answer.startswith(b"HTTP/1.1 400 ")
     _assert_openai_shape(answer.partition(b"\r\n\r\n")[2])

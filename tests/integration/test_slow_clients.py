@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
+from tests.integration.connection import connect
 from tests.integration.process import gateway_process
 from tests.integration.running import running_gateway
 from tests.integration.waiting import eventually
-from tests.integration.wire import wire_to
 
 _MB = 2**20
 _FLOOD = {"chunks": 1_000_000, "text": ["x" * 1000], "gap_seconds": 0.0}
@@ -20,7 +20,7 @@ async def test_memory_stays_bounded_and_others_are_served(worker: FakeWorker, fo
     async with gateway_process(folder, worker) as gateway:
         await gateway.client.post(CHAT.path, json=CHAT.body(stream=True))
         before = gateway.rss_bytes
-        async with wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck:
+        async with connect(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck:
             await stuck.post(CHAT.path, CHAT.body(stream=True, fake=_FLOOD))
             await stuck.read_until(b"xxx")
             await CHAT.read_stream(gateway.url, {"fake": paced}, [])
@@ -34,7 +34,7 @@ async def test_memory_stays_bounded_and_others_are_served(worker: FakeWorker, fo
 async def test_slow_client_gets_everything_in_the_end(worker: FakeWorker) -> None:
     script = {"chunks": 2000, "text": ["x" * 1000]}
     async with running_gateway(worker) as gateway:
-        async with wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as slow:
+        async with connect(gateway.port, receive_bytes=_SMALL_BUFFER) as slow:
             await slow.post(CHAT.path, CHAT.body(stream=True, fake=script))
             await asyncio.sleep(0.3)
             whole = b""
@@ -48,7 +48,7 @@ async def test_client_that_takes_nothing_is_given_up(worker: FakeWorker) -> None
     stream = {"client_stuck_seconds": 0.4, "keep_alive_seconds": 0.1}
     async with (
         running_gateway(worker, stream=stream) as gateway,
-        wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck,
+        connect(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck,
     ):
         await stuck.post(CHAT.path, CHAT.body(stream=True, fake=_FLOOD))
         await eventually(lambda: worker.active == 1)
@@ -70,7 +70,7 @@ async def test_client_that_takes_nothing_of_a_long_answer_is_given_up(
             stream={"client_stuck_seconds": 0.4},
             request={"held_answer_bytes": _MB},
         ) as gateway,
-        wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck,
+        connect(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck,
     ):
         await stuck.post(CHAT.path, CHAT.body(fake=script))
         await stuck.read_until(b"hello")
@@ -85,7 +85,7 @@ async def test_slow_client_that_reads_on_is_not_given_up(worker: FakeWorker) -> 
     stream = {"client_stuck_seconds": 0.4, "keep_alive_seconds": 0.1}
     async with (
         running_gateway(worker, stream=stream) as gateway,
-        wire_to(gateway.port, receive_bytes=_SMALL_BUFFER) as slow,
+        connect(gateway.port, receive_bytes=_SMALL_BUFFER) as slow,
     ):
         await slow.post(CHAT.path, CHAT.body(stream=True, fake=_FLOOD))
         for _ in range(12):

@@ -11,10 +11,10 @@ import pytest
 
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, MESSAGES, Api, each_api
+from tests.integration.connection import connect
 from tests.integration.process import gateway_process
 from tests.integration.running import RunningGateway, running_gateway
 from tests.integration.waiting import eventually
-from tests.integration.wire import wire_to
 
 _MB = 2**20
 _BREAKS = {
@@ -171,7 +171,7 @@ async def test_long_answer_takes_little_memory(worker: FakeWorker, folder: Path)
     request = {"held_answer_bytes": _MB}
     async with gateway_process(folder, worker, request=request) as gateway:
         before = gateway.rss_bytes
-        async with wire_to(gateway.port, receive_bytes=4096) as slow:
+        async with connect(gateway.port, receive_bytes=4096) as slow:
             await slow.post(CHAT.path, body)
             await slow.read_until(b"hello")
             await asyncio.sleep(0.5)  # it would have taken it all by now

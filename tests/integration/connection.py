@@ -1,4 +1,4 @@
-"""A bare HTTP/1.1 client on a socket: for clients that leave, dawdle, or send in pieces."""
+"""An HTTP/1.1 client on a raw socket: it can disconnect, read slowly or send in pieces."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ _READ_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class Connection:
     """One open connection to a gateway."""
 
     reader: asyncio.StreamReader
@@ -53,7 +53,7 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire_to(port: int, *, receive_bytes: int | None = None) -> AsyncIterator[Wire]:
+async def connect(port: int, *, receive_bytes: int | None = None) -> AsyncIterator[Connection]:
     """Connect to 127.0.0.1.
 
     Args:
@@ -69,6 +69,6 @@ async def wire_to(port: int, *, receive_bytes: int | None = None) -> AsyncIterat
     limit = 2**20 if receive_bytes is None else receive_bytes
     reader, writer = await asyncio.open_connection(sock=raw, limit=limit)
     try:
-        yield Wire(reader, writer)
+        yield Connection(reader, writer)
     finally:
         writer.transport.abort()
