@@ -94,7 +94,7 @@ def simulate(world: World, rule: Rule, seeds: Ints) -> Record:
 
 
 class _Batch:
-    """Rows of all lanes, and the requests in them."""
+    """Sequences of all lanes, and the requests in them."""
 
     def __init__(self, world: World, seeds: Ints) -> None:
         self._world = world
@@ -241,7 +241,7 @@ class _Batch:
             requests=self._serial,
             prefilling=prompt > 0,
             prompt_tokens=prompt.sum(1),
-            unread_rows=(self._unread > 0).sum(1),
+            unread_sequences=(self._unread > 0).sum(1),
             unread_tokens=self._unread.sum(1).clip(max=_PREFILL_TOKENS),
             context=context.sum(1),
             waiting=waiting,

@@ -27,8 +27,8 @@ DEFINITIONS = {
     "oracle": "knows the true survival of every token (of the head's before its pass only what it "
     "may be, by request and stretch of text), the true time of this step for every number of "
     "tokens, and how fast it has been under the present conditions, prompts left out; it counts a "
-    "token for less in a request that gets on fast by itself. It knows neither what will come true "
-    "nor anything after this step. In closed loops only; its choices are not always the best set, "
+    "token for less in a request that gets on fast by itself. It knows neither which tokens will be "
+    "accepted nor anything after this step. In closed loops only; its choices are not always the best set, "
     "so a rule may come out a little above it",
     "reconverge_steps": "steps after a shift until speed over the oracle's, in windows of ten "
     "steps over all seeds, is within 2 % (or its noise) of what it is in the second half of the "

@@ -295,7 +295,7 @@ def _load(view: View, number: int, sequences: int, read_tokens: int) -> Load:
         sequences,
         prefill_tokens=int(view.unread_tokens[number]),
         context_tokens=int(view.context[number]),
-        waiting=int(view.unread_rows[number]),
+        waiting=int(view.unread_sequences[number]),
         read_tokens=read_tokens,
     )
 
