@@ -1,4 +1,4 @@
-"""Goes through a plan: every curve with every traffic at every load, then the shifts."""
+"""Runs a plan: every curve with every traffic at every load, then the shifts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +83,7 @@ def go_through(plan: Plan, traces: Sequence[Trace], policy: Policy, say: Say) ->
         plan: What to run.
         traces: Recordings; traffic that needs them is left out where there are none.
         policy: Makes the rule under test.
-        say: Told what is done.
+        say: Reports progress.
 
     Raises:
         CurveError: A curve cannot be read.

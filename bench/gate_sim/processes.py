@@ -180,7 +180,7 @@ def misstate(process: Process, chances: Floats, rng: np.random.Generator) -> Flo
 
 
 def draw_chances(means: Floats, own: Floats, rng: np.random.Generator) -> Floats:
-    """Chances of single tokens around their means, which are shifted by each request's own logit."""
+    """Chances of single tokens around their means, shifted by each request's own logit."""
     shifted = moved(means, own)
     return rng.beta(_CONCENTRATION * shifted, _CONCENTRATION * (1.0 - shifted)).clip(0.001, 0.999)
 

@@ -1,4 +1,4 @@
-"""How many steps after a shift a rule is as good again as it then stays."""
+"""How many steps after a shift a rule takes to reach its new level."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from bench.gate_sim.course import Course
 from bench.gate_sim.engine import Record
 
 WINDOW = 10
-"""Steps that are looked at together."""
+"""Steps of a window."""
 _TOLERANCE = 0.02
 _NOISE = 3.0
 
