@@ -17,8 +17,8 @@ DEFINITIONS = {
     "are expected values, and times are without the noise that rules measure. The first fifth of "
     "a run is left out, or 80 tokens of a request if that is more. The policy's own time is left "
     "out",
-    "worst_*": "the worst of all runs, open loops and shifts included. A run's figure is its median "
-    f"over seeds; the spread is that run's. {', '.join(sorted(BEYOND))} is left out, a step time "
+    "worst_*": "the worst of all runs, open loops and shifts included. A run's figure is its "
+    f"median over seeds; the spread is that run's. {', '.join(sorted(BEYOND))} is left out, a step time "
     "that grows in stairs and is harder than what is required; `worst_by_curve` has every curve",
     "worst_stage_*": "the same of the stages between shifts, with the oracle's own ratio in that "
     "stage. Rules enter a stage with requests at different points of their answers, so a few "
@@ -36,7 +36,7 @@ DEFINITIONS = {
     "stage, or in an earlier stage with the same conditions if that was higher",
     "policy_us_per_step_256": "median over steps with 256 sequences of the policy's own time, "
     "with the Python around it that engine/drafting has too; without sources, head and simulator",
-    "not_simulated": "a suffix token appended to a head draft, predictions, and vLLM's own drafters",
+    "not_simulated": "suffix tokens appended to a head draft, predictions, vLLM's own drafters",
 }
 
 
