@@ -18,8 +18,8 @@ DEFINITIONS = {
     "a run is left out, or 80 tokens of a request if that is more. The policy's own time is left "
     "out",
     "worst_*": "the worst of all runs, open loops and shifts included. A run's figure is its "
-    f"median over seeds; the spread is that run's. {', '.join(sorted(BEYOND))} is left out, a step time "
-    "that grows in stairs and is harder than what is required; `worst_by_curve` has every curve",
+    f"median over seeds; the spread is that run's. Left out: {', '.join(sorted(BEYOND))}, whose "
+    "step time grows in stairs, harder than what is required; `worst_by_curve` has every curve",
     "worst_stage_*": "the same of the stages between shifts, with the oracle's own ratio in that "
     "stage. Rules enter a stage with requests at different points of their answers, so a few "
     "hundred steps are not exactly the same work for each",

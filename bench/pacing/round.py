@@ -27,7 +27,7 @@ class Playback:
 
     Attributes:
         played: One for each pattern, in order; None where it failed.
-        captures: The same as packets.
+        captures: The same as raw packets.
         flaws: Why those that failed did.
         metric_ms: What the gateway's own metric says that it added to a token, in the mean; None
             where it added nothing or does not say.

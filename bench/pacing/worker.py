@@ -59,7 +59,7 @@ class Plays:
 
 
 class _Playing:
-    """One answer on its way.
+    """One answer that is being played.
 
     Attributes:
         is_over: All of it was sent, or nobody wants the rest.
