@@ -11,6 +11,7 @@ from bench.pacing.dialect import Arrival, StreamError, read_answer
 from bench.pacing.patterns import ANSWER, Chunk, Pattern
 from bench.pacing.plan import SEED, TEMPERATURE, Plan
 from bench.pacing.prompts import KINDS, Messages
+from loadtest.conversations import Messages
 from loadtest.progress import say
 
 _LIMIT_SECONDS = 300.0
