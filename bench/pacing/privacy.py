@@ -1,4 +1,4 @@
-"""Plays the answers to many prompts, and lets an eavesdropper tell the prompts apart."""
+"""Plays the answers to many prompts and measures how well an eavesdropper recognises them."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Plays patterns through the gateway in one mode, and puts both sides' clocks together."""
+"""Plays patterns through the gateway in one mode and joins the time stamps of both ends."""
 
 import asyncio
 import json
