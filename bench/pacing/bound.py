@@ -31,8 +31,8 @@ def least_ratio(played: Played) -> float:
 def least_ratio_unheaped(played: Played) -> float:
     """No release has a lower ratio whose median is not above its mean.
 
-    A release can change the mean only by as much as the end may be late. If most tokens are slower than it,
-    the others come in heaps.
+    A release can change the mean only by as much as the end may be late. If most tokens are slower
+    than the mean, the others come in heaps.
 
     Returns:
         At least 1, and at most the worker's own: releases that are worse were not looked at.

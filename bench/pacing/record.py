@@ -10,7 +10,7 @@ from bench.client import Crowd, Exchange, capture_streams
 from bench.pacing.dialect import Arrival, StreamError, read_answer
 from bench.pacing.patterns import ANSWER, Chunk, Pattern
 from bench.pacing.plan import SEED, TEMPERATURE, Plan
-from bench.pacing.prompts import KINDS, Messages
+from bench.pacing.prompts import KINDS
 from loadtest.conversations import Messages
 from loadtest.progress import say
 
