@@ -3,8 +3,8 @@
     python -m bench.engine.baseline --config FILE --uds SOCKET --speculative JSON
 
 Options, environment, OpenMP and server are those of `python -m engine` with the same profile. With
-a drafter it uses our kernels, as all other methods do, so that only the drafting differs. Without one
-(`{}`) it is unmodified vLLM.
+a drafter it uses our kernels, as all other methods do, so that only the drafting differs. Without
+one (`{}`) it is unmodified vLLM.
 """
 
 import argparse

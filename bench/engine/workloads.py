@@ -29,8 +29,8 @@ def wants_of(plan: Plan, batch: int) -> Wants:
 def deal(pools: Pools, plan: Plan, batch: int) -> Slices:
     """Deal sessions to workloads and rounds.
 
-    Where a kind has too few, every workload that wants it gets proportionally fewer; a workload that
-    gets none is left out.
+    Where a kind has too few, every workload that wants it gets proportionally fewer; a workload
+    that gets none is left out.
     """
     wants = wants_of(plan, batch)
     shares = {

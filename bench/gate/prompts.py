@@ -22,10 +22,10 @@ Rounds = Mapping[str, Sequence[Sequence[Ask]]]
 def deal(pools: Pools, plan: Plan, clients: int) -> Rounds:
     """Deal prompts for so many clients.
 
-    `mixed` has equally many of each kind, greedy; two for each client where there are enough, so that
-    all clients stay busy although answers end at different times. `creative` is hard to predict: chat
-    at temperature 1. It ignores the end of the text, since settings sample different texts and answers
-    should be equally long.
+    `mixed` has equally many of each kind, greedy; two for each client where there are enough, so
+    that all clients stay busy although answers end at different times. `creative` is hard to
+    predict: chat at temperature 1. It ignores the end of the text, since settings sample different
+    texts and answers should be equally long.
 
     Raises:
         DataError: There are too few.

@@ -8,7 +8,8 @@ Measured are
 - the cost of a draft: mean time of a head pass for 3 tokens and one request (the worker's own
   `engine_spec_step_seconds`, phase `head`) over the mean time of a whole decoding step of a worker
   that does not speculate (vLLM's `inter_token_latency_seconds`), in the same round, at batch 1;
-- tokens a second at batch 1 with the head as the only source, at the profile's prices, over none, round by round.
+- tokens per second at batch 1 with the head as the only source, at the profile's prices, over none,
+  round by round.
 
 The head is the one that ships for the model, or that of `--head`. The default profile is the one in
 configs/ that is made for the model.
