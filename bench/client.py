@@ -1,6 +1,6 @@
-"""An HTTP client that costs little and times precisely: keep-alive connections, raw bytes.
+"""A cheap and precise HTTP client for benchmarks: it records time and bytes of every read.
 
-It records what an eavesdropper sees: the clock and the bytes of every read of the socket.
+For load with scenarios, see `loadtest.load.client`, which costs more and knows more of HTTP.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""`make bench-engine`: output tokens a second of workers that speculate, and of one that does not.
+"""`make bench-engine`: tokens per second of workers with and without speculation.
 
-Each method is a worker process of its own (methods.py, baseline.py), asked over its Unix socket
-with no gateway between; fleet.py starts them, measure.py asks them in turn, report.py computes.
+Each method is a worker process of its own (methods.py, baseline.py), and gets its requests
+over a Unix socket, without a gateway: fleet.py starts them, measure.py sends requests to one after
+the other, report.py computes the figures.
 """

@@ -1,9 +1,9 @@
-"""`make bench-engine`: what speculation brings, method by method, in one alternating run.
+"""`make bench-engine`: the gain of each method of speculation, in one alternating run.
 
     python -m bench.engine [--quick] [--batch 1,4,16] [--model NAME] [--data DIR]
         [--config FILE] [--methods none,hybrid,...] [--plot FILE.svg]
 
-A model that a profile in configs/ is made for is measured with that one.
+The default profile is the one in configs/ that is made for the model.
 
 Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
 """

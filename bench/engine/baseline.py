@@ -1,10 +1,10 @@
-"""A worker with vLLM's own scheduler and one of its own drafters, or vLLM as it comes.
+"""A worker with vLLM's own scheduler and one of its own drafters, or unmodified vLLM.
 
     python -m bench.engine.baseline --config FILE --uds SOCKET --speculative JSON
 
 Options, environment, OpenMP and server are those of `python -m engine` with the same profile. With
-a drafter the kernels are ours, too, as of all other methods: what differs is the drafting. Without
-one (`{}`) nothing is ours.
+a drafter it uses our kernels, as all other methods do, so that only the drafting differs. Without
+one (`{}`) it is unmodified vLLM.
 """
 
 import argparse

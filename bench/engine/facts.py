@@ -1,4 +1,4 @@
-"""What the JSON lines of benchmarks on real workers say about what was measured."""
+"""What was measured, and where: facts for the JSON lines of benchmarks on real workers."""
 
 from importlib import metadata
 

@@ -1,4 +1,4 @@
-"""All workers of a batch size: checked for memory, started two at a time, stopped together."""
+"""The workers of a batch size: memory is checked, then they start, two at a time."""
 
 import asyncio
 import tempfile
@@ -27,7 +27,7 @@ STARTING_SECONDS = 60.0
 async def running_workers(
     methods: Sequence[Method], settings: EngineSettings, model: ResolvedModel, packages: Path
 ) -> AsyncIterator[Sequence[BenchWorker]]:
-    """Start a worker for each method, and stop all of them whatever happens.
+    """Start a worker for each method; all are stopped in the end, also after an error.
 
     Raises:
         WorkerError: There is not enough memory for all, or one did not start.
@@ -58,7 +58,7 @@ async def _start(workers: Sequence[BenchWorker]) -> None:
 
 
 def check_memory(workers: int, model: ResolvedModel, *, available: int) -> None:
-    """Refuse to start what would not fit.
+    """Check that there is enough memory for the workers.
 
     Args:
         available: Bytes that can be had without swapping.

@@ -1,7 +1,7 @@
-"""Asks the workers in turn: every method gets the same requests in a round, and each round others.
+"""Measures the workers in turn: in a round, every method gets the same requests.
 
-Workers keep what they have learnt over the rounds; no prompt is sent to one twice, for an index
-that has seen the answer would copy it. So each batch size has workers of its own.
+Workers go on learning over the rounds. No worker gets a prompt twice, since an index that has seen
+the answer would copy it; so each batch size has its own workers.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class BatchFigures:
         counts: By workload and method, a round each.
         sessions: By workload, sessions of a round.
         left_out: Workloads for which there was no time.
-        idle_cores: Most CPU cores that the workers burnt together which were not asked.
+        idle_cores: Largest CPU use, in cores, of all workers that were not being measured.
     """
 
     counts: dict[str, dict[str, list[Counts]]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
             sessions={workload: len(rounds[0]) for workload, rounds in slices.items()},
         )
         for number in range(bench.plan.rounds):
-            for place, (workload, rounds) in enumerate(slices.items()):
+            for index, (workload, rounds) in enumerate(slices.items()):
                 if time.monotonic() > bench.ends_at:
                     figures.left_out.append(workload)
                     continue
@@ -100,7 +100,7 @@ async def measure(bench: Bench, batch: int) -> BatchFigures:
                     workload, {worker.method.name: [] for worker in workers}
                 )
                 cells, idle = await ask_in_turn(
-                    rotated(workers, number + place),
+                    rotated(workers, number + index),
                     partial(measure_cell, sessions=rounds[number], batch=batch),
                 )
                 figures.idle_cores = max(figures.idle_cores, idle)
@@ -123,7 +123,7 @@ class Answerer(Protocol):
 async def run_clients(
     worker: Answerer, sessions: Sequence[Session], clients: int
 ) -> Sequence[Mapping[str, Any]]:
-    """Send sessions by clients that each wait for an answer before they ask on; returns answers."""
+    """Send sessions from clients that wait for each answer before the next request."""
     waiting = deque(sessions)
     answers: list[Mapping[str, Any]] = []
 
@@ -139,13 +139,13 @@ async def run_clients(
 async def ask_in_turn(
     workers: Sequence[BenchWorker], ask: Callable[[BenchWorker], Awaitable[_Cell]]
 ) -> tuple[dict[str, _Cell], float]:
-    """Ask one worker after another, each once nobody works any more.
+    """Call `ask` with one worker after another, each time once all of them are idle.
 
     Returns:
-        What `ask` found, by method; most CPU cores that those burnt together who were not asked.
+        Results of `ask` by method; largest CPU use, in cores, of all workers but the one asked.
 
     Raises:
-        WorkerError: Speculation has failed in a worker: what it does since is not what is measured.
+        WorkerError: Speculation failed in a worker, so it no longer does what is measured.
     """
     cells: dict[str, _Cell] = {}
     idle_cores = 0.0
@@ -177,15 +177,15 @@ async def measure_cell(worker: BenchWorker, sessions: Sequence[Session], batch: 
 
 
 async def fitting(session: Session, worker: BenchWorker) -> Session:
-    """Cut a session before the first request that the model's length has no room for."""
-    for place, ask in enumerate(session):
+    """Cut a session before the first request that exceeds the model's length."""
+    for index, ask in enumerate(session):
         if not await worker.fits(ask):
-            return session[:place]
+            return session[:index]
     return session
 
 
 async def warm_up(worker: Answerer, batch: int) -> None:
-    """Have a worker answer `batch` clients at once, so that nothing is done for the first time."""
+    """Send requests from `batch` clients at once, so that first-time work is done before."""
     asks = [
         Ask([{"role": "user", "content": f"Count from {start} on."}], _WARM_UP_TOKENS)
         for start in range(1, batch + 1)
@@ -194,7 +194,7 @@ async def warm_up(worker: Answerer, batch: int) -> None:
 
 
 async def _settle(workers: Sequence[BenchWorker]) -> None:
-    """Wait until nobody works; not for ever, as `idle_cores` tells what is left."""
+    """Wait until all workers are idle, up to a limit; `idle_cores` shows the rest."""
     give_up_at = time.monotonic() + _SETTLE_SECONDS
     while time.monotonic() < give_up_at:
         before = _cpu_seconds(workers)

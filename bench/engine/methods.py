@@ -1,4 +1,4 @@
-"""The methods that are compared, as the settings of their workers."""
+"""The methods that are compared, each with its worker's settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from engine.config import EngineSettings
 
 NONE, VLLM, ARCTIC, HYBRID = "none", "vllm", "arctic_suffix", "hybrid"
 
-# vLLM's own drafters, as its `speculative_config`; and vLLM as it comes, without drafts and kernels
+# vLLM's own drafters, as its `speculative_config`; and unmodified vLLM, without drafts and kernels
 # of ours.
 _BASELINES: Mapping[str, Mapping[str, JsonValue]] = {
     VLLM: {},
@@ -34,7 +34,7 @@ UNASKED = frozenset({"arctic_suffix_default"})
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to draft.
+    """A method of drafting.
 
     Attributes:
         speculation: The section of our settings; for a baseline the one that turns ours off.
@@ -54,7 +54,7 @@ class Method:
         return self.baseline is not None and self.baseline.get("method") == "suffix"
 
     def as_json(self) -> dict[str, JsonValue]:
-        """What makes it differ from the others."""
+        """The settings in which it differs from the others."""
         if self.baseline is not None:
             return {"speculative_config": dict(self.baseline)}
         return {"speculation": dict(self.speculation)}
@@ -63,8 +63,8 @@ class Method:
 def methods_of(settings: EngineSettings) -> Sequence[Method]:
     """The methods of a profile: none, vLLM's own, each of the profile's sources alone, and all.
 
-    `none` has our kernels, so ratios to it say what drafting brings. Two of one configuration are
-    both there; `same_workers` says which.
+    `none` has our kernels, so ratios to it are the gain of drafting alone. Methods with equal
+    configurations are all listed; `same_workers` finds them.
     """
     speculation = settings.speculation
     cold = speculation.suffix.model_copy(update={"warm_start": False})
@@ -81,7 +81,7 @@ def methods_of(settings: EngineSettings) -> Sequence[Method]:
 
 
 def same_workers(methods: Sequence[Method]) -> dict[str, str]:
-    """By name of a method whose configuration an earlier one has, the name of that one."""
+    """Map each method whose configuration equals an earlier one's to the name of that one."""
     found: dict[str, str] = {}
     for at, method in enumerate(methods):
         for earlier in methods[:at]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 SEED = 20_240_607
 KV_GIB = 1
-"""Space for keys and values of each worker: so small that all workers fit into memory at once."""
+"""Memory for keys and values of each worker; small, so that all workers fit at once."""
 CREATIVE_TEMPERATURE = 1.0
 TENANT = "bench"
 
@@ -20,15 +20,16 @@ class Plan:
     Attributes:
         rounds: Each with other prompts.
         prompts: Requests, where they are prompts without a history, at batch 1.
-        edits: The same of edits; more, as their answers are short and differ in what they copy.
+        edits: The same of edits; more of them, as their answers are short and vary in how much is
+            copied.
         sessions: Agent sessions at batch 1.
         turns: Most requests of a session at batch 1.
         of_each: Requests, or sessions, of each kind in `mixed` at batch 1.
         answer_tokens: `max_tokens` of a request at batch 1.
         edit_tokens: The same where a recorded edit is longer than that.
-        least_tokens: `max_tokens` is this at any batch, or more.
+        least_tokens: Lower limit of `max_tokens` at every batch.
         mixed_turns: Most requests of a session in `mixed`.
-        seconds: After these no workload is begun.
+        seconds: After this time no workload is started.
     """
 
     rounds: int

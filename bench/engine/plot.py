@@ -12,7 +12,7 @@ from bench.rounds import Json
 
 _COLOURS = {HYBRID: "#b5482a"}
 _NAMES = {
-    VLLM: "vLLM as it comes",
+    VLLM: "unmodified vLLM",
     ARCTIC: "Arctic's suffix decoding, with our kernels",
     HYBRID: "specgate",
 }
@@ -23,7 +23,7 @@ Speeds = Mapping[str, Sequence[Counts]]
 
 
 def plot_title(found: Json) -> str:
-    """Say what was measured, and where, from the benchmark's JSON."""
+    """Describe what was measured, and where, from the benchmark's JSON."""
     machine = found["machine"]
     return (
         f"{found['model']}, {', '.join(found['ratios'])} client(s), {machine['cores']} cores of "
@@ -45,7 +45,7 @@ def draw(path: Path, workloads: Mapping[str, Speeds], title: str) -> None:
     axes = figure.subplots()
     width = 0.8 / len(methods)
     for index, method in enumerate(methods):
-        at = [place + (index - (len(methods) - 1) / 2) * width for place in range(len(workloads))]
+        at = [x + (index - (len(methods) - 1) / 2) * width for x in range(len(workloads))]
         found = [_ratios(speeds, method) for speeds in workloads.values()]
         middle = [sorted(ratios)[len(ratios) // 2] for ratios in found]
         axes.bar(

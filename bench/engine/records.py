@@ -25,7 +25,7 @@ class Ask:
         messages: The whole history, the newest last.
         prediction: What the answer is expected to repeat.
         temperature: 0 is greedy.
-        ignore_eos: Whether the answer goes on to `most_tokens` whatever is drawn.
+        ignore_eos: Whether the answer goes on to `most_tokens` even after an end-of-text token.
     """
 
     messages: Sequence[Message]
@@ -65,7 +65,7 @@ def load_pools(folder: Path, plan: Plan, kinds: Collection[str] = KINDS) -> Pool
 
 
 def kind_of(record: Record) -> str:
-    """Tell what a record is: one of `KINDS`, or its own category where it is none of them."""
+    """The kind of a record: one of `KINDS`, or its category if none of them fits."""
     if record.is_session:
         return "agent"
     return record.category if record.kind == "chat" and record.reference else record.kind

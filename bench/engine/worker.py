@@ -1,4 +1,4 @@
-"""One worker process: started, waited for, asked over its Unix socket, and always stopped."""
+"""One worker process, which gets its requests over a Unix socket."""
 
 import json
 import sys
@@ -21,13 +21,13 @@ _DECIDED = (ENVIRONMENT_PREFIX, "VLLM_CPU_KVCACHE_SPACE", "VLLM_PLUGINS")
 """Variables of this process that would win over the profile."""
 _START_SECONDS = 300.0
 _STOP_SECONDS = 20.0
-_ANSWER_SECONDS = 900.0  # of a slow model, behind fifteen others
-_IDLE_SECONDS = 1.0  # vLLM lets an idle connection go after 5, and may just as it is used
+_ANSWER_SECONDS = 900.0  # a slow model with fifteen other requests
+_IDLE_SECONDS = 1.0  # vLLM closes an idle connection after 5 s, possibly just as it is used
 _TEMPLATE_TOKENS = 64  # what a chat template adds to a message, at most
 
 
 class WorkerError(Exception):
-    """A worker did not start, or did not answer as it should; the message says what it said."""
+    """A worker did not start, or did not answer as it should; the message has its output."""
 
 
 class BenchWorker:
@@ -84,11 +84,11 @@ class BenchWorker:
     async def answer(
         self, ask: Ask, extra: Mapping[str, JsonValue] | None = None
     ) -> Mapping[str, Any]:
-        """Have a request answered, not streamed; ours gets what the gateway would add.
+        """Send a request without streaming; our workers get the fields that the gateway would add.
 
         Args:
             ask: What to answer.
-            extra: What ours gets beside that; `vllm_xargs`.
+            extra: Further fields of `vllm_xargs` for our workers.
 
         Raises:
             WorkerError: It was not answered with 200.
@@ -103,7 +103,7 @@ class BenchWorker:
         if self.method.is_ours:
             wishes: dict[str, object] = {"specgate_tenant": TENANT, **(extra or {})}
             if ask.prediction is not None:
-                # As the gateway does, so its time belongs to the request's.
+                # The gateway does the same, so its time is part of the request's.
                 text = {"prompt": ask.prediction, "add_special_tokens": False}
                 wishes["specgate_prediction"] = (await self._tokenize(text))["tokens"]
             body["vllm_xargs"] = wishes
@@ -113,7 +113,7 @@ class BenchWorker:
     async def fits(self, ask: Ask) -> bool:
         """Tell whether a request and its longest answer are within the model's length."""
         room = self._most_tokens - ask.most_tokens
-        # No token is shorter than a byte; this spares tokenizing what is short anyway.
+        # No token is shorter than a byte, so short prompts need not be tokenized.
         sizes = [_TEMPLATE_TOKENS + len(message["content"].encode()) for message in ask.messages]
         if sum(sizes) + _TEMPLATE_TOKENS <= room:
             return True
@@ -121,7 +121,7 @@ class BenchWorker:
         return count <= room
 
     async def metrics(self) -> str:
-        """What it shows to Prometheus."""
+        """Its metrics in the Prometheus text format."""
         response = await self._client.get("/metrics")
         return response.text
 

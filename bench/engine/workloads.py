@@ -1,4 +1,4 @@
-"""The workloads, and which recorded sessions each gets in each round: none is dealt twice."""
+"""The workloads, and the recorded sessions of each round; no session is used twice."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ Wants = Mapping[str, Mapping[str, int]]
 
 
 def wants_of(plan: Plan, batch: int) -> Wants:
-    """What each workload wants with so many clients."""
+    """How many sessions each workload wants with so many clients."""
     prompts, each = plan.prompts_at(batch), plan.of_each_at(batch)
     return {
         "chat": {"chat": prompts},
@@ -29,8 +29,8 @@ def wants_of(plan: Plan, batch: int) -> Wants:
 def deal(pools: Pools, plan: Plan, batch: int) -> Slices:
     """Deal sessions to workloads and rounds.
 
-    Where a kind has too few, everybody who wants it gets less, in proportion; a workload that then
-    gets nothing is left out.
+    Where a kind has too few, every workload that wants it gets proportionally fewer; a workload
+    that gets none is left out.
     """
     wants = wants_of(plan, batch)
     shares = {
@@ -77,8 +77,8 @@ def _with_prediction(ask: Ask) -> Ask:
 
 
 def _creative(ask: Ask) -> Ask:
-    # No two methods draw the same text, with a seed ours would draft nothing; so the work is made
-    # the same by its length.
+    # Methods sample different texts (with a seed, ours would not draft), so equal lengths make the
+    # work equal.
     return replace(_as_recorded(ask), temperature=CREATIVE_TEMPERATURE, ignore_eos=True)
 
 

@@ -1,4 +1,4 @@
-"""`make bench-gate`: what the gate is worth on a real worker.
+"""`make bench-gate`: the gain of the gate on a real worker.
 
     python -m bench.gate [--quick] [--batch 1,2,4,8,16,32] [--data DIR] [--config FILE]
         [--plot FILE.svg]

@@ -1,10 +1,9 @@
-"""Asks the workers in turn: every setting gets the same requests in a round, and each round others.
+"""Measures the workers in turn: in a round, every setting gets the same requests.
 
-Each prompt is read by its worker before it is measured, so that the time is that of decoding: what
-is read of prompts is the same for every setting, and with many clients most of the time. Measured
-is for as long as every client is busy: what the last requests would take, while fewer and fewer
-run, is the time of another concurrency. Each setting has a tenant of its own for each concurrency,
-so that it drafts from no other's answers.
+A worker reads each prompt before the measurement, so that only decoding is timed: prefill is the
+same for every setting, and with many clients it is most of the time. A measurement ends as soon as
+one client has no request left, since fewer running requests are another concurrency. Each setting
+has its own tenant for each concurrency, so that it never drafts from another setting's answers.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ from engine.models import ResolvedModel
 from loadtest.progress import say
 
 _END_SECONDS = 20.0
-"""For requests that are broken off to end."""
+"""Time limit for aborted requests to end."""
 
 BySetting = dict[str, list[Counts]]
 """By setting, a round each."""
@@ -48,7 +47,7 @@ class Figures:
     Attributes:
         counts: By concurrency and workload.
         left_out: Concurrency, workload and round for which there was no time.
-        idle_cores: Most CPU cores that the workers burnt together which were not asked.
+        idle_cores: Largest CPU use, in cores, of all workers that were not being measured.
     """
 
     counts: dict[int, dict[str, BySetting]] = field(default_factory=dict)
@@ -78,15 +77,15 @@ async def measure(
     async with running_workers(workers_of(profile), profile, model, Path()) as workers:
         for worker in workers:
             await warm_up(worker, max(plan.clients))
-        # A round of all before the next: what there is no time for is then missing everywhere.
+        # Finish a round before the next, so that missing time affects every workload alike.
         for number in range(plan.rounds):
-            for place, clients in enumerate(plan.clients):
+            for index, clients in enumerate(plan.clients):
                 for workload, rounds in dealt[clients].items():
                     if time.monotonic() > ends_at:
                         figures.left_out.append(f"{clients} {workload} {number + 1}")
                         continue
                     found, idle = await ask_in_turn(
-                        rotated(workers, number + place),
+                        rotated(workers, number + index),
                         partial(
                             _ask_worker,
                             settings=settings,
@@ -97,15 +96,15 @@ async def measure(
                     )
                     figures.idle_cores = max(figures.idle_cores, idle)
                     cell = {name: counts for one in found.values() for name, counts in one.items()}
-                    kept = figures.counts.setdefault(clients, {}).setdefault(workload, {})
+                    stored = figures.counts.setdefault(clients, {}).setdefault(workload, {})
                     for setting in settings:
-                        kept.setdefault(setting.name, []).append(cell[setting.name])
+                        stored.setdefault(setting.name, []).append(cell[setting.name])
                     say(f"{clients} clients, {workload}, round {number + 1}: {_headline(cell)}")
     return figures
 
 
 class Asked:
-    """A worker that is asked with a setting."""
+    """A worker whose requests carry a setting."""
 
     def __init__(self, worker: BenchWorker, setting: Setting, tenant: str) -> None:
         self._worker = worker
@@ -124,7 +123,7 @@ async def _ask_worker(
     asks: Sequence[Ask],
     clients: int,
 ) -> dict[str, Counts]:
-    """Measure all settings that a worker is asked with."""
+    """Measure all settings of a worker."""
     reader = Asked(worker, Setting("read", "", {"specgate_mode": "off"}), "read")
     await run_clients(reader, [[replace(ask, most_tokens=1)] for ask in asks], clients)
     found = {}
@@ -138,7 +137,7 @@ async def _ask_worker(
         counts.own_seconds, counts.own_steps = seconds - seconds_before, steps - steps_before
         for answer in busy.answers:
             counts.take(answer)
-        # Those of requests that were broken off, too.
+        # Includes the tokens of aborted requests.
         counts.tokens = generated_tokens(busy.metrics) - generated_tokens(before)
         found[setting.name] = counts
         await _until_idle(worker)
@@ -147,7 +146,7 @@ async def _ask_worker(
 
 @dataclass(frozen=True, slots=True)
 class Busy:
-    """What came while all clients were busy.
+    """Results of the time in which all clients were busy.
 
     Attributes:
         answers: Those that were complete.
@@ -166,7 +165,7 @@ async def run_busy(
     clients: int,
     metrics: Callable[[], Awaitable[str]],
 ) -> Busy:
-    """Send requests by clients that each wait for an answer; once one has none left all break off.
+    """Send requests from clients that wait for each answer; stop when one has no request left.
 
     Raises:
         WorkerError: A request failed.
@@ -193,7 +192,7 @@ async def run_busy(
 
 
 async def _until_idle(worker: BenchWorker) -> None:
-    """Wait until a worker has let go of what was broken off.
+    """Wait until a worker has ended the requests that were aborted.
 
     Raises:
         WorkerError: It does not.
@@ -201,7 +200,7 @@ async def _until_idle(worker: BenchWorker) -> None:
     give_up_at = time.monotonic() + _END_SECONDS
     while running_requests(await worker.metrics()):
         if time.monotonic() > give_up_at:
-            raise WorkerError(f"{worker.method.name}: goes on with requests nobody waits for")
+            raise WorkerError(f"{worker.method.name}: still runs requests that were aborted")
         await asyncio.sleep(0.05)
 
 

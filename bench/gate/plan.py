@@ -13,12 +13,12 @@ class Plan:
     """Sizes of a run.
 
     Attributes:
-        clients: Concurrencies, each of which waits for its answers before it asks on.
+        clients: Numbers of concurrent clients, which wait for each answer before the next request.
         draft_tokens: The fixed settings: most tokens of a draft.
         rounds: Each with other prompts, which every setting gets.
         answer_tokens: `max_tokens` of a request with one client.
-        least_tokens: `max_tokens` is this with any number of clients, or more.
-        seconds: After these no workload is begun.
+        least_tokens: Lower limit of `max_tokens` with every number of clients.
+        seconds: After this time no workload is started.
     """
 
     clients: Sequence[int]

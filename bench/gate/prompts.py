@@ -1,4 +1,4 @@
-"""Which recorded prompts each workload gets in a round: none is dealt twice for one concurrency."""
+"""The recorded prompts of each workload and round; none is used twice for a concurrency."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -22,10 +22,10 @@ Rounds = Mapping[str, Sequence[Sequence[Ask]]]
 def deal(pools: Pools, plan: Plan, clients: int) -> Rounds:
     """Deal prompts for so many clients.
 
-    `mixed` has as many of each kind, greedy, and two for each client, if there are so many, so that
-    all are busy although answers end at different times. `creative` cannot be foreseen: chat at
-    temperature 1; it ignores the end of the text, as no two settings draw the same one, so that all
-    answers end together.
+    `mixed` has equally many of each kind, greedy; two for each client where there are enough, so
+    that all clients stay busy although answers end at different times. `creative` is hard to
+    predict: chat at temperature 1. It ignores the end of the text, since settings sample different
+    texts and answers should be equally long.
 
     Raises:
         DataError: There are too few.

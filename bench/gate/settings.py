@@ -14,7 +14,7 @@ GATE, FIXED = "gate", "fixed"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A way to draft.
+    """A setting of drafting.
 
     Attributes:
         worker: The worker that is asked, by the name of its method.

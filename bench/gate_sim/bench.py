@@ -1,4 +1,4 @@
-"""Goes through a plan: every curve with every traffic at every load, then the shifts."""
+"""Runs a plan: every curve with every traffic at every load, then the shifts."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from bench.gate_sim.texts import Library, build_library
 from bench.gate_sim.traces import Trace, texts_of
 
 _WARM_UP, _LEAST_WARM_UP = 0.2, 80
-"""What rules learn with, and what does not count: so much of a run, and tokens of a request."""
+"""The part of a run that is not counted, as rules still learn: a share, and tokens a request."""
 
 Say = Callable[[str], None]
 
@@ -29,10 +29,10 @@ class Shifted:
     """A run with shifts.
 
     Attributes:
-        recovery: Steps to recover, for each shift; None where it is not asked.
+        recovery: Steps to recover, for each shift; None where it is not measured.
         to_none: For each stage the speed over that without drafts; (seeds,). Likewise.
         oracle_to_none: For each stage the same of the oracle.
-        regret: For each stage what is missing to the oracle, of its speed; (seeds,). Likewise.
+        regret: For each stage the share of the oracle's speed that is lost; (seeds,). Likewise.
     """
 
     contest: Contest
@@ -83,7 +83,7 @@ def go_through(plan: Plan, traces: Sequence[Trace], policy: Policy, say: Say) ->
         plan: What to run.
         traces: Recordings; traffic that needs them is left out where there are none.
         policy: Makes the rule under test.
-        say: Told what is done.
+        say: Reports progress.
 
     Raises:
         CurveError: A curve cannot be read.

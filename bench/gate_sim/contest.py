@@ -1,4 +1,4 @@
-"""Runs every rule through the same course, and keeps how fast each was."""
+"""Runs every rule under the same conditions and records how fast each was."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Contest:
         records: By rule; (steps, seeds).
         begin: Tokens after which it counts.
         end: Tokens up to which it counts.
-        policy_ns: Of each step that the policy decided: its sequences and its own time; (n, 2).
+        policy_ns: Of each step that the policy decided: sequences and its own time; (n, 2).
     """
 
     records: Mapping[str, Record]

@@ -1,4 +1,4 @@
-"""What happens around the engine in a run: how many requests, which texts, how slow the machine."""
+"""The conditions of a run: how many requests, which texts, how slow the machine is."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

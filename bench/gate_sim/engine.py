@@ -1,4 +1,4 @@
-"""The engine under a rule: requests come, are prefilled, decode and end, on a simulated clock."""
+"""A simulated engine: requests arrive, are prefilled, decode and end, on a simulated clock."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class Record:
         seconds: Of the step and the head's pass, as the curve has them: without noise.
         request_seconds: The same times the requests in the system, waiting ones included.
         drafted: Draft tokens.
-        accepted: Draft tokens that came true.
+        accepted: Draft tokens that were correct.
         head_passes: 1 where the head ran.
     """
 
@@ -78,7 +78,7 @@ class Record:
 
 
 def simulate(world: World, rule: Rule, seeds: Ints) -> Record:
-    """Run a rule through a course, until every lane has generated its tokens.
+    """Simulate a rule until every lane has generated the tokens of its course.
 
     Args:
         world: Machine, texts and course.
@@ -94,7 +94,7 @@ def simulate(world: World, rule: Rule, seeds: Ints) -> Record:
 
 
 class _Batch:
-    """Rows of all lanes, and the requests in them."""
+    """Sequences of all lanes, and the requests in them."""
 
     def __init__(self, world: World, seeds: Ints) -> None:
         self._world = world
@@ -120,7 +120,7 @@ class _Batch:
         return bool((self._emitted >= self._world.course.tokens).all())
 
     def advance(self, rule: Rule) -> tuple[Floats | Ints, ...]:
-        """Do a step; what `Record` keeps of it."""
+        """Simulate a step and return its values for `Record`."""
         self._stage = self._world.course.stage(self._emitted)
         self._let_in()
         prompt = self._prefill()
@@ -166,7 +166,7 @@ class _Batch:
         )
 
     def _begin_in_the_middle(self) -> None:
-        """At the start every seat has a request, somewhere in its answer."""
+        """Fill every seat with a request at a random point of its answer."""
         lengths = self._lengths()
         width = self._shape[1]
         shares = np.array([np.random.default_rng([s, 2]).random(width) for s in self._seeds])
@@ -183,7 +183,7 @@ class _Batch:
         return np.asarray(library.first[self._seeds][:, None] + self._serial % library.count)
 
     def _let_in(self) -> None:
-        """Clients beyond the seats leave; free seats are taken by who waits."""
+        """Remove requests beyond the seats, and give free seats to waiting ones."""
         closed = self._columns >= self._world.course.seats[self._stage][:, None]
         self._left[closed] = 0
         self._prompt[closed] = 0
@@ -200,7 +200,7 @@ class _Batch:
     def _queue(self) -> Ints:
         if self._arrivals is None:
             return np.full(len(self._seeds), _ALWAYS)
-        # Those that were there at the start never arrived.
+        # Requests that were there at the start have no arrival time.
         return self._arrived + int(self._world.course.seats[0]) - self._started
 
     def _receive(self) -> None:
@@ -241,7 +241,7 @@ class _Batch:
             requests=self._serial,
             prefilling=prompt > 0,
             prompt_tokens=prompt.sum(1),
-            unread_rows=(self._unread > 0).sum(1),
+            unread_sequences=(self._unread > 0).sum(1),
             unread_tokens=self._unread.sum(1).clip(max=_PREFILL_TOKENS),
             context=context.sum(1),
             waiting=waiting,
@@ -249,7 +249,7 @@ class _Batch:
         )
 
     def _expected(self, view: View, decision: Decision) -> Floats:
-        """What the drafts were likely to bring; (lanes,)."""
+        """Expected accepted tokens of the drafts; (lanes,)."""
         library = self._world.library
         head_lengths = np.where(decision.from_head, decision.lengths, 0)
         suffix = library.suffix_sum[view.positions, decision.lengths - head_lengths]
@@ -282,7 +282,7 @@ def _chance(world: World, seeds: Ints) -> tuple[Floats | None, Floats]:
     )
     if course.per_second is None:
         return None, noise
-    # No request has less than a token.
+    # Every request has at least one token.
     most = course.tokens + int(course.seats.max()) * DEPTH + 1
     gaps = np.array([rng.exponential(1.0 / course.per_second, most) for rng in distinct])
     arrivals = np.cumsum(gaps, axis=1)

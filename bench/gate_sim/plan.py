@@ -110,7 +110,7 @@ def oscillating(around: int) -> Shift:
 
 
 BEYOND = frozenset({"gpu-graphs"})
-"""Curves that are harder than what the gate is held to: told apart from the worst of all."""
+"""Curves that are harder than what the gate is required to handle; not part of the worst run."""
 
 FULL = Plan(
     curves=(

@@ -1,7 +1,7 @@
-"""Acceptance as a random process: texts that copy and write in turns, and how drafters fare there.
+"""Acceptance as a random process: texts that copy and write in turns, and drafters of them.
 
-Whether a drafter is right is drawn from a chance of its own for each token, so that the truth is
-known as a probability, and what a drafter states is that chance with an error.
+Each token has its own chance to be drafted correctly, and the outcome is drawn from it. So the true
+survival is known, and a drafter states it with an error.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _WRITING_DRAFT = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """How drafters fare in a stretch of text.
+    """How often drafters are right in a stretch of text.
 
     Attributes:
         offered: How often the suffix source offers something.
@@ -41,16 +41,16 @@ class Process:
     """A kind of traffic.
 
     Attributes:
-        write: What a text begins with.
-        copy: What it turns to and from; None where it never does.
-        head_says: Chances that the head believes it has, where those are not its own; by position.
-        misjudged: Standard deviation of what drafters state, in logits.
-        overconfident: Mean of the same.
+        write: The mode that a text begins in.
+        copy: The mode that it alternates with; None where it stays in the first.
+        head_says: Chances that the head states, where they differ from its true ones; by position.
+        misjudged: Standard deviation of the error of stated chances, in logits.
+        overconfident: Mean of that error.
         unlike: Standard deviation between requests, in logits.
         answer_tokens: Mean length.
-        prompt_tokens: Mean length of what is not cached of a prompt. Short, for computing it is the
-            same for every rule and only blurs what they differ in.
-        cached_tokens: Mean length of what is.
+        prompt_tokens: Mean length of the part of a prompt that is not cached; short, since its
+            time is the same for every rule.
+        cached_tokens: Mean length of the cached part.
     """
 
     name: str
@@ -122,13 +122,13 @@ class _Stretches:
 def _suffix(
     process: Process, stretches: _Stretches, own: Floats, rng: np.random.Generator
 ) -> tuple[Floats, Ints, Ints]:
-    """Chances of the tokens from each position on, how many come true, and how many are offered.
+    """Chances of the tokens from each position on, how many are correct, and how many are offered.
 
-    A draft that runs past the end of its stretch is wrong there, so each token but the first
-    survives that too: what is known at a position is only which stretch it lies in.
+    A draft that runs past the end of its stretch is wrong from there on, so the chance of each
+    token but the first includes that the stretch goes on.
     """
     positions = len(own)
-    luck = rng.random(positions)
+    drawn_at = rng.random(positions)
     by_mode = []
     for mode in (process.write, process.copy or process.write):
         ends = 0.0 if mode.stretch is None or process.copy is None else 1.0 / mode.stretch
@@ -136,7 +136,7 @@ def _suffix(
         by_mode.append((chances, _from_each(chances, DEPTH) * _staying(ends)))
     chance = stretches.pick(process, by_mode[0][0], by_mode[1][0])
     windows = stretches.pick(process, by_mode[0][1], by_mode[1][1])
-    right = np.minimum(_distance(luck >= chance, skip=0), _distance(stretches.changed, skip=1))
+    right = np.minimum(_distance(drawn_at >= chance, skip=0), _distance(stretches.changed, skip=1))
     return windows, right, _offered(process, stretches, rng)
 
 
@@ -157,7 +157,7 @@ def _offered(process: Process, stretches: _Stretches, rng: np.random.Generator) 
 def _head(
     process: Process, stretches: _Stretches, own: Floats, rng: np.random.Generator
 ) -> tuple[Floats, Floats, Floats]:
-    """Chances of the head's tokens, draws of what they may survive with, and its confidence."""
+    """Chances of the head's tokens, samples of their survival, and its confidence."""
     assert len(process.write.head) == HEAD
     shape = (len(own), HEAD)
     means = stretches.pick(
@@ -180,19 +180,19 @@ def misstate(process: Process, chances: Floats, rng: np.random.Generator) -> Flo
 
 
 def draw_chances(means: Floats, own: Floats, rng: np.random.Generator) -> Floats:
-    """Chances of single tokens around their means, which are moved by what requests have of own."""
+    """Chances of single tokens around their means, shifted by each request's own logit."""
     shifted = moved(means, own)
     return rng.beta(_CONCENTRATION * shifted, _CONCENTRATION * (1.0 - shifted)).clip(0.001, 0.999)
 
 
 def draw_survival(means: Floats, own: Floats, rng: np.random.Generator) -> Floats:
-    """Draws of what the head's tokens may survive with; (positions, DRAWS, HEAD)."""
+    """Samples of the survival of the head's tokens; (positions, DRAWS, HEAD)."""
     wide = np.broadcast_to(means[:, None, :], (len(own), DRAWS, HEAD))
     return np.cumprod(draw_chances(wide, own[:, None, None], rng), axis=2, dtype=np.float64)
 
 
 def moved(chances: Floats, by: Floats) -> Floats:
-    """Chances, moved in logits."""
+    """Chances, shifted in logits."""
     return np.asarray(1.0 / (1.0 + (1.0 / chances - 1.0) * np.exp(-by)))
 
 

@@ -1,4 +1,4 @@
-"""How many steps after a shift a rule is as good again as it then stays."""
+"""How many steps after a shift a rule takes to reach its new level."""
 
 import numpy as np
 
@@ -7,25 +7,25 @@ from bench.gate_sim.course import Course
 from bench.gate_sim.engine import Record
 
 WINDOW = 10
-"""Steps that are looked at together."""
+"""Steps of a window."""
 _TOLERANCE = 0.02
 _NOISE = 3.0
 
 
 def steps_to_recover(ours: Record, oracle: Record, course: Course) -> list[int]:
-    """Return for each stage after a shift the steps until a rule is back.
+    """Return for each stage after a shift the steps until a rule is back at its level.
 
-    Its speed in a window of `WINDOW` steps, over all seeds, is put over the oracle's in the same
-    window, for a shift changes what can be had. It is back with the first window in which that
-    ratio is at most 2 % below its level, or three standard deviations if those are more; counted
-    from the shift to that window's begin. The level is its mean in the second half of the stage,
-    or of an earlier stage with the same conditions if it was higher there: to settle for less than
-    before is not to be back. A stage in which it never is counts whole.
+    Its speed in a window of `WINDOW` steps, over all seeds, is divided by the oracle's in the same
+    window, since a shift changes what is possible. It is back in the first window in which that
+    ratio is at most 2 % (or three standard deviations, if that is more) below its level; steps
+    count from the shift to the start of that window. The level is the mean of the second half of
+    the stage, or that of an earlier stage with the same conditions if it was higher. A stage in
+    which the rule never gets back counts in full.
 
     Args:
         ours: The rule's run.
         oracle: The oracle's, through the same course.
-        course: What both went through.
+        course: The conditions of both runs.
     """
     found = []
     levels: dict[int, float] = {}

@@ -12,31 +12,31 @@ from bench.gate_sim.plan import BEYOND
 from bench.rounds import Json, put_summary, summary_of
 
 DEFINITIONS = {
-    "speed": "tokens a second of a request in the system, waiting ones included: in a closed loop "
-    "goodput over clients, in an open one what clients wait for, inverted. Tokens are counted as "
-    "expected values, times without the noise that rules measure; the first fifth of a run, or "
-    "80 tokens of a request if that is more, is left out. The policy's own time is not in it",
-    "worst_*": "the worst of all runs, open loops and shifts included; of each the median over "
-    f"seeds, and the spread is that run's. Without {', '.join(sorted(BEYOND))}, a staircase that "
-    "is harder than what is asked: `worst_by_curve` has every curve",
-    "worst_stage_*": "the same of the stages between shifts, and beside it the oracle's own in "
-    "that stage: rules come to a stage with requests that are further or less far, and read other "
-    "prompts in it, so that some hundred steps are not exactly the same work for each",
+    "speed": "tokens per second of a request in the system, waiting ones included: goodput over "
+    "clients in a closed loop, the inverse of the time that clients wait in an open one. Tokens "
+    "are expected values, and times are without the noise that rules measure. The first fifth of "
+    "a run is left out, or 80 tokens of a request if that is more. The policy's own time is left "
+    "out",
+    "worst_*": "the worst of all runs, open loops and shifts included. A run's figure is its "
+    f"median over seeds; the spread is that run's. Left out: {', '.join(sorted(BEYOND))}, whose "
+    "step time grows in stairs, harder than what is required; `worst_by_curve` has every curve",
+    "worst_stage_*": "the same of the stages between shifts, with the oracle's own ratio in that "
+    "stage. Rules enter a stage with requests at different points of their answers, so a few "
+    "hundred steps are not exactly the same work for each",
     "best fixed": "the fastest of no drafts and every fixed number of tokens from every source, "
     "chosen for each run in hindsight",
-    "oracle": "knows the true survival of every token (of the head's before its pass only what it "
-    "may be, by request and stretch of text), the true time of this step for every number of "
-    "tokens, and how fast it has been under the present conditions, prompts left out; it counts a "
-    "token for less in a request that gets on fast by itself. It knows neither what will come true "
-    "nor anything after this step. In closed loops only; its choices are not always the best set, "
-    "so a rule may come out a little above it",
+    "oracle": "knows the true survival of every token (of the head's before its pass only samples, "
+    "by request and stretch of text), the true time of this step for every number of tokens, and "
+    "its own past speed under the present conditions, without prompts. A token counts less in a "
+    "request that is fast anyway. It knows neither which tokens will be accepted nor anything "
+    "after this step. In closed loops only. Its choice is not always the best set, so a rule may "
+    "be slightly faster",
     "reconverge_steps": "steps after a shift until speed over the oracle's, in windows of ten "
-    "steps over all seeds, is within 2 % (or its noise) of what it is in the second half of the "
-    "stage, or was in an earlier one with the same conditions if that is more",
+    "steps over all seeds, is within 2 % (or its noise) of its value in the second half of the "
+    "stage, or in an earlier stage with the same conditions if that was higher",
     "policy_us_per_step_256": "median over steps with 256 sequences of the policy's own time, "
     "with the Python around it that engine/drafting has too; without sources, head and simulator",
-    "not_simulated": "a token behind the head's that the index adds, predictions and vLLM's own "
-    "drafters",
+    "not_simulated": "suffix tokens appended to a head draft, predictions, vLLM's own drafters",
 }
 
 

@@ -1,7 +1,7 @@
-"""What a rule sees in a step, what it answers, and what it learns of what came of that.
+"""The interface of a rule: what it sees in a step, what it decides, and what it learns.
 
 Rules decide for several lanes at once: runs with other seeds, or with other settings of a rule,
-that go on side by side. All arrays are (lanes, sequences) unless they say
+that are simulated together. All arrays are (lanes, sequences) unless they say
 otherwise; a slot of the batch without a sequence counts as an empty one.
 """
 
@@ -17,18 +17,18 @@ class View:
     """A step to be decided on.
 
     Attributes:
-        stage: Where in its course a lane is; (lanes,). Only the oracle knows what that means.
-        decoding: Rows that get a token, and may have a draft.
-        positions: Where they are, as a row of the arrays of `offers`; 0 for other sequences.
-        room: Most tokens of a draft that can be of use; 0 for other sequences.
+        stage: Number of the stage of each lane; (lanes,). Only the oracle may use it.
+        decoding: Sequences that get a token, and may have a draft.
+        positions: Row of each in the arrays of `offers`; 0 for sequences that do not decode.
+        room: Most draft tokens that can be of use; 0 for sequences that do not decode.
         requests: Serial number of the request of each sequence.
-        prefilling: Rows that compute some of their prompt.
-        prompt_tokens: What they compute; (lanes,).
-        unread_rows: Of them those that the last step left unread: all that an engine knows of
-            prompts when it drafts, before the step is scheduled; (lanes,).
-        unread_tokens: What of those the step has room for; (lanes,).
+        prefilling: Sequences that compute some of their prompt.
+        prompt_tokens: Prompt tokens that they compute; (lanes,).
+        unread_sequences: How many of them the last step left unfinished; (lanes,). An engine knows
+            no more of prompts when it drafts, since the step is scheduled later.
+        unread_tokens: Prompt tokens of those that the step has room for; (lanes,).
         context: Tokens that the sequences of the step attend to, added up; (lanes,).
-        waiting: Requests that wait for a sequence; (lanes,).
+        waiting: Requests that wait for a slot; (lanes,).
         offers: What the drafters say.
     """
 
@@ -39,7 +39,7 @@ class View:
     requests: Ints
     prefilling: Flags
     prompt_tokens: Ints
-    unread_rows: Ints
+    unread_sequences: Ints
     unread_tokens: Ints
     context: Ints
     waiting: Ints
@@ -63,12 +63,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it, as an engine can measure it.
+    """The result of a step, as an engine can measure it.
 
     Attributes:
         emitted: Tokens that each sequence got, its first one after the prompt included.
-        head_right: How many of the head's first tokens came true, as far as what was emitted tells;
-            of use only for sequences that the head ran for.
+        head_right: How many of the head's first tokens were correct, as far as the emitted ones
+            show; valid only for sequences that the head ran for.
         tokens: Computed in the step, prompts and drafts included; (lanes,).
         step_seconds: Measured, without the head; (lanes,).
         head_seconds: Measured; 0 where it did not run; (lanes,).
@@ -82,20 +82,20 @@ class Outcome:
 
 
 class Rule(Protocol):
-    """Chooses drafts. Made anew for each run."""
+    """Chooses drafts; one object for each run."""
 
     def decide(self, view: View) -> Decision:
         """Say what is drafted in a step."""
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
-        """Learn what came of a decision."""
+        """Learn from the result of a decision."""
 
 
 class TimedRule(Rule, Protocol):
     """A rule whose own time is of interest: the one under test.
 
     Attributes:
-        spent_ns: What it took for each step of each lane.
+        spent_ns: Its own time for each step of each lane.
         sequences: How many sequences it decided for, in the same order.
     """
 

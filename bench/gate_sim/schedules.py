@@ -46,8 +46,8 @@ def vllm_schedule(curve: Curve, source: Source) -> Schedule:
     """Return vLLM's `num_speculative_tokens_per_batch_size`, tuned beforehand for a curve.
 
     vLLM leaves the ranges to the operator. Here each takes what is best on this curve at its upper
-    end, if each token is accepted with `_REFERENCE_RATE`: tuned well for the machine, and blind to
-    what is generated. As in vLLM 0.32 the batch size counts all scheduled requests, those that
+    end if each token is accepted with `_REFERENCE_RATE`: well tuned for the machine, but not for
+    the text. As in vLLM 0.32 the batch size counts all scheduled requests, those that
     prefill included (vllm issue 49548).
     """
     tokens = np.zeros(MOST_SEQUENCES + 1, dtype=np.int64)

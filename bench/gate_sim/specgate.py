@@ -38,7 +38,7 @@ _LEAST_ACCEPTED = 0.4
 
 Survival = list[float]
 RunHead = Callable[[Sequence[int]], list[Survival]]
-"""A pass of the head over some of a step's sequences; what it says of its tokens."""
+"""Runs the head for some of a step's sequences and returns its confidence in its tokens."""
 
 _PROPOSED = list(range(1, HEAD_TOKENS + 1))
 _OTHER = 0
@@ -47,7 +47,7 @@ _OTHER = 0
 
 @dataclass(slots=True)
 class _Sequence:
-    """A sequence of a step: the best draft so far, and what one of its tokens counts."""
+    """A sequence of a step: the best draft so far, and the weight of one of its tokens."""
 
     room: int
     best: Survival
@@ -58,19 +58,19 @@ class _Sequence:
 
     @property
     def counted(self) -> Survival:
-        """Survival times what tokens count."""
+        """Survival times the weight of a token."""
         return [chance * self.count for chance in self.best]
 
 
 class Specgate:
-    """A gate for each lane, told what its step brought and asked for the next.
+    """A gate for each lane, told the result of its step and asked for the next.
 
-    It knows what the worker's has: the profile of an idle machine, what the drafters state, what
-    was accepted, and how long steps took, with noise. All of it is passed in; the policy reads no
-    clock. How long the gate takes is measured here, around its calls.
+    It has the same inputs as in a worker: the profile of an idle machine, the drafters' stated
+    survival, the accepted tokens, and noisy step times. All of them are passed in; the policy reads
+    no clock. The gate's own time is measured here, around its calls.
 
     Args:
-        world: Of which it gets the profile of the machine, and the most sequences of a step.
+        world: Only the machine's profile and the largest batch are taken from it.
         lanes: How many.
         source: Where drafts may come from.
 
@@ -107,7 +107,7 @@ class Specgate:
         return Decision(lengths, from_head, head_sequences)
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
-        """Tell the gate of each lane what the step brought."""
+        """Report the step to the gate of each lane."""
         accepted = np.where(view.decoding, outcome.emitted - 1, 0)
         self._read = view.prompt_tokens.tolist()
         for number, lane in enumerate(self._lanes):
@@ -157,7 +157,7 @@ class Specgate:
 
 
 class _Lane:
-    """The policy of one engine, and the head as its requests see it."""
+    """The policy of one engine, and the value of a head pass for each of its requests."""
 
     def __init__(self, curve: Curve, most_sequences: int, *, has_head: bool) -> None:
         self._gate = Gate(
@@ -176,12 +176,12 @@ class _Lane:
         self._spent_ns = 0
 
     def take_spent_ns(self) -> int:
-        """What the gate took since this was asked last."""
+        """The gate's own time since the last call."""
         spent, self._spent_ns = self._spent_ns, 0
         return spent
 
     def proposal(self, at: int, request: int) -> ProposalValue | None:
-        """The head as the request in a sequence sees it; None where there is none."""
+        """The value of a head pass for the request in a slot; None where there is no head."""
         if not self._head.most:
             return None
         known = self._known.get(at)
@@ -190,11 +190,11 @@ class _Lane:
         return known[1]
 
     def count(self, request: int) -> float:
-        """What a token of a request counts."""
+        """The weight of a token of a request."""
         return self._gate.token_weight(self._paces.setdefault(request, StepRate()))
 
     def learn_paces(self, requests: Sequence[int], emitted: Sequence[int]) -> None:
-        """Take in how many tokens requests got."""
+        """Learn how many tokens requests got."""
         for request, tokens in zip(requests, emitted, strict=True):
             self._paces.setdefault(request, StepRate()).learn(tokens)
 
@@ -228,7 +228,7 @@ class _Lane:
         self._spent_ns += time.perf_counter_ns() - began
 
     def choose(self, sequences: list[_Sequence], head: RunHead) -> int:
-        """Set what each sequence drafts; how many sequences the head ran for."""
+        """Set the draft of each sequence; returns how many sequences the head ran for."""
         floor, least = self._gate.floor, self._gate.least(SUFFIX)
         for sequence in sequences:  # the index stops there by itself
             sequence.best = sequence.best[
@@ -256,7 +256,7 @@ class _Lane:
         return price
 
     def _head_sequences(self, sequences: list[_Sequence], price: float) -> list[int]:
-        """The sequences that the head runs for: where it pays together, or to try it."""
+        """The sequences that the head runs for: where it pays for all together, or as a trial."""
         able = [
             at
             for at, sequence in enumerate(sequences)
@@ -295,13 +295,13 @@ def _load(view: View, number: int, sequences: int, read_tokens: int) -> Load:
         sequences,
         prefill_tokens=int(view.unread_tokens[number]),
         context_tokens=int(view.context[number]),
-        waiting=int(view.unread_rows[number]),
+        waiting=int(view.unread_sequences[number]),
         read_tokens=read_tokens,
     )
 
 
 def _head_at(view: View, positions: Ints) -> RunHead:
-    """A pass of the head over some of the sequences at these positions."""
+    """The function that runs the head for sequences at these positions."""
 
     def run(sequences: Sequence[int]) -> list[Survival]:
         found: list[Survival] = view.offers.confidence[positions[list(sequences)]].tolist()

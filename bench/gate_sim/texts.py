@@ -16,12 +16,12 @@ DEPTH = 32
 HEAD = 3
 """Tokens that the head proposes."""
 DRAWS = 8
-"""Draws that stand for what is known of a pass of the head before it runs."""
+"""Samples of the survival that the head may have, known before it runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What a rule may know.
+    """What a rule may see.
 
     Attributes:
         suffix_tokens: How many tokens the suffix source offers at a position; (positions,).
@@ -37,13 +37,13 @@ class Offers:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What happens, and how likely it was.
+    """What is accepted, and how likely that was.
 
     Attributes:
         suffix: Survival of the tokens that the suffix source offers, 0 beyond; (positions, DEPTH).
         head: Survival of the tokens that the head would propose; (positions, HEAD).
-        head_before: What it may turn out to be, as far as that can be known before the pass, from
-            where the text is (copying or writing): equally likely draws; (positions, DRAWS, HEAD).
+        head_before: Equally likely samples of it that need no pass of the head, only the mode of
+            the text (copying or writing); (positions, DRAWS, HEAD).
         suffix_right: How many of the first tokens are correct; (positions,).
         head_right: Likewise of the head; (positions,).
     """
@@ -79,7 +79,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Texts of several seeds and phases, in one piece.
+    """Texts of several seeds and phases, joined.
 
     Attributes:
         texts: All of them. Phases of a seed have equal lengths, so that a request can be halfway

@@ -85,7 +85,7 @@ def trace_of(history: Sequence[str], answer: Sequence[str]) -> Trace:
 
 
 def texts_of(traces: Sequence[Trace], seed: int) -> Texts:
-    """Put the traces into an order of the seed's, with a head whose luck is drawn.
+    """Put the traces into an order that the seed decides, with a head whose outcomes are drawn.
 
     The head is that of `CHAT`: recordings do not say what a head would have proposed.
     """
@@ -122,7 +122,7 @@ def texts_of(traces: Sequence[Trace], seed: int) -> Texts:
 
 
 def rates_by_order(order: Ints, offered: Ints, right: Ints) -> Floats:
-    """How often each token came true, given that all before it had; (orders + 1, DEPTH)."""
+    """How often each token was correct, given that all before it were; (orders + 1, DEPTH)."""
     rates = np.full((len(_ORDERS) + 1, DEPTH), 0.5)
     for rank in range(1, len(rates)):
         of = order == rank

@@ -1,6 +1,6 @@
-"""From raw readings to figures: one small formula per figure, and what a round adds over direct.
+"""Figures of a round, and what a target adds over asking the worker directly. Pure.
 
-Pure. A figure that has no value (every exchange failed, or nobody is in between) is None.
+A figure without a value (every exchange failed, or there is no process to measure) is None.
 """
 
 import math
@@ -44,7 +44,7 @@ ADDED = (
     "stream_p50_ms",
     "stream_paced_p50_ms",
 )
-"""Figures of which the direct way's are subtracted, round by round."""
+"""Figures from which those of direct requests are subtracted, round by round."""
 
 
 def figures_of(readings: RoundReadings, plan: Plan) -> RoundFigures:

@@ -1,6 +1,6 @@
-"""What is done to one target: sequences, saturation, many slow streams. Returns raw readings.
+"""Probes of one target: sequences, saturation, many slow streams; they return raw readings.
 
-A failed exchange is a reading too: it is kept with its reason and never retried.
+A failed exchange is a reading too: it is recorded with its reason and never retried.
 """
 
 import asyncio
@@ -101,7 +101,7 @@ async def in_crowd(
         streams: How many there are.
         ramp_seconds: From the first start to the last.
         limit_seconds: Longest time one may take; longer is an error.
-        target_memory: Reads the target's memory, four times a second; None: nobody to read.
+        target_memory: Reads the target's memory, four times a second; None: do not read it.
     """
     crowd = CrowdReadings(streams=Readings(), probes=Readings())
 

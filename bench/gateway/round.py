@@ -1,6 +1,6 @@
 """One round on one target: every probe of the plan, and the target's CPU time around two of them.
 
-Keeps raw readings only; `figures` turns them into milliseconds and microseconds.
+It returns raw readings; `figures` computes milliseconds and microseconds from them.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class Target:
     process: ChildProcess | None
 
     def cpu_ns(self) -> int:
-        """CPU time so far; zero for the direct way, which has nobody in between."""
+        """CPU time so far; zero without a process."""
         return self.process.cpu_ns() if self.process is not None else 0
 
 

@@ -8,10 +8,11 @@ Measured are
 - the cost of a draft: mean time of a head pass for 3 tokens and one request (the worker's own
   `engine_spec_step_seconds`, phase `head`) over the mean time of a whole decoding step of a worker
   that does not speculate (vLLM's `inter_token_latency_seconds`), in the same round, at batch 1;
-- tokens a second at batch 1 of the head alone, at the profile's prices, over none, round by round.
+- tokens per second at batch 1 with the head as the only source, at the profile's prices, over none,
+  round by round.
 
-The head is the one that ships for the model; `--head` takes another. A model that a profile in
-configs/ is made for is measured with that one.
+The head is the one that ships for the model, or that of `--head`. The default profile is the one in
+configs/ that is made for the model.
 
 Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
 """

@@ -54,7 +54,7 @@ class HeadFigures:
         acceptance: By kind of prompt.
         rounds: By method.
         left_out: Kinds and rounds for which there was no time.
-        idle_cores: Most CPU cores that the workers burnt together which were not asked.
+        idle_cores: Largest CPU use, in cores, of all workers that were not being measured.
     """
 
     acceptance: dict[str, Acceptance] = field(default_factory=dict)

@@ -41,13 +41,13 @@ from bench.peers import InstallError
 from bench.rounds import Json
 from loadtest.progress import say
 
-_KEPT = Path(".bench/pacing")
+_SAVED = Path(".bench/pacing")
 _IDLE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What the person asked for.
+    """Choices of the command line.
 
     Attributes:
         data: Folder with prompts.
@@ -106,9 +106,9 @@ async def _recorded(choices: Choices, folder: Path) -> list[Pattern]:
         say("starting the real service, which takes a minute")
         async with running_service(folder) as service:
             found = await record_patterns(service, prompts, plan)
-    kept = _KEPT / f"patterns-{plan.prompts}x{plan.runs}.jsonl"
-    save_patterns(kept, found)
-    say(f"{len(found)} recorded patterns are in {kept}")
+    path = _SAVED / f"patterns-{plan.prompts}x{plan.runs}.jsonl"
+    save_patterns(path, found)
+    say(f"{len(found)} recorded patterns are in {path}")
     return found
 
 

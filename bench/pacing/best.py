@@ -1,6 +1,6 @@
-"""The smoothest that a stream can be made within the bound, by one who knows what will come. Pure.
+"""The smoothest release of a stream within the bound, with knowledge of the future. Pure.
 
-What pacing reaches is judged by it: a stall that is longer than the bound cannot be filled.
+It is the limit for pacing: a stall that is longer than the bound cannot be filled.
 """
 
 import numpy as np

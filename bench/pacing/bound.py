@@ -1,7 +1,7 @@
-"""The least p99 over median of the gaps that any release of a stream can have: proven. Pure.
+"""Proven lower bounds of p99 over median of the gaps in any release of a stream. Pure.
 
-The ratio by itself can be brought near 1 by making a stream worse: who sends nearly half of the
-tokens in heaps raises the median of all to the gaps of the others. So there are two bounds.
+A release can lower this ratio and still be worse: if it sends nearly half of the tokens at once, in
+heaps, the median becomes the gap of the others. So there is a second bound, for releases without.
 """
 
 import math
@@ -31,8 +31,8 @@ def least_ratio(played: Played) -> float:
 def least_ratio_unheaped(played: Played) -> float:
     """No release has a lower ratio whose median is not above its mean.
 
-    Nobody can change the mean by more than the end may be late. If most tokens are slower than it,
-    the others come in heaps.
+    A release can change the mean only by as much as the end may be late. If most tokens are slower
+    than the mean, the others come in heaps.
 
     Returns:
         At least 1, and at most the worker's own: releases that are worse were not looked at.

@@ -4,11 +4,11 @@
 
 The file holds `labels` and `folds`, shape (answers,), and tables `x_<view>_<group>`, shape
 (answers, features). The last line on stdout is a JSON object: by view and group, the share of the
-answers of each fold that a classifier trained on the other folds told right; and as group `best`
-that of the group which did best on the training answers themselves, out of bag.
+answers of each fold that a classifier trained on the other folds recognised; group `best` is the
+group that did best on the training answers, out of bag.
 
-A random forest and extremely randomized trees vote: hundreds of raw features of unlike scales, of
-which few tell anything, and 15 answers of a prompt to learn from, are what forests are good at.
+A random forest and extremely randomized trees vote. Forests suit the data: hundreds of raw features
+of different scales, few of them informative, and 15 training answers for each prompt.
 """
 
 import json
@@ -56,8 +56,8 @@ def _try(
         forest.fit(table[~tested], labels[~tested])
         votes = votes + forest.predict_proba(table[tested])
         trusted += float(forest.oob_score_)
-    guessed = np.unique(labels[~tested])[np.argmax(votes, axis=1)]
-    return trusted, float((guessed == labels[tested]).mean())
+    predicted = np.unique(labels[~tested])[np.argmax(votes, axis=1)]
+    return trusted, float((predicted == labels[tested]).mean())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a mode adds over no pacing, and what it makes of the gaps, one round at a time. Pure."""
+"""What a mode adds over no pacing, and how even its gaps are, for one round. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ LEAST_TOKENS = 50
 """A stream with fewer has no percentiles of its own worth telling."""
 
 Pair = tuple[Played, Played]
-"""The same pattern played without pacing, and in the mode that is looked at."""
+"""The same pattern played without pacing, and in the mode under test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What a mode adds, in milliseconds unless the name says else; None of nothing.
+    """What a mode adds, in milliseconds unless the name says otherwise; None without streams.
 
     Attributes:
-        first_token_ms_p99: p99 of the way of the first text, less the same without pacing.
-        first_token_ms_paired_p99: p99 of the differences stream by stream: noise of both is in it.
+        first_token_ms_p99: p99 of the delay of the first text, less the same without pacing.
+        first_token_ms_paired_p99: p99 of the differences stream by stream, with the noise of both.
         delay_ms_p50: Of the differences token by token.
         delay_ms_max: The worst token of all.
         end_ms_p99: Of the differences of the end stream by stream.
@@ -85,7 +85,7 @@ class Evenness:
 
 
 def evenness(gaps: Sequence[Gaps]) -> Evenness:
-    """Compute it; streams that have no such figure are left out of it."""
+    """Compute it; streams that do not have a figure are left out of that figure."""
 
     def over_streams(figure: Callable[[Gaps], float | None]) -> float | None:
         known = [value for each in gaps if (value := figure(each)) is not None]
@@ -103,12 +103,12 @@ def evenness(gaps: Sequence[Gaps]) -> Evenness:
 
 
 def long_enough(streams: Sequence[Played]) -> list[Played]:
-    """Streams that have gaps enough to be judged by."""
+    """Streams that have enough gaps for a percentile."""
     return [each for each in streams if each.pattern.tokens >= LEAST_TOKENS]
 
 
 def uneven(streams: Sequence[Played], least_ratio: float) -> list[Played]:
-    """Streams of which the worker's own p99 over median is `least_ratio` or more."""
+    """Streams whose p99 over median is `least_ratio` or more at the worker."""
     return [
         each
         for each in streams

@@ -1,4 +1,4 @@
-"""Many streams at once: what they cost the gateway, and how late the latest token of each is."""
+"""Many streams at once: their CPU cost in the gateway, and the latest token of each."""
 
 import asyncio
 import math
@@ -34,12 +34,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class CrowdReadings:
-    """A crowd that has ended.
+    """The readings of a crowd.
 
     Attributes:
         playback: Its streams.
         samples: CPU time, ten times a second.
-        wanted: How many streams there were to be.
+        wanted: How many streams were to run.
     """
 
     playback: Playback
@@ -48,11 +48,11 @@ class CrowdReadings:
 
 
 def crowd_patterns(plan: Plan, tokens_per_chunk: float) -> list[Pattern]:
-    """What the streams of a crowd play, in turn: 50 tokens a second, as a worker that drafts.
+    """The patterns that the streams of a crowd play in turn: 50 tokens a second, with drafts.
 
     Args:
         plan: How long they last.
-        tokens_per_chunk: Mean of what the recorded worker sends at once.
+        tokens_per_chunk: Mean tokens of a chunk of the recorded worker.
     """
     tokens = round(plan.crowd_seconds * plan.crowd_rate)
     found = []
@@ -107,14 +107,14 @@ async def measure_idle(stage: Stage, seconds: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CrowdFigures:
-    """What a crowd cost, while all of its streams ran.
+    """The cost of a crowd while all of its streams ran.
 
     Attributes:
         cores: CPU of the gateway; `harness_cores` of worker and client.
         tokens_per_second: That the worker sent.
         chunks_per_second: In which it sent them.
-        cpu_us_per_token: Of the gateway, less what it takes when idle.
-        worst_delay_ms: For each stream, its latest token's way from worker to client.
+        cpu_us_per_token: CPU time of the gateway, less that of the idle gateway.
+        worst_delay_ms: For each stream, the longest delay of a token from worker to client.
         errors: Streams that failed.
     """
 

@@ -1,4 +1,4 @@
-"""vLLM's chat stream on the wire: the fake worker writes it, the client reads it. Pure.
+"""The bytes of vLLM's chat stream: the fake worker writes them, the client reads them. Pure.
 
 Source: what vLLM 0.32 sends for `stream_options: {include_usage, continuous_usage_stats}`.
 """
@@ -17,7 +17,7 @@ _CREATED = 1_790_000_000
 
 
 class StreamError(Exception):
-    """Bytes that are no good answer; the message says what they are."""
+    """The bytes are not a good answer; the message says what they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +105,11 @@ def read_answer(packets: Sequence[tuple[int, bytes]]) -> list[Arrival]:
 
 
 class _Reader:
-    """Takes the bytes of one answer as they come.
+    """Parses the bytes of one answer as they arrive.
 
     Attributes:
         tokens: The last running count.
-        is_done: `[DONE]` has come.
+        is_done: `[DONE]` has arrived.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What an eavesdropper can make of the times and sizes of an answer's packets. Pure.
+"""Features that an eavesdropper can compute from times and sizes of packets. Pure.
 
 The text is encrypted; its packets are not hidden: when each came after the request, and how long
 it was. Every feature here is a function of these two lists.
@@ -12,7 +12,7 @@ import numpy as np
 from bench.pacing.figures import Values
 
 PACKETS = 80
-"""Packets of which size and gap are features one by one; later ones are in the sums only."""
+"""Packets whose size and gap are features of their own; later ones are only in the sums."""
 _FINE_MS, _COARSE_MS, _BINS = 25.0, 200.0, 80
 _BURST_MS = 2.0
 _QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
@@ -23,16 +23,16 @@ _CHARACTERS = 320
 _EARLY_CHARACTERS, _EARLY_PACKETS = 80, 20
 
 GROUPS = ("all", "borders", "early", "sizes", "times", "totals")
-"""`all` is everything; each of the others is a view of its own."""
+"""`all` has every feature; each of the others is one group of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bare:
-    """What packets weigh without text, as far as anybody who sees many can tell.
+    """Bytes of a packet without its text, as estimated from many packets.
 
     Attributes:
-        first: The lightest first packet, which has the head of the answer.
-        later: The lightest later one.
+        first: The smallest first packet, which has the head of the answer.
+        later: The smallest later one.
     """
 
     first: float
@@ -76,7 +76,7 @@ def _texts(sizes: Values, bare: Bare) -> Values:
 
 
 def _borders(texts: Values) -> Values:
-    """Where in the text packets end: the same text is cut at the borders of the same tokens."""
+    """Where in the text packets end: a text is always cut at the borders of its tokens."""
     found = np.zeros(_CHARACTERS)
     ends = np.cumsum(texts).astype(int)
     found[ends[ends < _CHARACTERS]] = 1.0
@@ -91,7 +91,7 @@ def _early(texts: Values) -> Values:
 
 
 def _of_sizes(sizes: Values) -> Values:
-    # Most of a packet is the same in all; the smallest one shows what.
+    # Most bytes are the same in all packets; the smallest one shows how many.
     over = sizes - np.median(sizes)
     histogram, _ = np.histogram(over, bins=_SIZE_BINS, range=(-24, 24))
     return np.concatenate(

@@ -1,6 +1,6 @@
-"""From stamps and captures to figures: delays token by token, gaps as a reader sees them. Pure.
+"""Figures from time stamps and packets: delay of each token, gaps as a reader sees them. Pure.
 
-Every figure is told in milliseconds. Arrays of clocks are int64 nanoseconds.
+Every figure is in milliseconds. Arrays of clocks are int64 nanoseconds.
 """
 
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ from bench.pacing.patterns import Numbers, Pattern
 Values = NDArray[np.float64]
 
 SAME_MOMENT_NS = 1_000_000
-"""What comes within a millisecond comes at once: nobody sees it apart."""
+"""Text that arrives within a millisecond counts as one piece, as no reader can tell it apart."""
 
 
 class MismatchError(Exception):
-    """A client assembled another text than the worker sent."""
+    """A client received another text than the worker sent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no one answer to ==
 class Played:
-    """One answer that went through.
+    """One complete answer.
 
     Attributes:
         pattern: What the worker played.
         sent_ns: When each chunk left the worker, and the end; shape (chunks + 1,).
         received_ns: When the client had each token whole; shape (tokens,).
-        piece_ns: When each piece of text came to the client; shape (pieces,).
+        piece_ns: When each piece of text reached the client; shape (pieces,).
         piece_ends: Characters of the text up to each piece's end; same shape.
         end_ns: When the client had the end.
         bytes: Of the whole answer, its head included.
@@ -74,7 +74,7 @@ class Played:
         """As the client got it."""
         marks = np.concatenate([[0], self.pattern.token_ends])
         tokens = np.arange(len(marks), dtype=float)
-        # A piece may end within a token: so much of it has come.
+        # A piece may end within a token, of which a part has arrived.
         token_ends = np.interp(self.piece_ends, marks, tokens)
         return gaps_of(self.piece_ns, token_ends, self.piece_ends)
 
@@ -82,7 +82,7 @@ class Played:
 def played(
     pattern: Pattern, sent_ns: Sequence[int], arrivals: Sequence[Arrival], end: tuple[int, int]
 ) -> Played:
-    """Put together what both sides saw of one answer.
+    """Join what worker and client recorded of one answer.
 
     Args:
         pattern: What the worker played.
@@ -123,9 +123,9 @@ class Gaps:
     """The gaps of one stream: from each piece of text to the next.
 
     Attributes:
-        ms: What comes within a millisecond is one piece.
-        tokens: How many tokens the later piece of each gap brought, whole ones, at least 1.
-        characters: How many characters, at least 1; both of the same shape.
+        ms: Length of each gap; text that arrives within a millisecond is one piece.
+        tokens: Tokens of the piece after each gap, whole ones, at least 1.
+        characters: Characters of that piece, at least 1; all of the same shape.
     """
 
     ms: Values
@@ -134,7 +134,7 @@ class Gaps:
 
     @property
     def tokens_per_piece(self) -> float | None:
-        """Mean."""
+        """Mean tokens of a piece."""
         return float(self.tokens.mean()) if len(self.tokens) else None
 
     @property
@@ -149,7 +149,7 @@ class Gaps:
 
     @property
     def piece_ratio(self) -> float | None:
-        """p99 over median of the gaps between pieces, however much a piece brought."""
+        """p99 over median of the gaps between pieces, whatever their size."""
         return _ratio(self.ms, np.ones_like(self.ms))
 
     @property
@@ -182,8 +182,8 @@ def gaps_of(at_ns: Numbers, token_ends: Values, character_ends: Numbers) -> Gaps
             begins.append(number)
     firsts = np.array(begins)
     lasts = np.append(firsts[1:], len(at_ns)) - 1
-    # Where a token ends within a chunk is a guess, and a reader sees a piece as one thing: what
-    # is about a token long is one.
+    # Where a token ends within a chunk is only estimated, so a piece counts as the nearest whole
+    # number of tokens.
     tokens = np.maximum(1.0, np.rint(np.diff(token_ends[lasts])))
     characters = np.maximum(1.0, np.diff(character_ends[lasts]))
     return Gaps(np.diff(at_ns[firsts]) / 1e6, tokens, characters)

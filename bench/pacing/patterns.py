@@ -1,4 +1,4 @@
-"""Arrival patterns: when a worker sends which text, and how many tokens that is.
+"""Arrival patterns: when a worker sends which text, and how many tokens it has.
 
 Recorded from a real worker or made up here; both are data, saved as JSON lines and played again.
 """
@@ -38,7 +38,7 @@ class Chunk:
     Attributes:
         offset_ns: After the request came in.
         text: Not empty.
-        tokens: How many tokens it is, at least 1.
+        tokens: How many tokens the text has, at least 1.
     """
 
     offset_ns: int
@@ -55,7 +55,7 @@ class Pattern:
         kind: What figures are told by: `chat-8` is chat recorded with eight clients at once.
         chunks: In order, at least one.
         prompt: Which prompt it answers; of answers for the attacker only.
-        run: Which of that prompt's runs it is.
+        run: Number of the run of that prompt.
     """
 
     name: str
@@ -78,8 +78,8 @@ class Pattern:
     def token_ends(self) -> Numbers:
         """Characters of the text up to each token's end; shape (tokens,), never falling.
 
-        Where a chunk holds several tokens its characters are shared out evenly, since the wire
-        does not say where one token ends.
+        A chunk's characters are divided evenly among its tokens, since the stream does not say
+        where a token ends.
         """
         ends: list[int] = []
         begin = 0
@@ -91,7 +91,7 @@ class Pattern:
 
     @cached_property
     def chunk_of_token(self) -> Numbers:
-        """In which chunk each token was sent; shape (tokens,)."""
+        """The chunk that each token was sent in; shape (tokens,)."""
         counts = [chunk.tokens for chunk in self.chunks]
         return np.repeat(np.arange(len(counts)), counts)
 
@@ -143,8 +143,8 @@ def _stalls(tokens: int, _rng: Random) -> Steps:
 def _ramps(tokens: int, _rng: Random) -> Steps:
     # From a quarter of the rate to four times it and back, as a batch empties and fills again.
     for number in range(tokens):
-        way = abs(2 * number / tokens - 1)  # 1 at both ends, 0 in the middle
-        yield 1 / (_TOKENS_PER_SECOND * 4 ** (1 - 2 * way)), 1
+        distance = abs(2 * number / tokens - 1)  # 1 at both ends, 0 in the middle
+        yield 1 / (_TOKENS_PER_SECOND * 4 ** (1 - 2 * distance)), 1
 
 
 _KINDS: Mapping[str, Callable[[int, Random], Steps]] = {

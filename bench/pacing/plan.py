@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 Mode = Literal["off", "control", "smooth", "private"]
-"""`control` is `off` once more: what it differs by is the machine's doing."""
+"""`control` is a second `off`: the difference between the two is noise of the machine."""
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 BOUND_MS = 120
-"""`max_delay_ms`: what the gateway adds to a token at most; sent with every request."""
+"""`max_delay_ms`: longest delay that the gateway may add to a token; sent with every request."""
 END_MS = 50
-"""The end of a stream is to be no later than that."""
+"""Longest delay of the end of a stream."""
 SEED = 7
 TEMPERATURE = 0.3
 
@@ -32,7 +32,7 @@ class Gathering:
 
 
 THOUSAND = "1000"
-"""The gathering of the headline: two processes, since one has no more than one core."""
+"""The gathering of the flat keys; two processes, since one can use only one core."""
 _ONE_PROCESS = "1000_one_process"
 
 
@@ -47,12 +47,12 @@ class Plan:
         copies: Made-up patterns of each kind.
         made_up_tokens: Tokens of each.
         repeats: Times that a pattern is played in a round and mode.
-        at_once: Streams at once, so few that the machine is idle most of the time.
+        at_once: Concurrent streams, few enough that the machine is mostly idle.
         gatherings: By name; the streams of each last `crowd_seconds`.
-        crowd_starts_per_second: How many of them begin; a hundred are what a thousand streams of
-            ten seconds each bring for good.
+        crowd_starts_per_second: How many of them start per second; a hundred is the steady rate
+            of a thousand streams of ten seconds each.
         crowd_rounds: Times that all of them are measured.
-        prompts: Prompts that the attacker tells apart.
+        prompts: Prompts that the attacker has to recognise.
         runs: Answers to each.
         folds: Parts of the runs; each is tested once, while the others are for training.
         answer_tokens: Most tokens of each answer.

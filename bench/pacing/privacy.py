@@ -1,4 +1,4 @@
-"""Plays the answers to many prompts, and lets an eavesdropper tell the prompts apart."""
+"""Plays the answers to many prompts and measures how well an eavesdropper recognises them."""
 
 import json
 import tempfile
@@ -52,7 +52,7 @@ class Attack:
 
     @property
     def chance(self) -> float:
-        """What guessing gets right."""
+        """Accuracy of a random guess."""
         return 1 / self.prompts
 
 
@@ -92,15 +92,15 @@ async def attack(stage: Stage, patterns: Sequence[Pattern], plan: Plan) -> Attac
         for name, captures in seen.items()
         for group, values in table([observed(captures[number]) for number in whole]).items()
     }
-    kept = [answers[number] for number in whole]
+    complete = [answers[number] for number in whole]
     say("the eavesdropper learns")
     accuracy = await _classify(
         tables,
-        labels=np.array([answer.prompt for answer in kept]),
-        folds=np.array(folds_of(kept, plan)),
+        labels=np.array([answer.prompt for answer in complete]),
+        folds=np.array(folds_of(complete, plan)),
     )
     prompts = len({answer.prompt for answer in answers})
-    return Attack(accuracy, prompts, len(kept), flaws)
+    return Attack(accuracy, prompts, len(complete), flaws)
 
 
 def observed(capture: Exchange) -> tuple[Values, Values]:

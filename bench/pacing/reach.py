@@ -1,15 +1,15 @@
 """Whether any release of a stream has a median and a p99 of gaps within given limits. Pure.
 
-A release is a row of pieces, each of the whole tokens after the piece before it. The first token
-leaves when it comes, every other one not before it comes and not after the bound, and the last one
-not after the bound on the end. As in `gaps_of`, what leaves within a millisecond is one piece, and
-a piece of n tokens after g ms is n gaps of g/n.
+A release is a sequence of pieces of whole tokens. The first token leaves when it arrives. Every
+other one leaves after it arrives and within the bound, and the last one within the bound on the
+end. As in `gaps_of`, text that leaves within a millisecond is one piece, and a piece of n tokens
+after g ms is n gaps of g/n.
 
 The proof. In a release whose p99 is at most `slow` and whose median is at least `fast`, no more
 than one token in a hundred has a gap above `slow`, and less than half of them have one below
-`fast`. For each token, and each count of such slow and fast tokens up to there, an interval is kept
-that holds every time at which a piece can end with that token. If the last token has none, there is
-no such release. An interval may hold times that no release has: "no" is proven, "yes" is not.
+`fast`. For each token, and each count of such slow and fast tokens before it, an interval contains
+every time at which a piece can end with that token. If the last token has no interval, there is no
+such release. An interval may contain times that no release has, so only a "no" is proven.
 
 Pieces need not be tried from every token to every other. Where one begins amid a chunk, the rest of
 that chunk can leave token by token instead, evenly over the same time: it has come by then, none of
@@ -68,7 +68,7 @@ def stream_of(played: Played) -> Stream:
     """
     chunks = played.pattern.chunk_of_token
     came_ns = (played.sent_ns - played.sent_ns[0])[chunks]
-    # A piece is told by its beginning; what ends it may have come within the same moment.
+    # A piece is identified by its beginning; its last token may arrive in the same millisecond.
     least_us = np.maximum(0, (came_ns - SAME_MOMENT_NS) // 1_000)
     most_us = -(-came_ns // 1_000) + BOUND_MS * 1_000
     most_us[-1] += (END_MS - BOUND_MS) * 1_000

@@ -1,4 +1,4 @@
-"""Records patterns from a real service: what its worker sent, pacing off, as a client saw it."""
+"""Records patterns from a real service: the chunks that a client receives with pacing off."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

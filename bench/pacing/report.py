@@ -16,62 +16,63 @@ from bench.pacing.round import Playback
 from bench.rounds import Json, put_summary, summary_of
 
 UNEVEN_RATIO = 5.0
-"""From here on a worker's p99 over median is what pacing is to even out."""
+"""A worker's stream with this p99 over median, or more, is uneven: pacing has work to do."""
 EVEN_RATIO = 2.0
-"""Up to here a client's p99 over median is even."""
+"""A client's stream with this p99 over median, or less, is even."""
 
 DEFINITIONS = {
-    "delay": "of a token: the client's read of its last character less the worker's write of its "
-    "chunk; added: less the same of the same token without pacing in the same round. Both "
-    "clocks are CLOCK_MONOTONIC of one machine",
-    "added_first_token_ms_p99": "p99 over streams of the way of the first text, less the same p99 "
-    "without pacing; median and [min, max] over rounds, as everywhere",
-    "added_first_token_ms_paired_p99": "p99 of the differences stream by stream: the noise of "
-    "both plays is in it",
+    "delay": "of a token: time of the client's read of its last character less time of the "
+    "worker's write of its chunk. added: less the same of the same token without pacing in the "
+    "same round. Both clocks are CLOCK_MONOTONIC of one machine",
+    "added_first_token_ms_p99": "p99 over streams of the delay of the first text, less the same "
+    "p99 without pacing; median and [min, max] over rounds, as for all figures",
+    "added_first_token_ms_paired_p99": "p99 of the differences stream by stream, with the noise "
+    "of both plays",
     "added_delay_ms_*": "over all tokens of all streams, recorded and made up",
-    "end_delay_ms_*": "the client's last packet less the worker's last write, less the same "
-    "without pacing, stream by stream",
-    "control": "the same figures of one more play without pacing: what the machine does by itself",
-    "gap per token": "a piece of n tokens, g ms after the piece before it, is n gaps of g/n; "
-    "pieces within 1 ms are one. n is whole and at least 1: on the client's side a piece has the "
-    "tokens that its share of the chunk's characters stands for. Percentiles and variation "
-    "(standard deviation over mean) are of one stream; told is the median over streams of 50 "
-    "tokens or more",
-    "gap per character": "the same with characters: n is exact, but even a worker that sends token "
-    "by token on a beat is uneven by it, as tokens are",
-    "gap per piece": "the same with each piece one gap of g, however many tokens it brought",
-    "gap_p99_over_median_*": "per token, over the recorded streams whose worker's own is 5 or "
-    "more; `gap_streams` says how many of how many, `gap_streams_even` how many of them have 2 or "
-    "less at the client. `by_pattern` has all kinds and gaps",
-    "gap_ratio_smoothest": "the same of the smoothest release that there is within the bound "
-    "(the end: 50 ms) for one who knows all that will come: a taut string, token by token; none "
-    "varies less, but some have a lower ratio. by_pattern has it as `best`",
+    "end_delay_ms_*": "time of the client's last packet less time of the worker's last write, "
+    "less the same without pacing, stream by stream",
+    "control": "the same figures of a second play without pacing: the noise of the machine",
+    "gap per token": "a piece of n tokens that arrives g ms after the piece before is n gaps of "
+    "g/n; pieces within 1 ms are one. n is whole and at least 1; at the client, a piece has as "
+    "many tokens as its share of the chunk's characters. Percentiles and variation (standard "
+    "deviation over mean) are of one stream; reported is the median over streams of 50 tokens or "
+    "more",
+    "gap per character": "the same with characters: n is exact, but a worker that sends token by "
+    "token at a constant rate is uneven by it, since tokens differ in length",
+    "gap per piece": "the same with each piece as one gap of g, whatever its size",
+    "gap_p99_over_median_*": "per token, over the recorded streams with a ratio of 5 or more at "
+    "the worker; `gap_streams` has how many of how many, `gap_streams_even` how many of them have "
+    "2 or less at the client. `by_pattern` has all kinds and gaps",
+    "gap_ratio_smoothest": "the same of the smoothest release within the bound (the end: 50 ms) "
+    "with knowledge of all that follows: a taut string, token by token. No release varies less, "
+    "but some have a lower ratio. `by_pattern` has it as `best`",
     "gap_ratio_least_possible": "proven: no release of such a stream within the same bounds has a "
-    "lower ratio, token by token or in pieces. Each pattern once a round. It is low where nearly "
-    "half of the tokens can leave in heaps, so that the median is a gap of the others",
-    "gap_ratio_least_possible_unheaped": "proven: nor does a release whose median is not above its "
-    "mean, which is the stream's own, have a lower one than this",
-    "gap_streams_never_even": "of how many of these no release at all, and no unheaped one, has a "
-    "ratio of 2 or less, and how many these are",
-    "by_pattern": "chat-8: recorded chat with 8 clients at once; steady, bursts (1-16 tokens "
-    "every 40 ms), slow-bursts (every 170 ms), stalls (1 s, every 75 tokens), ramps (a quarter to "
-    "four times the rate): made up, all but bursts 50 tokens a second on the whole",
-    "crowds": "streams of 50 tokens a second each, 100 more a second (QUICK: 200) until all are "
-    "there, in chunks as a drafting worker sends them, `tokens_per_chunk` in the mean (that of the "
-    "recorded ones); 100 with a gateway of one process, 1,000 with one and with two",
-    "cpu_us_per_token": "CPU of the gateway's processes less what they take idle, a token that "
+    "lower ratio, token by token or in pieces. Each pattern counts once a round. It is low where "
+    "nearly half of the tokens can leave at once, so that the median is a gap of the others",
+    "gap_ratio_least_possible_unheaped": "proven: no release whose median is at most its mean "
+    "(the stream's own mean) has a lower ratio",
+    "gap_streams_never_even": "for how many of these streams no release has a ratio of 2 or less, "
+    "for how many no unheaped one has, and the number of streams",
+    "by_pattern": "chat-8: recorded chat with 8 concurrent clients. Made up: steady, bursts (1-16 "
+    "tokens every 40 ms), slow-bursts (every 170 ms), stalls (1 s, every 75 tokens), ramps (a "
+    "quarter to four times the rate); all but bursts have 50 tokens a second on average",
+    "crowds": "streams of 50 tokens a second each; 100 start per second (QUICK: 200) until all "
+    "run. Chunks are those of a worker that drafts, with the recorded mean of `tokens_per_chunk`; "
+    "100 streams with one gateway process, 1,000 with one and with two",
+    "cpu_us_per_token": "CPU of the gateway's processes, less their CPU when idle, per token that "
     "the worker sent",
     "streams_1000_cpu_cores": "CPU of the gateway's processes (two) while all 1,000 streams ran",
     "streams_1000_late_ms_p99": "p99 over streams of how far the latest token of each was beyond "
-    "the bound, nothing subtracted: the machine's own lateness is in it (see `off`)",
-    "harness_cores": "worker and client together; with `cores` near the machine's, it is full",
-    "attacker_accuracy_*": "share of answers that a classifier tells right from times (after the "
-    "request) and bytes of the packets, trained on the other runs; of the features below it takes "
-    "those that did best in training; mean and [min, max] over folds. raw: pacing off",
-    "attackers": "the same with given features: sizes, borders (where in the text packets end), "
-    "early (the same of its beginning), times, totals (packets, bytes, length, time to the "
+    "the bound; nothing is subtracted, so it includes the machine's own lateness (see `off`)",
+    "harness_cores": "worker and client together; the machine is saturated when this plus `cores` "
+    "is near its number of cores",
+    "attacker_accuracy_*": "share of answers that a classifier recognises from times (after the "
+    "request) and sizes of the packets, trained on the other runs, with the group of features "
+    "below that was best in training; mean and [min, max] over folds. raw: pacing off",
+    "attackers": "the same with one group of features: sizes, borders (where in the text packets "
+    "end), early (the same of its beginning), times, totals (packets, bytes, length, time to the "
     "first), or all together",
-    "gateway_metric_ms": "what the gateway's own metric says it added to a token in the mean",
+    "gateway_metric_ms": "mean delay that the gateway's own metric reports for a token",
     "bound_ms": "max_delay_ms",
 }
 
@@ -194,7 +195,7 @@ def _headline_gaps(rounds: Rounds) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class _Bound:
-    """What no release of a stream is below; `unheaped` holds for those without heaps."""
+    """Lower bounds of a stream's ratio; `unheaped`: for releases without heaps."""
 
     ratio: float
     unheaped: float

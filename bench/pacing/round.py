@@ -1,4 +1,4 @@
-"""Plays patterns through the gateway in one mode, and puts both sides' clocks together."""
+"""Plays patterns through the gateway in one mode and joins the time stamps of both ends."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ class Playback:
 
     Attributes:
         played: One for each pattern, in order; None where it failed.
-        captures: The same as packets.
+        captures: The same as raw packets.
         flaws: Why those that failed did.
         metric_ms: What the gateway's own metric says that it added to a token, in the mean; None
             where it added nothing or does not say.

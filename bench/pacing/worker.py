@@ -1,12 +1,12 @@
-"""A worker that plays patterns to half a millisecond, and tells afterwards when it sent what.
+"""A worker that plays patterns, exact to half a millisecond, and reports when it sent each chunk.
 
     python -m bench.pacing.worker --port N --patterns FILE
 
 It speaks vLLM's chat stream. A request names under `play` the pattern and an id; `GET /stamps`
 gives, by id, CLOCK_MONOTONIC just before each chunk was written, the end last, and forgets them.
 
-Plain asyncio, since its transport writes at once; uvloop's does so at the end of a loop's turn.
-One timer serves all answers: one for each chunk would cost more than to send it.
+It runs on plain asyncio, whose transport writes at once; uvloop writes at the end of an iteration.
+One timer serves all answers, as a timer for each chunk would cost more than sending it.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Plays:
 
 
 class _Playing:
-    """One answer on its way.
+    """One answer that is being played.
 
     Attributes:
         is_over: All of it was sent, or nobody wants the rest.

@@ -94,7 +94,8 @@ def test_what_a_step_leaves_unread_is_known_before_the_next() -> None:
     _, rule = run(world_of(curve_of(a_token=0.0), long, seats=2, tokens=150))
 
     views = [
-        (view.unread_rows[0], view.unread_tokens[0], view.prompt_tokens[0]) for view in rule.views
+        (view.unread_sequences[0], view.unread_tokens[0], view.prompt_tokens[0])
+        for view in rule.views
     ]
     assert any(sequences == 0 and prompt > 0 for sequences, _, prompt in views)
     assert any(sequences > 0 for sequences, _, _ in views)

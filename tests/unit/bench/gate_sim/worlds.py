@@ -52,7 +52,7 @@ def view_of(*, offered: list[int], stated: list[float], room: int = 32) -> View:
         requests=np.arange(sequences)[None, :],
         prefilling=np.zeros((1, sequences), dtype=np.bool_),
         prompt_tokens=np.array([0]),
-        unread_rows=np.array([0]),
+        unread_sequences=np.array([0]),
         unread_tokens=np.array([0]),
         context=np.array([0]),
         waiting=np.array([0]),

@@ -116,7 +116,7 @@ def test_report_has_the_promised_keys_with_their_spreads() -> None:
         *("streams_1000_errors", "streams_1000_rss_mb"),
     }
     assert found["bench"] == "gateway"
-    for figures in (found, found["peers"]["vllm-router"]):  # type: ignore[index]  # nested JSON
+    for figures in (found, found["peers"]["vllm-router"]):
         assert promised <= figures.keys()
         assert {f"{name}_spread" for name in promised} <= figures.keys()
     assert found["errors"] == 0
