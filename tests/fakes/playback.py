@@ -61,6 +61,8 @@ async def play(
     state: WorkerState,
 ) -> None:
     """Play a planned stream; every write goes out in a loop turn of its own."""
+    if reply.script.stall_after_chunks == 0:
+        state.stall = True
     for step in steps:
         if not state.flowing.is_set():
             await state.flowing.wait()
@@ -71,10 +73,10 @@ async def play(
             await asyncio.sleep(step.seconds)
         elif step is Event.CHUNK:
             request.chunks_sent += 1
-            if request.chunks_sent == reply.script.stall_after_chunks:
-                state.stall = True
             state.counters.iterations += 1
             state.counters.generation_tokens += reply.script.tokens_per_chunk
+            if request.chunks_sent == reply.script.stall_after_chunks:
+                state.stall = True
         elif step is Event.FINISH:
             connection.end_stream()
             request.finished = True

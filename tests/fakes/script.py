@@ -50,7 +50,7 @@ class Script(BaseModel):
         split_frames: Cut writes across frame borders: half a frame; the rest and a whole frame.
         huge_frame_bytes: Pad the text of the first chunk to this size.
         bad_json_frame: Send a frame of broken JSON after so many chunks, then go on.
-        stall_after_chunks: Set the worker's `state.stall` after so many chunks; a test clears it.
+        stall_after_chunks: Set `state.stall` after so many chunks; zero: after the headers.
         error_frame_after_chunks: Fail after so many chunks the way vLLM fails in mid-stream.
         no_done: Leave out the last frame (`[DONE]`, `response.completed`, `message_stop`).
         crlf: End lines of the stream with CR LF.

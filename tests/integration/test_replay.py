@@ -1,95 +1,68 @@
-"""A worker that dies before a request's first byte: the request runs again, nobody notices."""
+"""A worker that dies before a request's first byte: the request runs again, and succeeds."""
 
 import asyncio
-import time
-from typing import Any
 
 import pytest
 
 from tests.fakes.worker import FakeWorker
-from tests.integration.apis import CHAT, Api, each_api
+from tests.integration.apis import CHAT
 from tests.integration.running import running_gateway
 from tests.integration.waiting import eventually
 
-# The death of the worker falls into the wait; the worker after it gets through.
-_WAITS = {
-    "before_headers": {"delay_headers_seconds": 0.3},
-    "after_headers": {"delay_first_seconds": 0.3},
-}
-each_wait = pytest.mark.parametrize("script", _WAITS.values(), ids=_WAITS)
+_TEXT = " hello" * 8
 
 
-@each_api
-@each_wait
-async def test_stream_is_replayed_on_the_other_worker(api: Api, script: dict[str, Any]) -> None:
+@pytest.mark.parametrize("headers", [False, True], ids=["before_headers", "after_headers"])
+async def test_stream_is_replayed_on_the_other_worker(headers: bool) -> None:
+    script = {"stall_after_chunks": 0} if headers else {}
     pieces: list[str] = []
     async with FakeWorker() as one, FakeWorker() as two, running_gateway(one, two) as gateway:
-        reading = asyncio.create_task(api.read_stream(gateway.url, {"fake": script}, pieces))
+        one.state.stall = two.state.stall = not headers
+        reading = asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": script}, pieces))
         await eventually(lambda: one.active + two.active == 1)
         dying, other = (one, two) if one.active else (two, one)
 
         await dying.stop()
+        await eventually(lambda: other.active == 1)
+        other.state.stall = False
         await reading
 
-        assert "".join(pieces) == " hello" * 8
+        assert "".join(pieces) == _TEXT
         assert len(other.requests) == 1
         assert other.requests[0].body == dying.requests[0].body
         assert gateway.metric("gateway_stream_terminations_total", outcome="completed") == 1
         assert gateway.metric("gateway_stream_terminations_total", outcome="error_event") == 0
 
 
-@each_api
-async def test_unary_call_is_replayed_on_the_other_worker(api: Api) -> None:
-    script = {"delay_headers_seconds": 0.3}
-    async with FakeWorker() as one, FakeWorker() as two, running_gateway(one, two) as gateway:
-        asking = asyncio.create_task(api.ask(gateway.url, {"fake": script}))
-        await eventually(lambda: one.active + two.active == 1)
-
-        await (one if one.active else two).stop()
-
-        assert await asking == " hello" * 8
-
-
-@each_wait
-async def test_stream_waits_for_its_only_worker_to_come_back(
-    worker: FakeWorker, script: dict[str, Any]
-) -> None:
-    pieces: list[str] = []
+async def test_request_waits_for_its_only_worker_to_come_back(worker: FakeWorker) -> None:
     async with running_gateway(worker) as gateway:
-        reading = asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": script}, pieces))
+        worker.state.stall = True
+        asking = asyncio.create_task(CHAT.ask(gateway.url, {}))
         await eventually(lambda: worker.active == 1)
 
         await worker.stop()
-        await asyncio.sleep(0.3)
+        name = f"127.0.0.1:{worker.port}"
+        await eventually(lambda: gateway.metric("gateway_worker_up", worker=name) == 0)
+        worker.state.stall = False
         await worker.start()
-        await reading
 
-        assert "".join(pieces) == " hello" * 8
+        assert await asking == _TEXT
         assert len(worker.requests) == 2
 
 
 async def test_many_requests_survive_the_death_of_one_worker() -> None:
-    body = CHAT.body(fake={"delay_headers_seconds": 0.2})
     async with FakeWorker() as one, FakeWorker() as two, running_gateway(one, two) as gateway:
-        asking = [asyncio.create_task(gateway.client.post(CHAT.path, json=body)) for _ in range(40)]
+        one.state.stall = two.state.stall = True
+        asking = [
+            asyncio.create_task(gateway.client.post(CHAT.path, json=CHAT.body())) for _ in range(40)
+        ]
         await eventually(lambda: one.active + two.active == 40)
 
         await one.stop()
+        two.state.stall = False
         answers = await asyncio.gather(*asking)
 
         assert [answer.status_code for answer in answers] == [200] * 40
-
-
-async def test_request_that_kills_every_worker_is_not_replayed_for_ever() -> None:
-    body = CHAT.body(fake={"drop_before_headers": True})
-    async with FakeWorker() as one, FakeWorker() as two, FakeWorker() as three:
-        async with running_gateway(one, two, three, request={"max_replays": 1}) as gateway:
-            answer = await gateway.client.post(CHAT.path, json=body)
-
-        assert answer.status_code == 502
-        assert answer.json()["error"]["code"] == "worker_lost"
-        assert answer.headers["retry-after"] == "1"
-        assert [len(w.requests) for w in (one, two, three)].count(1) == 2
 
 
 async def test_replays_of_all_requests_share_a_budget(worker: FakeWorker) -> None:
@@ -117,16 +90,17 @@ async def test_dying_worker_does_not_use_up_the_replays(worker: FakeWorker) -> N
 
 async def test_no_worker_within_the_wait_is_answered_503() -> None:
     absent = FakeWorker(port=1)
-    request = {"wait_for_worker_seconds": 0.4}
+    request = {"wait_for_worker_seconds": 0.1}
     async with running_gateway(absent, wait_ready=False, request=request) as gateway:
-        started = time.monotonic()
         answer = await gateway.client.post(CHAT.path, json=CHAT.body())
-        took = time.monotonic() - started
 
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "no_healthy_worker"
     assert int(answer.headers["retry-after"]) >= 1
+<<<<<<< HEAD
     assert took >= 0.4
+=======
+>>>>>>> gw
 
 
 async def test_stream_whose_wait_ends_after_a_keep_alive_gets_the_error_event() -> None:
@@ -134,7 +108,7 @@ async def test_stream_whose_wait_ends_after_a_keep_alive_gets_the_error_event() 
     async with running_gateway(
         absent,
         wait_ready=False,
-        request={"wait_for_worker_seconds": 0.4},
+        request={"wait_for_worker_seconds": 0.25},
         stream={"keep_alive_seconds": 0.1},
     ) as gateway:
         answer = await gateway.client.post(CHAT.path, json=CHAT.body(stream=True))

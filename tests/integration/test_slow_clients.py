@@ -1,4 +1,4 @@
-"""A client that reads slowly slows its own stream only, in bounded memory, and not for ever."""
+"""A client that reads slowly holds up its own stream only, uses little memory, and is dropped."""
 
 import asyncio
 from pathlib import Path
@@ -16,18 +16,17 @@ _SMALL_BUFFER = 4096
 
 
 async def test_memory_stays_bounded_and_others_are_served(worker: FakeWorker, folder: Path) -> None:
-    paced = {"chunks": 50, "gap_seconds": 0.02}
     async with gateway_process(folder, worker) as gateway:
         await gateway.client.post(CHAT.path, json=CHAT.body(stream=True))
         before = gateway.rss_bytes
         async with connect(gateway.port, receive_bytes=_SMALL_BUFFER) as stuck:
             await stuck.post(CHAT.path, CHAT.body(stream=True, fake=_FLOOD))
             await stuck.read_until(b"xxx")
-            await CHAT.read_stream(gateway.url, {"fake": paced}, [])
+            await CHAT.read_stream(gateway.url, {}, [])
             sent = worker.requests[1].chunks_sent
             await asyncio.sleep(0.3)
 
-            assert worker.requests[1].chunks_sent == sent  # the worker is held up as well
+            assert worker.requests[1].chunks_sent == sent  # the worker has to wait as well
             assert gateway.rss_bytes - before < 8 * _MB
 
 
@@ -44,7 +43,7 @@ async def test_slow_client_gets_everything_in_the_end(worker: FakeWorker) -> Non
         assert whole.count(b"x" * 1000) == 2000
 
 
-async def test_client_that_takes_nothing_is_given_up(worker: FakeWorker) -> None:
+async def test_client_that_reads_nothing_is_dropped(worker: FakeWorker) -> None:
     stream = {"client_stuck_seconds": 0.4, "keep_alive_seconds": 0.1}
     async with (
         running_gateway(worker, stream=stream) as gateway,
@@ -60,7 +59,7 @@ async def test_client_that_takes_nothing_is_given_up(worker: FakeWorker) -> None
         assert gateway.metric("gateway_inflight_requests") == 0
 
 
-async def test_client_that_takes_nothing_of_a_long_answer_is_given_up(
+async def test_client_that_reads_nothing_of_a_long_answer_is_dropped(
     worker: FakeWorker,
 ) -> None:
     script = {"unary_bytes": 20 * _MB, "chunks": 1}
@@ -81,7 +80,7 @@ async def test_client_that_takes_nothing_of_a_long_answer_is_given_up(
         assert gateway.metric("gateway_requests_total", **ended) == 1
 
 
-async def test_slow_client_that_reads_on_is_not_given_up(worker: FakeWorker) -> None:
+async def test_slow_client_that_reads_on_is_not_dropped(worker: FakeWorker) -> None:
     stream = {"client_stuck_seconds": 0.4, "keep_alive_seconds": 0.1}
     async with (
         running_gateway(worker, stream=stream) as gateway,
@@ -96,8 +95,8 @@ async def test_slow_client_that_reads_on_is_not_given_up(worker: FakeWorker) -> 
 
 
 async def test_silent_worker_is_not_blamed_on_the_client(worker: FakeWorker) -> None:
-    stream = {"client_stuck_seconds": 0.2, "keep_alive_seconds": 0.1}
-    script = {"chunks": 2, "gap_seconds": 0.8}
+    stream = {"client_stuck_seconds": 0.1, "keep_alive_seconds": 0.05}
+    script = {"chunks": 2, "gap_seconds": 0.4}
     pieces: list[str] = []
     async with running_gateway(worker, stream=stream) as gateway:
         await CHAT.read_stream(gateway.url, {"fake": script}, pieces)

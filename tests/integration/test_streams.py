@@ -1,6 +1,5 @@
-"""Whole streams: the client gets what the worker would have sent it, however the bytes came."""
+"""Whole streams: the client gets what the worker sent, however the bytes were split."""
 
-import json
 import re
 from typing import Any
 
@@ -26,9 +25,7 @@ _SCRIPTS: dict[str, dict[str, Any]] = {
 _USAGES: dict[str, dict[str, Any]] = {
     "none": {},
     "asked": {"stream_options": {"include_usage": True}},
-    "refused": {"stream_options": {"include_usage": False}},
     "continuous": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
-    "null": {"stream_options": None},
 }
 _IDENTITY = re.compile(rb'(chatcmpl-|cmpl-|resp_|msg_)[0-9a-f]{16}|"created(?:_at)?":\d+')
 
@@ -37,7 +34,7 @@ async def _through_and_direct(
     gateway: RunningGateway, worker: FakeWorker, api: Api, body: dict[str, Any]
 ) -> tuple[bytes, bytes]:
     """The same request's stream through the gateway and straight from the worker."""
-    # Where the machine makes chunks stumble, pacing would cut and join them.
+    # Pacing would cut and join chunks that arrive unevenly.
     through = await gateway.client.post(api.path, json=body, headers={"x-pacing": "off"})
     direct = await gateway.client.post(f"{worker.url}{api.path}", json=body)
     assert (through.status_code, direct.status_code) == (200, 200)
@@ -76,30 +73,6 @@ async def test_client_gets_the_usage_it_asked_for_and_no_other(
     assert shared_gateway.metric("gateway_tokens_total", **counted) == before + 8
 
 
-@each_api
-async def test_sdk_reads_text_whose_characters_came_in_pieces(worker: FakeWorker, api: Api) -> None:
-    pieces: list[str] = []
-    async with running_gateway(worker) as gateway:
-        await api.read_stream(gateway.url, {"fake": {"split_utf8": True, "crlf": True}}, pieces)
-
-    assert "".join(pieces) == " naïve 🙂" * 8
-
-
-async def test_acceptance_is_reported_on_the_usage_chunk(worker: FakeWorker) -> None:
-    script = {"drafted": 20, "accepted": 15}
-    body = CHAT.body(stream=True, fake=script, stream_options={"include_usage": True})
-    async with running_gateway(worker) as gateway:
-        answer = await gateway.client.post(CHAT.path, json=body)
-
-        chunk = json.loads(answer.content.split(b"\n\n")[-3].removeprefix(b"data: "))
-        found = chunk["metrics"]["speculative_decoding"]
-        assert found["sources"] == {"native": {"drafted": 20, "accepted": 15}}
-        assert found["num_draft_tokens"] == 20
-        ratio = {"model": "fake-model", "source": "native"}
-        assert gateway.metric("gateway_request_acceptance_ratio_sum", **ratio) == 0.75
-        assert gateway.metric("gateway_request_acceptance_ratio_count", **ratio) == 1
-
-
 async def test_acceptance_is_counted_also_when_the_client_asked_for_no_usage(
     worker: FakeWorker,
 ) -> None:
@@ -113,15 +86,13 @@ async def test_acceptance_is_counted_also_when_the_client_asked_for_no_usage(
 
 
 async def test_gaps_are_counted_by_token_not_by_chunk(worker: FakeWorker) -> None:
-    script = {"chunks": 5, "tokens_per_chunk": 4, "gap_seconds": 0.04}
+    script = {"chunks": 5, "tokens_per_chunk": 4}
     async with running_gateway(worker) as gateway:
         await gateway.client.post(CHAT.path, json=CHAT.body(stream=True, fake=script))
 
         for stage in ("worker", "client"):
             count = gateway.metric("gateway_inter_token_seconds_count", stage=stage)
-            total = gateway.metric("gateway_inter_token_seconds_sum", stage=stage)
             assert count == 5 * 4 - 1
-            assert 4 * 0.039 <= total < 8 * 0.04
 
 
 async def test_stream_is_not_collected(worker: FakeWorker) -> None:
