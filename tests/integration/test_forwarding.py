@@ -1,8 +1,4 @@
-<<<<<<< HEAD
-"""Bodies are forwarded byte for byte in both directions, except for the fields that are added."""
-=======
 """Bodies are forwarded byte for byte both ways, except for the fields that the gateway adds."""
->>>>>>> gw
 
 from typing import Any
 

@@ -97,10 +97,6 @@ async def test_no_worker_within_the_wait_is_answered_503() -> None:
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "no_healthy_worker"
     assert int(answer.headers["retry-after"]) >= 1
-<<<<<<< HEAD
-    assert took >= 0.4
-=======
->>>>>>> gw
 
 
 async def test_stream_whose_wait_ends_after_a_keep_alive_gets_the_error_event() -> None:
