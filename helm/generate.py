@@ -1,8 +1,8 @@
-"""Write the chart's values.yaml, values.schema.json and the table of its README.
+"""Write the chart's values.yaml, values.schema.json and the table in its README.
 
 usage: python -m helm.generate [--check]
 
-With --check nothing is written; status 1 if a file is out of date.
+With --check nothing is written; the exit status is 1 if a file is out of date.
 """
 
 import argparse
@@ -26,21 +26,21 @@ _REFERENCE = "#/$defs/"
 
 
 def values_yaml() -> str:
-    """Every value with its default, and what it means above it."""
+    """Return values.yaml: every value with its default, after a comment that describes it."""
     head = "# Written by `python -m helm.generate` from helm/values/; do not edit.\n"
     return head + "\n".join(_value_lines(ChartValues, ChartValues(), indent=0)) + "\n"
 
 
 def readme_table() -> str:
-    """Every value as a row: name, default, meaning; before those of a group, what it is for."""
+    """Return a Markdown table with a row for every group and value."""
     rows = _rows(ChartValues, ChartValues(), prefix="")
     return "| value | default | meaning |\n|---|---|---|\n" + "\n".join(rows)
 
 
 def schema_json() -> str:
-    """A strict JSON Schema of the values, those of `settings` included.
+    """Return a strict JSON Schema of the values, including those of `settings`.
 
-    It is draft 7, which Helm 3 and 4 both know.
+    It follows draft 7, which Helm 3 and 4 both support.
     """
     schema = ChartValues.model_json_schema()
     parts: dict[str, Any] = schema["$defs"]
@@ -63,7 +63,7 @@ def schema_json() -> str:
 
 def _fields(model: type[BaseModel], value: BaseModel) -> Iterator[tuple[str, FieldInfo, object]]:
     for name, field in model.model_fields.items():
-        if field.alias is None:  # Helm's own are not ours to document
+        if field.alias is None:  # `global` belongs to Helm
             yield name, field, getattr(value, name)
 
 
@@ -108,14 +108,14 @@ def _sentence(field: FieldInfo) -> str:
 
 
 def _used(schema: Mapping[str, Any], parts: Mapping[str, Any]) -> set[str]:
-    """The names of all parts that `schema` leads to, whatever stands in its own `$defs`."""
+    """Return the names of all parts that `schema` refers to, directly or through other parts."""
     found: set[str] = set()
-    waiting = [{key: value for key, value in schema.items() if key != "$defs"}]
-    while waiting:
-        for name in _references(waiting.pop()):
+    pending = [{key: value for key, value in schema.items() if key != "$defs"}]
+    while pending:
+        for name in _references(pending.pop()):
             if name not in found:
                 found.add(name)
-                waiting.append(parts[name])
+                pending.append(parts[name])
     return found
 
 
@@ -132,27 +132,27 @@ def _references(node: object) -> Iterator[str]:
 
 
 def _plain(node: Any) -> Any:
-    """Without what is noise to a validator, and tuples as draft 7 writes them."""
+    """Return a schema without annotations and with tuples as draft 7 writes them."""
     if isinstance(node, list):
         return [_plain(item) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        return {"$ref": node["$ref"]}  # draft 7 ignores what stands beside it
-    kept = {
+        return {"$ref": node["$ref"]}  # draft 7 ignores the keywords beside it
+    plain = {
         key: {name: _plain(part) for name, part in value.items()}
         if key in ("properties", "$defs")
         else _plain(value)
         for key, value in node.items()
         if key not in ("title", "default", "format")
     }
-    if "prefixItems" in kept:
-        kept["items"] = kept.pop("prefixItems")
-    return kept
+    if "prefixItems" in plain:
+        plain["items"] = plain.pop("prefixItems")
+    return plain
 
 
 def readme(text: str) -> str:
-    """The README with its table brought up to date."""
+    """Return the README with a new table."""
     before, _, rest = text.partition(_TABLE[0])
     _, _, after = rest.partition(_TABLE[1])
     return f"{before}{_TABLE[0]}\n{readme_table()}\n{_TABLE[1]}{after}"
@@ -161,7 +161,9 @@ def readme(text: str) -> str:
 def main() -> int:
     """Write or check the files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if stale"
+    )
     check = parser.parse_args().check
     files = {
         CHART / "values.yaml": values_yaml(),

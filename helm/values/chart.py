@@ -13,65 +13,71 @@ from helm.values.monitoring import Monitoring, NetworkPolicy, Tracing
 
 
 class Settings(Values):
-    """The settings of both programs (docs/settings.md); the schema knows each of them."""
+    """The settings of both programs (docs/settings.md); the schema contains each of them."""
 
     gateway: dict[str, Any] = Field(
         {},
-        description="Section `gateway:`. Addresses, keys and discovery are set by the chart.",
+        description="Section `gateway:`. The chart sets addresses, key files and worker discovery.",
     )
     engine: dict[str, Any] = Field(
-        {}, description="Section `engine:`. Addresses and the cache's folder are set by the chart."
+        {}, description="Section `engine:`. The chart sets addresses and the cache folder."
     )
 
 
 class Security(Values):
-    """Whom pods run as; all else is fixed: not root, no capabilities, read-only root, seccomp."""
+    """The user of the pods. Fixed are: not root, no capabilities, read-only root, seccomp."""
 
     user: Annotated[int, Field(ge=1)] | None = Field(
-        10001, description="User and group of the images; null: the platform chooses (OpenShift)."
+        10001, description="User and group ID; null: the platform chooses (OpenShift)."
     )
 
 
 class ChartValues(Values):
-    """Everything that can be set."""
+    """All values of the chart."""
 
-    nameOverride: Name = Field("", description="Instead of the chart's name in names.")
-    fullnameOverride: Name = Field("", description="Instead of release and chart in names.")
-    commonLabels: Labels = Field({}, description="More labels of every object.")
+    nameOverride: Name = Field("", description="Replaces the chart's name in object names.")
+    fullnameOverride: Name = Field(
+        "", description="Replaces the release's and the chart's name in object names."
+    )
+    commonLabels: Labels = Field({}, description="Additional labels of every object.")
     imagePullSecrets: list[NamedSecret] = Field(
-        [], description="Secrets for pulling images, as `- name: ...`."
+        [], description="Secrets for pulling images, each as `- name: ...`."
     )
     settings: Settings = Field(
-        Settings(), description="What runs; rendered into one file that both programs read."
+        Settings(), description="Settings of the gateway and the engine, rendered into one file."
     )
     keys: SecretKey = Field(
         SecretKey(existingSecret="specgate-keys", secretKey="keys.jsonl"),
-        description="API keys: the file that `specgate keys create` writes. Empty only with "
+        description="API keys: the file that `specgate keys create` writes. May be empty only with "
         "`settings.gateway.allow_without_keys`.",
     )
     workerKey: SecretKey = Field(
-        SecretKey(), description="A key that workers ask the gateway for, besides the policy."
+        SecretKey(),
+        description="A key that workers require from the gateway, in addition to the network "
+        "policy.",
     )
-    security: Security = Field(Security(), description="Whom pods run as.")
+    security: Security = Field(Security(), description="The user that pods run as.")
     gateway: GatewayValues = Field(GatewayValues(), description="The gateway.")
     engine: EngineValues = Field(EngineValues(), description="The workers.")
-    networkPolicy: NetworkPolicy = Field(NetworkPolicy(), description="Who may reach whom.")
-    monitoring: Monitoring = Field(Monitoring(), description="Metrics, alerts, dashboards.")
+    networkPolicy: NetworkPolicy = Field(
+        NetworkPolicy(), description="Which connections are allowed."
+    )
+    monitoring: Monitoring = Field(Monitoring(), description="Metrics, alerts and dashboards.")
     tracing: Tracing = Field(Tracing(), description="Traces.")
     global_: dict[str, Any] = Field(
-        {}, alias="global", description="Helm's own, for charts that contain this one."
+        {}, alias="global", description="Helm's global values, for charts that contain this one."
     )
 
 
 SETTINGS: dict[str, type[BaseModel]] = {"gateway": GatewaySettings, "engine": EngineSettings}
-"""The trees whose schemas stand in for `settings.gateway` and `settings.engine`."""
+"""The models whose schemas replace those of `settings.gateway` and `settings.engine`."""
 SET_BY_THE_CHART = {
     "GatewaySettings": {"host", "port", "supervisor", "tracing"},
     "KeySettings": {"file"},
     "UpstreamSettings": {"api_key_file"},
     "EngineSettings": {"host", "port", "uds", "cache_dir"},
 }
-"""Settings that `settings` may not hold, by the class that has them."""
+"""Settings that `settings` must not contain, by the class that defines them."""
 LOOSER: dict[str, dict[str, Any]] = {
     "EngineSettings": {
         "environment": {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
@@ -85,4 +91,4 @@ LOOSER: dict[str, dict[str, Any]] = {
         }
     },
 }
-"""Fields that take more than their types say, because a validator turns it into them."""
+"""Schemas of fields whose validator converts more than the field's type allows."""

@@ -1,4 +1,4 @@
-"""Values of the engine's StatefulSet or LeaderWorkerSet and what stands around it."""
+"""Values of the engine's StatefulSet or LeaderWorkerSet and the objects around it."""
 
 from typing import Annotated, Literal
 
@@ -23,113 +23,118 @@ class Gpus(Values):
 
     count: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="How many; 0: the engine computes on CPUs. With any, they must be as many as "
-        "`settings.engine.vllm` spreads the model over.",
+        description="Number of GPUs; 0: the engine runs on CPUs. Otherwise it must be the number "
+        "of GPUs that `settings.engine.vllm` distributes the model over.",
     )
     resource: Annotated[str, Field(min_length=1)] = Field(
-        "nvidia.com/gpu", description="Name of the resource that a node offers."
+        "nvidia.com/gpu", description="Name of the extended resource."
     )
     runtimeClassName: Name = Field("", description="Runtime class that GPUs need, if any.")
 
 
 class Cache(Values):
-    """The volume with models, compiled code and what suffix indexes keep (`/var/lib/specgate`)."""
+    """The volume with models, compiled code and saved suffix indexes (`/var/lib/specgate`)."""
 
     existingClaim: Name = Field(
-        "", description="A claim that all pods share (ReadWriteMany); empty: each has its own."
+        "",
+        description="A claim that all pods share (ReadWriteMany); empty: each pod has its own.",
     )
-    size: Quantity = Field("100Gi", description="Size of a pod's own.")
-    storageClassName: Name = Field("", description="Its storage class; empty: the default one.")
+    size: Quantity = Field("100Gi", description="Size of a pod's own claim.")
+    storageClassName: Name = Field("", description="Storage class of the claims; empty: default.")
     whenScaled: Literal["Retain", "Delete"] = Field(
-        "Retain", description="What becomes of the volumes of pods that are scaled away."
+        "Retain", description="Whether the volumes of pods removed by scaling are retained."
     )
     whenDeleted: Literal["Retain", "Delete"] = Field(
-        "Retain", description="What becomes of all when the release is removed."
+        "Retain", description="Whether all volumes are retained when the StatefulSet is deleted."
     )
 
 
 class Drain(Values):
-    """How a pod that is to end lets go of its requests."""
+    """How a terminating pod finishes its requests."""
 
     removalSeconds: Seconds = Field(
         40,
-        description="First phase: it serves on while gateways learn that it leaves: the TTL of "
-        "the cluster's DNS (30 s by default) and `settings.gateway.upstream.resolve_seconds`.",
+        description="First phase: it still accepts requests until gateways no longer know its "
+        "address: the TTL of the cluster's DNS (30 s by default) plus "
+        "`settings.gateway.upstream.resolve_seconds`.",
     )
     finishSeconds: Seconds = Field(
-        300, description="Second phase: what still runs may finish for so long; then SIGTERM."
+        300, description="Second phase: how long running requests may take to finish."
     )
 
 
 class Keda(Values):
-    """A ScaledObject for KEDA, which must be installed; `replicas` is left to it."""
+    """A ScaledObject for KEDA, which must be installed; it replaces `replicas`."""
 
-    enabled: bool = Field(False, description="Create it.")
+    enabled: bool = Field(False, description="Create the ScaledObject.")
     serverAddress: str = Field("", description="URL of the Prometheus that scrapes the engines.")
     minReplicas: Annotated[int, Field(ge=1)] = Field(
-        1, description="Fewest pods; the queue is measured by pods, so one has to be there."
+        1, description="Minimum number of pods; at least one, since pods report the queue."
     )
-    maxReplicas: Annotated[int, Field(ge=1)] = Field(4, description="Most pods.")
-    pollingSeconds: Annotated[int, Field(ge=1)] = Field(15, description="Between two looks.")
+    maxReplicas: Annotated[int, Field(ge=1)] = Field(4, description="Maximum number of pods.")
+    pollingSeconds: Annotated[int, Field(ge=1)] = Field(15, description="Polling interval.")
     cooldownSeconds: Seconds = Field(
-        600, description="How long demand must be lower before a pod is taken away."
+        600, description="How long demand must be lower before a pod is removed."
     )
     waitingRequests: Annotated[float, Field(gt=0)] = Field(
-        4, description="Requests that wait in vLLM's queue, a pod, that it aims at."
+        4, description="Target number of waiting requests in vLLM's queue per pod."
     )
     kvCacheUsage: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.8, description="Part of the KV cache in use, on average, that it aims at."
+        0.8, description="Target share of the KV cache in use, averaged over the pods."
     )
 
 
 class MultiNode(Values):
-    """A model over several nodes: one LeaderWorkerSet group of pods, joined by Ray, a replica."""
+    """A model on several nodes: each replica is a LeaderWorkerSet group of pods joined by Ray."""
 
     enabled: bool = Field(
-        False, description="Use it instead of a StatefulSet; LeaderWorkerSet must be installed."
+        False,
+        description="Use a LeaderWorkerSet, which must be installed, instead of a StatefulSet.",
     )
-    nodes: Annotated[int, Field(ge=2)] = Field(2, description="Pods of a group.")
+    nodes: Annotated[int, Field(ge=2)] = Field(2, description="Pods per group.")
 
 
 class EngineValues(Component):
     """The workers: vLLM with our speculation."""
 
     enabled: bool = Field(
-        True, description="Run workers; else name remote ones in `settings.gateway.workers`."
+        True, description="Run workers; otherwise list remote ones in `settings.gateway.workers`."
     )
     image: Image = Field(
-        Image(tag="cpu"), description="The Dockerfile's target `cpu` or `cuda`, as you pushed it."
+        Image(tag="cpu"),
+        description="Where you pushed the Dockerfile's target `cpu` or `cuda`.",
     )
     replicas: Annotated[int, Field(ge=0)] = Field(
-        1, description="Workers; with `multiNode` groups of pods."
+        1, description="Number of workers; with `multiNode`, of groups."
     )
     resources: Resources = Field(
         Resources(requests=Amounts(cpu="2", memory="6Gi"), limits=Amounts(memory="8Gi")),
-        description="Of each pod, GPUs aside.",
+        description="Resources of each pod, except GPUs.",
     )
     gpus: Gpus = Field(Gpus(), description="GPUs of each pod.")
     sharedMemory: Quantity = Field(
         "1Gi",
-        description="Size of `/dev/shm`, part of the memory limit; ranks of a model talk "
-        "through it.",
+        description="Size of `/dev/shm`, which counts towards the memory limit; the ranks of a "
+        "model communicate through it.",
     )
-    cache: Cache = Field(Cache(), description="Volume for what can be made again.")
+    cache: Cache = Field(Cache(), description="Volume for models and other reproducible files.")
     huggingFaceToken: SecretKey = Field(
         SecretKey(secretKey="token"), description="`HF_TOKEN`, for gated models."
     )
     startSeconds: Annotated[int, Field(ge=10)] = Field(
         1800,
-        description="From start to healthy at most: download, conversion, loading, compilation. "
-        "Beyond it the pod is restarted.",
+        description="Maximum time from start to healthy (download, conversion, loading, "
+        "compilation); after it the pod is restarted.",
     )
     liveness: Probe = Field(
         Probe(periodSeconds=10, timeoutSeconds=10, failureThreshold=6),
-        description="`/health`: vLLM answers 503 when its engine is dead. Then it is restarted.",
+        description="Asks `/health`; vLLM answers 503 when its engine is dead. A pod that fails "
+        "is restarted.",
     )
     readiness: Probe = Field(
         Probe(timeoutSeconds=5),
-        description="`/health` as well: a pod that fails it leaves the DNS name.",
+        description="Asks `/health`; a pod that fails is removed from the DNS name.",
     )
-    drain: Drain = Field(Drain(), description="How it ends.")
-    keda: Keda = Field(Keda(), description="By its queue and its KV cache.")
-    multiNode: MultiNode = Field(MultiNode(), description="For models that one node cannot hold.")
+    drain: Drain = Field(Drain(), description="Termination of a pod.")
+    keda: Keda = Field(Keda(), description="Scaling by queue and KV cache.")
+    multiNode: MultiNode = Field(MultiNode(), description="For models that do not fit on one node.")

@@ -1,4 +1,4 @@
-"""Parts that gateway and engine share, and the pieces of Kubernetes' own API that pass through."""
+"""Values that gateway and engine share, and types of Kubernetes' API that are passed through."""
 
 from typing import Annotated, Any, Literal
 
@@ -10,33 +10,37 @@ Quantity = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|G
 """Source: Kubernetes, `apimachinery/pkg/api/resource` (without its exponent forms)."""
 Seconds = Annotated[int, Field(ge=0, le=86400)]
 Labels = dict[str, str]
-WhenFull = Literal["", "ScheduleAnyway", "DoNotSchedule"]
+WhenUnsatisfiable = Literal["", "ScheduleAnyway", "DoNotSchedule"]
 
 
 class Values(BaseModel):
-    """A group of values; a name that it does not have is refused."""
+    """A group of values; unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Image(Values):
-    """Where an image comes from."""
+    """A container image."""
 
-    repository: Annotated[str, Field(min_length=1)] = Field("specgate", description="Its name.")
-    tag: str = Field("", description="Its tag.")
+    repository: Annotated[str, Field(min_length=1)] = Field(
+        "specgate", description="Registry and name."
+    )
+    tag: str = Field("", description="Tag.")
     digest: Annotated[str, Field(pattern=r"^(sha256:[0-9a-f]{64})?$")] = Field(
-        "", description="Its digest; wins over the tag."
+        "", description="Digest; takes precedence over the tag."
     )
     pullPolicy: Literal["Always", "IfNotPresent", "Never"] = Field(
-        "IfNotPresent", description="When a node pulls it."
+        "IfNotPresent", description="When a node pulls the image."
     )
 
 
 class SecretKey(Values):
-    """A key of a Secret that exists already; the chart creates none."""
+    """A key in an existing Secret; the chart creates none."""
 
-    existingSecret: Name = Field("", description="The Secret's name; empty: none.")
-    secretKey: Annotated[str, Field(min_length=1)] = Field("key", description="The key in it.")
+    existingSecret: Name = Field("", description="Name of the Secret; empty: none.")
+    secretKey: Annotated[str, Field(min_length=1)] = Field(
+        "key", description="The key in the Secret."
+    )
 
 
 class NamedSecret(Values):
@@ -46,52 +50,52 @@ class NamedSecret(Values):
 
 
 class ServiceAccount(Values):
-    """The account that pods run as; they get no token, since they never ask Kubernetes."""
+    """The pods' service account; they get no token, since they never call Kubernetes' API."""
 
-    create: bool = Field(True, description="Create it.")
-    name: Name = Field("", description="Its name; empty: that of the component.")
-    annotations: Labels = Field({}, description="Annotations, such as a cloud's identity.")
+    create: bool = Field(True, description="Create the account.")
+    name: Name = Field("", description="Name of the account; empty: the component's name.")
+    annotations: Labels = Field({}, description="Annotations, such as a cloud identity.")
 
 
 class Amounts(Values):
-    """Compute resources of a container, by name."""
+    """Amounts of a container's compute resources."""
 
-    cpu: Quantity | Annotated[float, Field(ge=0)] | None = Field(None, description="Cores.")
+    cpu: Quantity | Annotated[float, Field(ge=0)] | None = Field(None, description="CPU cores.")
     memory: Quantity | None = Field(None, description="Memory.")
-    ephemeralStorage: Quantity | None = Field(None, description="Disk of the node.")
+    ephemeralStorage: Quantity | None = Field(None, description="Local disk space of the node.")
 
 
 class Resources(Values):
-    """What a container asks for, and what it may have at most."""
+    """Resource requests and limits of a container."""
 
-    requests: Amounts = Field(Amounts(), description="What is set aside for it.")
-    limits: Amounts = Field(Amounts(), description="What it may have at most.")
+    requests: Amounts = Field(Amounts(), description="Resources reserved for the container.")
+    limits: Amounts = Field(Amounts(), description="Upper bounds.")
 
 
 class Probe(Values):
-    """How often the kubelet looks, and when it draws a conclusion."""
+    """A kubelet's probe."""
 
-    periodSeconds: Annotated[int, Field(ge=1)] = Field(5, description="Between two looks.")
-    timeoutSeconds: Annotated[int, Field(ge=1)] = Field(3, description="Longest wait for one.")
+    periodSeconds: Annotated[int, Field(ge=1)] = Field(5, description="Interval between probes.")
+    timeoutSeconds: Annotated[int, Field(ge=1)] = Field(3, description="Timeout of a probe.")
     failureThreshold: Annotated[int, Field(ge=1)] = Field(
-        3, description="Failures in a row that count."
+        3, description="Number of consecutive failures after which the pod counts as failed."
     )
 
 
 class DisruptionBudget(Values):
-    """How many pods a drain of nodes may take at once."""
+    """A PodDisruptionBudget: how many pods may be evicted at once."""
 
-    enabled: bool = Field(True, description="Create it.")
+    enabled: bool = Field(True, description="Create the PodDisruptionBudget.")
     maxUnavailable: Annotated[int, Field(ge=1)] | Annotated[str, Field(pattern=r"^[0-9]+%$")] = (
-        Field(1, description="Pods, or a percentage of them, that may be missing.")
+        Field(1, description="Number or percentage of pods that may be unavailable.")
     )
 
 
 class TopologySpread(Values):
-    """How pods are spread; each is `ScheduleAnyway`, `DoNotSchedule`, or empty for not at all."""
+    """Spread of the pods: `ScheduleAnyway`, `DoNotSchedule`, or empty for none."""
 
-    hosts: WhenFull = Field("ScheduleAnyway", description="Over nodes.")
-    zones: WhenFull = Field("ScheduleAnyway", description="Over zones.")
+    hosts: WhenUnsatisfiable = Field("ScheduleAnyway", description="Spread over nodes.")
+    zones: WhenUnsatisfiable = Field("ScheduleAnyway", description="Spread over zones.")
 
 
 class Toleration(Values):
@@ -105,11 +109,11 @@ class Toleration(Values):
 
 
 class Affinity(Values):
-    """Kubernetes' own terms; the API server checks what is inside."""
+    """Terms as in a pod's `affinity`; the API server validates them."""
 
-    nodeAffinity: dict[str, Any] | None = Field(None, description="To nodes.")
-    podAffinity: dict[str, Any] | None = Field(None, description="To pods.")
-    podAntiAffinity: dict[str, Any] | None = Field(None, description="Away from pods.")
+    nodeAffinity: dict[str, Any] | None = Field(None, description="Node affinity.")
+    podAffinity: dict[str, Any] | None = Field(None, description="Pod affinity.")
+    podAntiAffinity: dict[str, Any] | None = Field(None, description="Pod anti-affinity.")
 
 
 class Variable(Values):
@@ -121,22 +125,24 @@ class Variable(Values):
 
 
 class Component(Values):
-    """What can be said about the pods of both components."""
+    """Values that both components have."""
 
     image: Image = Field(Image(), description="The image.")
-    podAnnotations: Labels = Field({}, description="More annotations of the pods.")
-    podLabels: Labels = Field({}, description="More labels of the pods.")
+    podAnnotations: Labels = Field({}, description="Additional annotations of the pods.")
+    podLabels: Labels = Field({}, description="Additional labels of the pods.")
     extraEnv: list[Variable] = Field(
         [],
-        description="More environment variables, such as a proxy's. `SPECGATE_*` wins over "
-        "`settings`.",
+        description="Additional environment variables, such as a proxy's. `SPECGATE_*` takes "
+        "precedence over `settings`.",
     )
     nodeSelector: Labels = Field({}, description="Labels that a node must have.")
-    tolerations: list[Toleration] = Field([], description="Taints of nodes that are tolerated.")
+    tolerations: list[Toleration] = Field([], description="Taints that the pods tolerate.")
     affinity: Affinity = Field(Affinity(), description="Node and pod affinity.")
     topologySpread: TopologySpread = Field(TopologySpread(), description="Spread of the pods.")
     priorityClassName: Name = Field("", description="Priority class of the pods.")
-    serviceAccount: ServiceAccount = Field(ServiceAccount(), description="Their account.")
+    serviceAccount: ServiceAccount = Field(
+        ServiceAccount(), description="Service account of the pods."
+    )
     disruptionBudget: DisruptionBudget = Field(
-        DisruptionBudget(), description="How many of them may be missing."
+        DisruptionBudget(), description="How many pods may be unavailable at once."
     )

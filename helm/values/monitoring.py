@@ -1,4 +1,4 @@
-"""Values of what Prometheus and Grafana read, and of who may reach whom."""
+"""Values of monitoring, network policies and traces."""
 
 from typing import Annotated, Any
 
@@ -13,49 +13,53 @@ Duration = Annotated[str, Field(pattern=r"^([0-9]+(ms|s|m|h))+$")]
 class Scraping(Values):
     """A ServiceMonitor for the gateway and a PodMonitor for the engine (Prometheus operator)."""
 
-    enabled: bool = Field(False, description="Create both.")
-    interval: Duration = Field("15s", description="Between two looks.")
-    labels: Labels = Field({}, description="Labels by which your Prometheus finds them.")
+    enabled: bool = Field(False, description="Create a ServiceMonitor and a PodMonitor.")
+    interval: Duration = Field("15s", description="Scrape interval.")
+    labels: Labels = Field({}, description="Labels by which your Prometheus selects them.")
 
 
 class Rules(Values):
     """Alerts and recording rules (`files/rules/` of the chart) as PrometheusRules."""
 
-    enabled: bool = Field(False, description="Create them.")
-    labels: Labels = Field({}, description="Labels by which your Prometheus finds them.")
+    enabled: bool = Field(False, description="Create the PrometheusRules.")
+    labels: Labels = Field({}, description="Labels by which your Prometheus selects them.")
     runbookUrl: Annotated[str, Field(pattern=r"^[^\s'\"#]+$")] = Field(
         RUNBOOK,
-        description="URL under which you publish docs/runbook.md: an alert's `runbook_url` is this "
-        "and `#`, the entry's heading.",
+        description="URL where you publish docs/runbook.md; an alert's `runbook_url` is this URL, "
+        "`#` and the entry's anchor.",
     )
     thresholds: Thresholds = Field(
-        Thresholds(), description="What is too much for an alert, and what is promised."
+        Thresholds(), description="Thresholds of the alerts and service level objectives."
     )
 
 
 class Dashboards(Values):
     """Grafana dashboards (`dashboards/` of the chart) as ConfigMaps for Grafana's sidecar."""
 
-    enabled: bool = Field(False, description="Create them.")
+    enabled: bool = Field(False, description="Create the ConfigMaps.")
     labels: Labels = Field(
-        {"grafana_dashboard": "1"}, description="Labels by which the sidecar finds them."
+        {"grafana_dashboard": "1"}, description="Labels by which the sidecar selects them."
     )
-    annotations: Labels = Field({}, description="Annotations, such as the folder.")
+    annotations: Labels = Field({}, description="Annotations, such as Grafana's folder.")
 
 
 class Monitoring(Values):
-    """What shows how it runs."""
+    """Metrics, alerts and dashboards."""
 
-    scraping: Scraping = Field(Scraping(), description="Who scrapes what.")
-    rules: Rules = Field(Rules(), description="Alerts.")
-    dashboards: Dashboards = Field(Dashboards(), description="Dashboards.")
+    scraping: Scraping = Field(
+        Scraping(), description="Metrics for Prometheus (the operator must be installed)."
+    )
+    rules: Rules = Field(
+        Rules(), description="Alerts and recording rules (the operator must be installed)."
+    )
+    dashboards: Dashboards = Field(Dashboards(), description="Dashboards for Grafana's sidecar.")
 
 
 class NetworkPolicy(Values):
-    """NetworkPolicies; the cluster's network must enforce them."""
+    """NetworkPolicies; the cluster's network plugin must enforce them."""
 
     enabled: bool = Field(
-        True, description="Workers take connections from the gateway and Prometheus only."
+        True, description="Workers accept connections from the gateway and Prometheus only."
     )
     prometheus: list[dict[str, Any]] = Field(
         [
@@ -64,23 +68,24 @@ class NetworkPolicy(Values):
                 "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
             }
         ],
-        description="Prometheus' pods, Kubernetes' own terms; empty: none may scrape workers.",
+        description="Prometheus' pods, as in a NetworkPolicy's `from`; empty: nothing scrapes "
+        "workers.",
     )
     restrictEgress: bool = Field(
         False,
-        description="Bound what pods connect to as well: DNS, each other, and `egress`.",
+        description="Restrict outgoing connections too: to DNS, to workers and by `egress`.",
     )
     egress: list[dict[str, Any]] = Field(
         [],
-        description="More rules for both components, Kubernetes' own terms: remote workers, the "
-        "collector of traces, where models come from.",
+        description="Additional egress rules of both components, as in a NetworkPolicy: for remote "
+        "workers, the trace collector, model downloads.",
     )
 
 
 class Tracing(Values):
-    """OpenTelemetry spans of gateway and engine, in one trace a request."""
+    """OpenTelemetry spans of gateway and engine, one trace per request."""
 
     endpoint: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = Field(
         "",
-        description="URL of a collector that takes OTLP over HTTP (`.../v1/traces`); empty: off.",
+        description="URL of a collector for OTLP over HTTP (`.../v1/traces`); empty: off.",
     )

@@ -1,4 +1,4 @@
-{{- /* What the schema cannot see because it lies in two places. Fails with all that to do. */ -}}
+{{- /* Contradictions between values, which the schema cannot see. Each fails with what to change. */ -}}
 
 {{- define "specgate.checks" -}}
 {{- $settings := .Values.settings -}}

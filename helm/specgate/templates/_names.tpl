@@ -13,20 +13,20 @@
 {{- end -}}
 {{- end -}}
 
-{{- /* With 40 characters before it: Kubernetes adds 11 to a StatefulSet's name to label its pods, which
-       may have 63, and LeaderWorkerSet adds a number to it before that. */ -}}
+{{- /* At most 48 characters: labels have 63, of which Kubernetes uses 11 for a StatefulSet's revision
+       and LeaderWorkerSet a few for a number. */ -}}
 {{- define "specgate.name" -}}
 {{- printf "%s-%s" (include "specgate.fullname" .root) .component -}}
 {{- end -}}
 
-{{- /* What runs the engine's pods. LeaderWorkerSet makes a headless Service of its own name, with pods
-       that are not ready, for they find each other by it: so ours has to have another one. */ -}}
+{{- /* The workload of the engine's pods. LeaderWorkerSet creates a headless Service of its own name that
+       includes pods which are not ready, so our Service needs a different name. */ -}}
 {{- define "specgate.engine.workload" -}}
 {{- $groups := .Values.engine.multiNode.enabled -}}
 {{- include "specgate.name" (dict "root" . "component" (ternary "group" "engine" $groups)) -}}
 {{- end -}}
 
-{{- /* What never changes in the life of a release: the labels that selectors use. */ -}}
+{{- /* The labels that selectors use; they never change during the life of a release. */ -}}
 {{- define "specgate.selector" -}}
 app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -44,7 +44,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{- end }}
 {{- end -}}
 
-{{- /* Of pods. Without versions: a new chart alone is no reason to load a model again. */ -}}
+{{- /* Labels of pods. They have no versions: a new chart alone must not restart workers. */ -}}
 {{- define "specgate.podLabels" -}}
 {{ include "specgate.selector" . }}
 {{- range list .root.Values.commonLabels (index .root.Values .component).podLabels }}

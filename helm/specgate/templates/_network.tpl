@@ -1,4 +1,4 @@
-{{- /* What pods may connect to when egress is bounded: DNS, workers, and what the values add. */ -}}
+{{- /* Allowed connections where egress is restricted: DNS, workers, and the rules in the values. */ -}}
 {{- define "specgate.egress" -}}
 - ports:
     - {port: 53, protocol: UDP}

@@ -1,6 +1,6 @@
-{{- /* Parts of both pods. `.root` is the chart's own context, `.component` gateway or engine. */ -}}
+{{- /* Parts of both components' pods. `.root` is the chart's context, `.component` gateway or engine. */ -}}
 
-{{- /* Not root, no way to become it, no token, no tables of all Services in the environment. */ -}}
+{{- /* No root, no token, and no environment variables for all Services. */ -}}
 {{- define "specgate.pod.head" -}}
 serviceAccountName: {{ include "specgate.serviceAccountName" . }}
 automountServiceAccountToken: false
@@ -20,7 +20,7 @@ imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{- define "specgate.pod.placement" -}}
+{{- define "specgate.pod.scheduling" -}}
 {{- $values := index .root.Values .component -}}
 {{- with $values.priorityClassName }}
 priorityClassName: {{ . }}
@@ -41,8 +41,8 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- $keys := dict "hosts" "kubernetes.io/hostname" "zones" "topology.kubernetes.io/zone" }}
 {{- if or $values.topologySpread.hosts $values.topologySpread.zones }}
 topologySpreadConstraints:
-  {{- range $where, $key := $keys }}
-  {{- with index $values.topologySpread $where }}
+  {{- range $level, $key := $keys }}
+  {{- with index $values.topologySpread $level }}
   - topologyKey: {{ $key }}
     maxSkew: 1
     whenUnsatisfiable: {{ . }}
@@ -61,7 +61,7 @@ securityContext:
     drop: [ALL]
 {{- end -}}
 
-{{- /* `ephemeralStorage` is `ephemeral-storage` to Kubernetes; `.gpus` asks for whole devices. */ -}}
+{{- /* `ephemeralStorage` becomes `ephemeral-storage`; `.gpus` adds devices. */ -}}
 {{- define "specgate.container.resources" -}}
 resources:
   {{- range $kind := list "requests" "limits" }}
@@ -91,7 +91,7 @@ timeoutSeconds: {{ .probe.timeoutSeconds }}
 failureThreshold: {{ .probe.failureThreshold }}
 {{- end -}}
 
-{{- /* Kubernetes sleeps by itself from 1.30 on; before that the image's own command does. */ -}}
+{{- /* Kubernetes has a sleep action since 1.30; older versions run the image's command. */ -}}
 {{- define "specgate.sleep" -}}
 {{- if semverCompare ">=1.30-0" .root.Capabilities.KubeVersion.Version -}}
 sleep:

@@ -1,4 +1,4 @@
-{{- /* The two sections of the settings, with what only the chart can know laid over them. */ -}}
+{{- /* The two sections of the settings, merged with what the chart sets. */ -}}
 
 {{- define "specgate.settings.gateway" -}}
 {{- $set := dict "host" "0.0.0.0" "port" 8000 -}}
@@ -33,9 +33,9 @@
 {{- toYaml (mustMergeOverwrite (deepCopy .Values.settings.engine) $set) -}}
 {{- end -}}
 
-{{- /* How long a pod of the gateway may take to end: its preStop; both phases of its own drain
-       (gateway/settings.py has these defaults); 20 s for last words and several processes
-       (gateway/server.py, gateway/cli/processes.py); 10 s to spare. */ -}}
+{{- /* The grace period of a gateway pod: preStop; both phases of the gateway's own drain (the defaults
+       are those of gateway/settings.py); 20 s to close streams and stop all processes
+       (gateway/server.py, gateway/cli/processes.py); 10 s of margin. */ -}}
 {{- define "specgate.gateway.graceSeconds" -}}
 {{- $gateway := .Values.settings.gateway -}}
 {{- $accept := dig "drain" "accept_seconds" 5 $gateway -}}
@@ -43,8 +43,8 @@
 {{- add .Values.gateway.preStopSeconds (ceil $accept) (ceil $finish) 30 -}}
 {{- end -}}
 
-{{- /* And one of the engine: both phases of its preStop; what vLLM takes to finish after SIGTERM
-       (engine/worker/options.py has this default); 60 s to save the suffix index and let go of GPUs. */ -}}
+{{- /* The grace period of an engine pod: both phases of its preStop; vLLM's own shutdown after SIGTERM
+       (the default is that of engine/worker/options.py); 60 s to save the suffix index and free GPUs. */ -}}
 {{- define "specgate.engine.graceSeconds" -}}
 {{- $vllm := dig "vllm" "shutdown_timeout" 15 .Values.settings.engine -}}
 {{- add .Values.engine.drain.removalSeconds .Values.engine.drain.finishSeconds (ceil $vllm) 60 -}}

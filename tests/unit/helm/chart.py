@@ -23,8 +23,8 @@ FILES: Mapping[str, Path | None] = {
 }
 """The values files that are rendered, by the names of their golden files."""
 WORKLOADS = ("Deployment", "StatefulSet")
-VERSIONS = ("1.29.0", "1.34.0", "1.37.0")
-"""Kubernetes releases: the oldest that the chart supports, one between, the newest known one."""
+VERSIONS = ("1.29.0", "1.37.0")
+"""Kubernetes releases: the oldest that the chart supports and the newest known one."""
 
 # `make` puts it beside the interpreter; another may be on the path.
 HELM = shutil.which("helm", path=str(Path(sys.executable).parent)) or shutil.which("helm")

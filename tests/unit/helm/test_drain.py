@@ -104,7 +104,7 @@ def test_the_command_ends_well_and_says_what_is_cut_off() -> None:
         )
 
     assert done.returncode == 0
-    assert done.stderr == "drain: requests still run and will be cut off\n"
+    assert done.stderr == "drain: requests are still running and will be aborted\n"
 
 
 def test_it_needs_nothing_but_python() -> None:

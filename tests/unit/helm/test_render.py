@@ -34,6 +34,8 @@ GOLDEN = Path(__file__).parent / "golden"
 CUSTOM = {"LeaderWorkerSet", "PodMonitor", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 PART_OF = "app.kubernetes.io/"
+WITH_ALL_KINDS = ("multi-node", "one-gpu", "openshift")
+"""Files that together have objects of every kind; validated for all releases of Kubernetes."""
 
 
 @pytest.fixture(params=FILES)
@@ -79,14 +81,20 @@ def test_every_golden_file_has_a_values_file() -> None:
     assert {file.stem for file in GOLDEN.iterdir()} == FILES.keys()
 
 
-def test_every_custom_resource_is_in_some_file() -> None:
-    kinds = {found["kind"] for name in FILES for found in render_file(name).objects}
+def test_every_template_is_rendered_for_some_file() -> None:
+    kinds, of_some = (
+        {found["kind"] for name in names for found in render_file(name).objects}
+        for names in (FILES, WITH_ALL_KINDS)
+    )
 
-    assert kinds >= CUSTOM
+    assert kinds == of_some
+    assert kinds >= CUSTOM | {"HorizontalPodAutoscaler", "Ingress", "StatefulSet"}
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [*((name, "1.34.0") for name in FILES), *((n, v) for n in WITH_ALL_KINDS for v in VERSIONS)],
+)
 def test_every_manifest_is_valid(name: str, version: str) -> None:
     """Against Kubernetes' schemas; custom resources have none, the pods in them do."""
     rendered = render_file(name, version)

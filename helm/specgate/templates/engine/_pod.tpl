@@ -1,12 +1,12 @@
-{{- /* A pod of the engine. `.role` is single, or in a group leader or follower: a follower lends
-       its GPUs to its leader through Ray and serves nobody. */ -}}
+{{- /* A pod of the engine. `.role` is single, or in a group leader or follower: the leader serves and
+       uses the GPUs of its followers through Ray. */ -}}
 
 {{- define "specgate.engine.metadata" -}}
 {{- $this := dict "root" .root "component" "engine" -}}
 {{- $engine := .root.Values.engine -}}
 labels: {{- include "specgate.podLabels" $this | nindent 2 }}
 annotations:
-  # The section that this program reads: a change of the gateway's does not reload a model.
+  # Of the engine's section only: a change of the gateway's does not restart workers.
   checksum/settings: {{ include "specgate.settings.engine" .root | sha256sum }}
   {{- with $engine.podAnnotations }}
   {{- toYaml . | nindent 2 }}
@@ -17,7 +17,7 @@ annotations:
 {{- if eq .role "single" -}}
 command: [python, -m, engine, --config, /etc/specgate/settings/settings.yaml]
 {{- else if eq .role "leader" -}}
-# The model waits for the GPUs of the followers by itself.
+# vLLM waits for the GPUs of the followers.
 command:
   - sh
   - -ec
@@ -25,7 +25,7 @@ command:
     ray start --head --port=6379 --include-dashboard=false --disable-usage-stats
     exec python -m engine --config /etc/specgate/settings/settings.yaml
 {{- else -}}
-# Ends when the leader is gone; then the whole group is made anew.
+# Exits when the leader is gone; then the whole group is recreated.
 command: [sh, -ec, 'exec ray start --address="$LWS_LEADER_ADDRESS:6379" --disable-usage-stats --block']
 {{- end -}}
 {{- end -}}
@@ -53,7 +53,7 @@ command: [sh, -ec, 'exec ray start --address="$LWS_LEADER_ADDRESS:6379" --disabl
       key: {{ $values.workerKey.secretKey }}
 {{- end }}
 {{- if $values.tracing.endpoint }}
-# vLLM speaks gRPC otherwise; so one endpoint serves the gateway too.
+# vLLM's default is gRPC; with HTTP it uses the gateway's endpoint.
 - name: OTEL_EXPORTER_OTLP_TRACES_PROTOCOL
   value: http/protobuf
 - name: OTEL_SERVICE_NAME
@@ -66,7 +66,7 @@ command: [sh, -ec, 'exec ray start --address="$LWS_LEADER_ADDRESS:6379" --disabl
 
 {{- define "specgate.engine.probes" -}}
 {{- $engine := .root.Values.engine -}}
-# Nothing listens until the model is loaded; liveness begins after that.
+# The port opens when the model is loaded; only then liveness probes start.
 startupProbe:
   httpGet:
     path: /health
@@ -76,7 +76,7 @@ startupProbe:
   failureThreshold: {{ div (add $engine.startSeconds 9) 10 }}
 livenessProbe: {{- include "specgate.container.probe" (dict "path" "/health" "probe" $engine.liveness) | nindent 2 }}
 readinessProbe: {{- include "specgate.container.probe" (dict "path" "/health" "probe" $engine.readiness) | nindent 2 }}
-# Both phases of the drain; the script says how.
+# Both phases of the drain.
 lifecycle:
   preStop:
     exec:
@@ -91,7 +91,7 @@ lifecycle:
 {{- $this := dict "root" .root "component" "engine" -}}
 {{- $engine := .root.Values.engine -}}
 {{ include "specgate.pod.head" $this }}
-{{ include "specgate.pod.placement" $this | trim }}
+{{ include "specgate.pod.scheduling" $this | trim }}
 {{- with $engine.gpus.runtimeClassName }}
 runtimeClassName: {{ . }}
 {{- end }}
@@ -132,7 +132,7 @@ volumes:
   - name: scripts
     configMap:
       name: {{ include "specgate.name" $this }}-scripts
-  # The node's 64 MiB are too few for ranks that talk to each other.
+  # The default of 64 MiB is too small for communication between ranks.
   - name: shm
     emptyDir:
       medium: Memory
@@ -144,7 +144,7 @@ volumes:
     persistentVolumeClaim:
       claimName: {{ $engine.cache.existingClaim }}
   {{- else if ne .role "single" }}
-  # A group is made anew as a whole, on other nodes maybe: what it caches ends with it.
+  # A group is recreated as a whole, possibly on other nodes, so its cache is temporary.
   - name: cache
     ephemeral:
       volumeClaimTemplate:
