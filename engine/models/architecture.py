@@ -1,6 +1,6 @@
 """How GGUF files of each architecture map to Hugging Face models: tables only.
 
-Source: the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md) for names on the left, the
+Source: the GGUF specification (https://github.com/ggml-org/ggml/tree/master/docs) for names on the left, the
 Hugging Face configuration classes of each architecture for names on the right.
 """
 
