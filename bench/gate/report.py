@@ -18,7 +18,7 @@ DEFINITIONS = {
     "the same round; median and [min, max] over rounds. Each round has other prompts",
     "ratio_to_best_fixed": "the same over the fixed setting (no drafts, or always up to so many "
     "tokens) with the highest median, chosen in hindsight for each concurrency "
-    "and workload: of several that are equally fast it is the luckiest",
+    "and workload: this favours a setting that was fast by chance",
     "worst_*": "the lowest median; the spread is that of the same concurrency and workload",
     "missed_*": "concurrencies and workloads of which every round is below the required ratio: "
     f"{LEAST_TO_NONE} of none, {LEAST_TO_BEST_FIXED} of the best fixed setting",

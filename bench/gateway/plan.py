@@ -21,7 +21,7 @@ class Plan:
         burst_count: 100-chunk streams in sequence, chunks back to back.
         paced_count: 100-chunk streams in sequence, chunks `paced_gap_seconds` apart.
         steady_seconds: Length of the streams while the CPU is measured, twice: lightly loaded
-            (`light_streams`) and at a load that a gateway is bought for (`loaded_streams`).
+            (`light_streams`) and heavily loaded (`loaded_streams`).
         saturation_connections: Connections that stream without a pause.
         crowd_streams: Slow streams at once.
     """

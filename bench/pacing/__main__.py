@@ -1,4 +1,4 @@
-"""`make bench-pacing`: what pacing does to streams, what it costs, and what it hides.
+"""`make bench-pacing`: the effect of pacing on streams, its cost, and what it hides.
 
     python -m bench.pacing [--quick] [--data DIR] [--url URL] [--patterns FILE]
         [--rounds N] [--plot FILE]

@@ -52,7 +52,7 @@ class Pattern:
 
     Attributes:
         name: Unique in its file.
-        kind: What figures are told by: `chat-8` is chat recorded with eight clients at once.
+        kind: Group of its figures: `chat-8` is chat recorded with eight concurrent clients.
         chunks: In order, at least one.
         prompt: Which prompt it answers; of answers for the attacker only.
         run: Number of the run of that prompt.

@@ -212,7 +212,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def is_recorded(kind: str) -> bool:
-    """Tell whether patterns of a kind come from a real worker: theirs name the clients."""
+    """Whether patterns of a kind are recorded; those kinds end in the number of clients."""
     return kind.rpartition("-")[2].isdigit()
 
 

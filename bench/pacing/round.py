@@ -49,7 +49,7 @@ async def play(stage: Stage, patterns: Sequence[Pattern], mode: Mode, crowd: Cro
 
     Raises:
         MismatchError: A client assembled another text than the worker sent.
-        aiohttp.ClientError: The worker does not tell its stamps, or the gateway its metrics.
+        aiohttp.ClientError: The worker does not report its stamps, or the gateway its metrics.
     """
     ids = [f"{number}-{mode}" for number in range(len(patterns))]
     calls = [_call(pattern, mode, ids[number]) for number, pattern in enumerate(patterns)]
@@ -77,7 +77,7 @@ async def play_round(
 
     Raises:
         MismatchError: A client assembled another text than the worker sent.
-        aiohttp.ClientError: The worker does not tell its stamps.
+        aiohttp.ClientError: The worker does not report its stamps.
     """
     # A spacing that is no multiple of a token's time, so that streams are out of step.
     crowd = Crowd(plan.at_once, spacing_seconds=0.037, limit_seconds=_LIMIT_SECONDS)

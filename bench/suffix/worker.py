@@ -21,7 +21,7 @@ from bench.suffix.replay import Subject, accepted_of, distribution, replay
 
 Setting = Mapping[str, float]
 
-_ANSWER_PART = 256  # tokens of a document told at once
+_ANSWER_PART = 256  # tokens of a document that are added at once
 _ROWS_STEPS = 400
 
 
