@@ -26,7 +26,7 @@ def test_a_token_has_come_with_its_last_character() -> None:
     assert list(one.delays_ms) == [2.0, 4.0, 8.0]
 
 
-def test_first_text_and_end_have_ways_of_their_own() -> None:
+def test_first_text_and_end_have_their_own_delays() -> None:
     one = play((101, "a"), (114, "bcdef"))
 
     assert one.first_ms == 1.0
