@@ -180,7 +180,7 @@ def _headline_gaps(rounds: Rounds) -> Json:
                 "gap_variation_best": best.token_variation,
             }
         )
-    ratios = [one.client_gaps().token_ratio for one in streams]
+    ratios = [one.client_gaps().ratio("token") for one in streams]
     even = [ratio for ratio in ratios if ratio is not None and ratio <= EVEN_RATIO]
     return _over_rounds(each_round) | {
         "gap_streams": [len(streams), recorded],

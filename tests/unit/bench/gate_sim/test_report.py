@@ -56,7 +56,7 @@ def test_a_curve_beyond_the_requirement_is_reported_separately() -> None:
     assert found["worst_by_curve"]["gpu-graphs"]["worst_ratio_to_none"] == pytest.approx(0.5)
 
 
-def test_the_worst_stage_is_reported_with_the_oracle_s_ratio() -> None:
+def test_the_worst_stage_is_reported_with_the_oracles_ratio() -> None:
     found = report(FINDINGS)
 
     assert found["worst_stage_ratio_to_none"] == pytest.approx(0.95)

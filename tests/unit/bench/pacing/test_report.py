@@ -146,7 +146,7 @@ def test_lateness_is_what_is_beyond_the_bound() -> None:
     assert found["errors"] == 1
 
 
-def test_the_attacker_s_accuracy_has_the_spread_of_its_folds() -> None:
+def test_the_attackers_accuracy_has_the_spread_of_its_folds() -> None:
     found = report(MEASURED)
 
     assert found["attacker_accuracy_smooth"] == pytest.approx(0.3)
