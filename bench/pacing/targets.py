@@ -89,7 +89,7 @@ async def get_page(port: int, path: str) -> str:
     """A page of a server on 127.0.0.1.
 
     Raises:
-        aiohttp.ClientError: It does not answer with 200.
+        aiohttp.ClientError: It does not answer, or with an error status.
     """
     timeout = aiohttp.ClientTimeout(total=60.0)
     async with (
