@@ -68,7 +68,7 @@ class LoadConnection(asyncio.Protocol):
         """Connect to `port` on 127.0.0.1.
 
         Raises:
-            OSError: Nobody listens, or the backlog is full.
+            OSError: The connection was refused, or the backlog is full.
         """
         loop = asyncio.get_running_loop()
         _, connection = await loop.create_connection(cls, "127.0.0.1", port)

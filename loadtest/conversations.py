@@ -6,14 +6,15 @@ where `messages` are those that are new in the turn.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 Kind = Literal["chat", "code", "edit", "session"]
 Message = Mapping[str, str]
 Messages = Sequence[Message]
+Parsed = TypeVar("Parsed")
 
 _KINDS: Mapping[str, Kind] = {"code": "code", "code_edit": "edit"}
 
@@ -89,10 +90,20 @@ def read_folder(folder: Path) -> Iterator[Record]:
 
 
 def read_file(path: Path) -> Iterator[Record]:
-    """Read one file; blank lines are skipped.
+    """Read one file.
 
     Raises:
         DataError: A line is not as described above.
+        OSError: The file cannot be read.
+    """
+    return read_lines(path, record_of)
+
+
+def read_lines(path: Path, parse: Callable[[Any], Parsed]) -> Iterator[Parsed]:
+    """Read any file of JSON lines; blank lines are skipped.
+
+    Raises:
+        DataError: A line is no JSON, or `parse` raised KeyError, TypeError or ValueError.
         OSError: The file cannot be read.
     """
     with path.open(encoding="utf-8") as lines:
@@ -100,7 +111,7 @@ def read_file(path: Path) -> Iterator[Record]:
             if not line.strip():
                 continue
             try:
-                yield record_of(json.loads(line))
+                yield parse(json.loads(line))
             except (KeyError, TypeError, ValueError) as error:
                 raise DataError(f"{path.name}, line {number}: {error!r}") from error
 

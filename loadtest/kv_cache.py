@@ -38,7 +38,7 @@ async def fill_cache(client: Client, server: Server, *, seed: int) -> None:
         seed: Of the texts.
 
     Raises:
-        ServerError: The worker does not tell its numbers, or a text was not answered.
+        ServerError: The worker does not report its numbers, or a text was not answered.
     """
     scenario = load_scenario("long-context").with_arrivals(
         process="constant", requests_per_second=1.0, seconds=_DOCUMENTS

@@ -1,4 +1,4 @@
-"""What a figure was measured on: the commit, the machine and the load it already had."""
+"""Facts about a measurement: the commit, the machine and its load before."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ class Machine:
 
 
 async def describe_machine() -> Machine:
-    """Look at the machine; before the benchmark puts load on it."""
+    """Describe the machine; call it before the benchmark starts its load."""
     return Machine(
         commit=await _commit(),
         python=platform.python_version(),

@@ -1,4 +1,4 @@
-"""Memory of a service's processes, of which each has its own share."""
+"""Memory of a service's processes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,10 +22,10 @@ class Processes:
 
         Args:
             gateway_pid: Its process id.
-            worker_pid: What `/health/workers` tells: vLLM's API server.
+            worker_pid: From `/health/workers`: vLLM's API server.
 
         Raises:
-            psutil.NoSuchProcess: One of them is gone, or the engine has not begun yet.
+            psutil.NoSuchProcess: One of them has ended, or the engine has not started yet.
         """
         api_server = psutil.Process(worker_pid)
         for child in api_server.children():
@@ -43,20 +43,19 @@ class Processes:
 
 
 def shared_out_bytes(process: psutil.Process) -> int:
-    """Its PSS: pages of its own, and its part of those that it shares.
+    """PSS of a process: its own pages, and its part of shared ones.
 
     Raises:
-        psutil.Error: It is gone, or not ours to look at.
+        psutil.Error: It has ended, or may not be inspected.
     """
     return int(process.memory_full_info().pss)
 
 
 def written_bytes(process: psutil.Process) -> int:
-    """The part of its PSS that it wrote: heaps, stacks and shared memory, but no files.
+    """The part of its PSS without files: heaps, stacks and shared memory that it wrote.
 
-    A page of a library counts by how many processes use it, so that others which come and go would
-    move the figure; this one moves only by what the process does. proc_pid_smaps_rollup in Linux'
-    Documentation/ABI.
+    A library's page counts by how many processes use it, so PSS with files changes when other
+    processes start or end. Source: proc_pid_smaps_rollup in Linux' Documentation/ABI.
 
     Raises:
         psutil.NoSuchProcess: It is gone.
@@ -70,7 +69,7 @@ def written_bytes(process: psutil.Process) -> int:
 
 
 def family_bytes(process: psutil.Process) -> int:
-    """The PSS of a process and all below it; one that ends meanwhile counts as nothing."""
+    """PSS of a process and all below it; one that ends meanwhile counts as zero."""
     total = 0
     for member in [process, *process.children(recursive=True)]:
         try:

@@ -138,7 +138,7 @@ class ChildProcess:
             except TimeoutError:
                 process.kill()
                 await process.wait()
-        with contextlib.suppress(ProcessLookupError):  # nobody is left, as it should be
+        with contextlib.suppress(ProcessLookupError):  # no process is left, as it should be
             os.killpg(process.pid, signal.SIGKILL)  # its own session: children that it left
         self._process = None
         return process.returncode
@@ -215,7 +215,7 @@ def _thread_cpu_ns(pid: int) -> int:
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and whose successor (for metrics) is free as well."""
+    """A free port whose successor (for metrics) is free as well."""
     while True:
         with socket.socket() as first, socket.socket() as second:
             first.bind(("127.0.0.1", 0))

@@ -7,6 +7,6 @@ _BEGAN = time.monotonic()
 
 
 def say(text: str) -> None:
-    """Tell the person who waits what happens now."""
+    """Write a line of progress."""
     sys.stderr.write(f"[{time.monotonic() - _BEGAN:6.1f} s] {text}\n")
     sys.stderr.flush()

@@ -24,17 +24,17 @@ Settings = Mapping[str, Any]
 
 
 class ServiceError(Exception):
-    """A gateway does not tell how its workers are; the message says why."""
+    """A gateway does not report the state of its workers; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """A worker as its gateway sees it.
+    """The state of a worker, as its gateway reports it.
 
     Attributes:
-        up: It takes requests.
+        up: It accepts requests.
         pid: Of the worker that the gateway owns; None while there is none.
-        restarts: How often that was started anew.
+        restarts: How often the gateway restarted it.
     """
 
     up: bool
@@ -62,7 +62,7 @@ class RunningGateway:
         return f"http://127.0.0.1:{self.port}"
 
     async def workers(self) -> list[WorkerState]:
-        """How its workers are.
+        """The states of its workers.
 
         Raises:
             ServiceError: It does not answer.
@@ -135,7 +135,7 @@ async def start_gateway(
         folder: Takes its profile and its log.
         profile: With a port; with an `engine:` section, unless its workers run elsewhere.
         stop_seconds: From SIGTERM to SIGKILL.
-        wrap: Makes its command another, which must keep the process id.
+        wrap: Changes its command; the new one must keep the process id.
 
     Raises:
         StartError: It did not come up.
@@ -184,7 +184,7 @@ async def start_worker(
 
 
 async def private_cache(profile: Path, folder: Path) -> Path:
-    """A cache folder of our own, in which only the models are those that are there already.
+    """A separate cache folder that shares only the models of the default one.
 
     Raises:
         StartError: The engine does not accept the profile.

@@ -5,9 +5,9 @@
 The worker's KV cache is filled once before (`kv_cache`). Progress goes to stderr; the last line on
 stdout is one JSON object. Growth of a process is the median of its memory (`written_bytes`) in the
 last tenth of the time after the warm-up, over that in the first tenth, less one; `by_minute` shows
-it beside the requests that ran. Exit status 1: a process grew more than 2 %, a request had no good
-ending, a process was another at the end, or more and more requests ran at a time: then the machine
-could not keep up, and memory that grew with them says nothing.
+it beside the requests that ran. Exit status 1: a process grew more than 2 %, a request did not
+end well, a process was replaced, or more and more requests ran at a time: then the machine could
+not keep up, and growth of memory means nothing.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def growth_of(samples: Sequence[Sample], name: str, *, warm_up_seconds: float) -
 
 
 def is_sustained(running: Sequence[int]) -> bool:
-    """Whether a machine keeps up, by how many requests ran at moments after the warm-up."""
+    """Whether the machine keeps up, from the number of running requests after the warm-up."""
     if not running:
         return True
     first, last = _ends(running)
@@ -157,18 +157,18 @@ def _running(outcomes: Sequence[Outcome], at_ns: int) -> int:
 def _by_minute(samples: Sequence[Sample], running: Sequence[int]) -> list[Json]:
     """For each minute the medians of its samples."""
     minutes: dict[int, list[int]] = {}
-    for place, sample in enumerate(samples):
-        minutes.setdefault(int(sample.seconds // 60), []).append(place)
+    for index, sample in enumerate(samples):
+        minutes.setdefault(int(sample.seconds // 60), []).append(index)
     return [
         {
             "minute": minute,
-            "running": median(running[place] for place in places),
+            "running": median(running[index] for index in indexes),
             "own_mb": {
-                name: round(median(samples[place].own_bytes[name] for place in places) / _MIB, 1)
+                name: round(median(samples[index].own_bytes[name] for index in indexes) / _MIB, 1)
                 for name in samples[0].own_bytes
             },
         }
-        for minute, places in minutes.items()
+        for minute, indexes in minutes.items()
     ]
 
 

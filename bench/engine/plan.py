@@ -12,7 +12,7 @@ TENANT = "bench"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of a run; those of a round are for each workload and each method.
+    """Sizes of a run; those of a round are for each workload and each method. Defaults: a full run.
 
     With more clients at once there are more requests, so answers and sessions get shorter: by the
     square root of their number.
@@ -32,16 +32,16 @@ class Plan:
         seconds: After this time no workload is started.
     """
 
-    rounds: int
-    prompts: int
-    edits: int
-    sessions: int
-    turns: int
-    of_each: int
-    answer_tokens: int
-    edit_tokens: int
-    least_tokens: int
-    mixed_turns: int
+    rounds: int = 3
+    prompts: int = 2
+    edits: int = 8
+    sessions: int = 1
+    turns: int = 3
+    of_each: int = 1
+    answer_tokens: int = 200
+    edit_tokens: int = 400
+    least_tokens: int = 48
+    mixed_turns: int = 1
     seconds: float = math.inf
 
     def prompts_at(self, batch: int) -> int:
@@ -69,29 +69,15 @@ class Plan:
         return max(self.least_tokens, alone // math.isqrt(batch))
 
 
-FULL = Plan(
-    rounds=3,
-    prompts=2,
-    edits=8,
-    sessions=1,
-    turns=3,
-    of_each=1,
-    answer_tokens=200,
-    edit_tokens=400,
-    least_tokens=48,
-    mixed_turns=1,
-)
+FULL = Plan()
 """About 12 minutes at batch 1, 28 at 1, 4 and 16, with 4 workers on two idle cores (estimated)."""
 QUICK = Plan(
     rounds=1,
     prompts=1,
     edits=1,
-    sessions=1,
     turns=2,
-    of_each=1,
     answer_tokens=64,
     edit_tokens=96,
     least_tokens=16,
-    mixed_turns=1,
     seconds=150.0,
 )

@@ -9,14 +9,14 @@ from bench.engine.methods import HYBRID, NONE
 from bench.rounds import Json, put_summary, ratios_of, summary_of
 
 DEFINITIONS = {
-    "methods": "all have our kernels but `vllm`, which is vLLM as it comes; `none` drafts nothing, "
-    "so ratios to it say what drafting brings",
+    "methods": "all have our kernels except `vllm`, which is unmodified vLLM; `none` drafts "
+    "nothing, so ratios to it are the gain of drafting",
     "tokens_per_second": "output tokens of all clients over the time from the first request to the "
     "last answer, prompts included; median over rounds",
     "ratios": "tokens a second over those of `none` in the same round; median and [min, max] over "
     "rounds. Every round has other prompts, so a spread holds their differences too",
     "decoding_ratios": "the same of a request's tokens a second from its first token on: without "
-    "the reading of prompts, which no draft makes shorter",
+    "prefill, which drafts cannot shorten",
     "hybrid_to": "the same as `ratios`, of hybrid over each other method",
     "acceptance": "length: tokens a step that verified a draft, bonus included; ratio: accepted "
     "over drafted; `sources`: by source, `vllm` being vLLM's own drafter; over all rounds",
@@ -24,13 +24,13 @@ DEFINITIONS = {
     "two drafted; plain: no draft",
     "own_cpu_us_per_step": "hybrid: mean CPU time of our own code a step of the whole batch, over "
     "all workloads",
-    "creative": "temperature 1, no seed, so every method draws other texts; `ignore_eos` makes "
-    "them equally long. vLLM 0.32's verification on CPUs, which ours mends, refuses nearly all "
-    "that vLLM's own drafters draft for it",
+    "creative": "temperature 1, no seed, so every method samples other texts; `ignore_eos` makes "
+    "them equally long. vLLM 0.32's verification on CPUs, which ours corrects, rejects nearly all "
+    "drafts of vLLM's own drafters here",
     "batch": "clients at once; with n of them `max_tokens` and the turns of a session are divided "
     "by the square root of n",
     "left_out": "workloads of a quick run for which there was no time; [] if none",
-    "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
+    "idle_cores": "largest CPU use, in cores, of all workers that were not being measured",
 }
 
 Rounds = Sequence[Counts]

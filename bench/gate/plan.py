@@ -10,7 +10,7 @@ MOST_CLIENTS = 32
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Sizes of a run.
+    """Sizes of a run; the defaults are a full run.
 
     Attributes:
         clients: Numbers of concurrent clients, which wait for each answer before the next request.
@@ -21,26 +21,19 @@ class Plan:
         seconds: After this time no workload is started.
     """
 
-    clients: Sequence[int]
-    draft_tokens: Sequence[int]
-    rounds: int
-    answer_tokens: int
-    least_tokens: int
-    seconds: float
+    clients: Sequence[int] = (1, 2, 4, 8, 16, 32)
+    draft_tokens: Sequence[int] = (1, 2, 4, 8, 16)
+    rounds: int = 3
+    answer_tokens: int = 256
+    least_tokens: int = 128
+    seconds: float = 2_400.0
 
     def tokens_at(self, clients: int) -> int:
         """`max_tokens`; with more clients there are more requests, so answers get shorter."""
         return max(self.least_tokens, self.answer_tokens // math.isqrt(clients))
 
 
-FULL = Plan(
-    clients=(1, 2, 4, 8, 16, 32),
-    draft_tokens=(1, 2, 4, 8, 16),
-    rounds=3,
-    answer_tokens=256,
-    least_tokens=128,
-    seconds=2_400.0,
-)
+FULL = Plan()
 QUICK = Plan(
     clients=(1, 8),
     draft_tokens=(2, 8),

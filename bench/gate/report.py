@@ -13,21 +13,20 @@ LEAST_TO_NONE, LEAST_TO_BEST_FIXED = 0.99, 0.97
 
 DEFINITIONS = {
     "tokens_per_second": "output tokens of all clients while all of them were busy: from the first "
-    "request until a client had none left to send; prompts had been read before. Median over "
-    "rounds",
+    "request until a client had none left to send, without prefill. Median over rounds",
     "ratio_to_none": "tokens a second with the gate over those of a worker without speculation in "
     "the same round; median and [min, max] over rounds. Each round has other prompts",
-    "ratio_to_best_fixed": "the same over the fixed setting (no drafts, or at most so many tokens "
-    "whatever they are worth) with the highest median, chosen in hindsight for each concurrency "
-    "and workload: of several that are equally fast it is the luckiest",
+    "ratio_to_best_fixed": "the same over the fixed setting (no drafts, or always up to so many "
+    "tokens) with the highest median, chosen in hindsight for each concurrency "
+    "and workload: this favours a setting that was fast by chance",
     "worst_*": "the lowest median; the spread is that of the same concurrency and workload",
-    "missed_*": "concurrency and workload of which every round lies below what is to be reached: "
+    "missed_*": "concurrencies and workloads of which every round is below the required ratio: "
     f"{LEAST_TO_NONE} of none, {LEAST_TO_BEST_FIXED} of the best fixed setting",
-    "mixed": "as many prompts of chat, code, edits and agents, greedy",
+    "mixed": "equally many prompts of chat, code, edits and agents, greedy",
     "creative": "chat at temperature 1, no seed; `ignore_eos` makes answers equally long",
     "own_cpu_us_per_step": "mean CPU time of our own code a step of the whole batch, with the gate",
     "left_out": "'clients workload round' for which there was no time; [] if none",
-    "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
+    "idle_cores": "largest CPU use, in cores, of all workers that were not being measured",
 }
 
 

@@ -82,7 +82,7 @@ def hold(world: World, source: Source, policy: Policy, *, seeds: int, begin: int
 
     Args:
         world: Machine, texts and course. In an open loop there is no oracle: what time is worth
-            there depends on who comes after this step.
+            there depends on the arrivals after this step.
         source: Where drafts may come from.
         policy: Makes the rule under test, which goes by the name of `specgate`.
         seeds: How many there are.

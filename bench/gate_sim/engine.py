@@ -204,7 +204,7 @@ class _Batch:
         return self._arrived + int(self._world.course.seats[0]) - self._started
 
     def _receive(self) -> None:
-        """Count arrivals up to now; where nobody is in the system, wait for the next one."""
+        """Count arrivals up to now; a lane without requests waits for the next arrival."""
         if self._arrivals is None:
             return
         lanes = np.arange(len(self._seeds))

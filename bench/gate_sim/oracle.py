@@ -68,7 +68,7 @@ class Oracle:
         return Decision(lengths, from_head, head_sequences)
 
     def observe(self, view: View, decision: Decision, outcome: Outcome) -> None:
-        """What was measured is noise to who knows the truth."""
+        """Measurements are ignored, as the oracle knows the true values."""
 
     def _choose(self, view: View, lane: int, at: Ints) -> "_Chosen":
         truth, course = self._world.library.texts.truth, self._world.course

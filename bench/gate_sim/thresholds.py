@@ -19,7 +19,7 @@ _TENSORRT_LEAST = 0.4
 
 
 class SGLang:
-    """Moves between 1, 3 and 7 tokens by the accepted length of late, and never turns off.
+    """Moves between 1, 3 and 7 tokens by the recent accepted length, and never turns off.
 
     Every five steps after ten, with an average that keeps 0.8 of itself a step: down while the
     average is at most 0.75 below the next lower number, up while it is more than half a token below
@@ -61,7 +61,7 @@ class SGLang:
 
 
 class TensorRT:
-    """A fixed number of tokens until too few are accepted; then none for good.
+    """A fixed number of tokens until too few are accepted; then none for the rest of the run.
 
     The average is over the last 64 steps that speculated, of accepted over drafted tokens.
 

@@ -1,1 +1,1 @@
-"""What the gateway costs, beside other routers: one request, many at once, CPU and memory."""
+"""Benchmark of the gateway and other routers: latency, throughput, CPU and memory."""

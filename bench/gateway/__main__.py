@@ -1,4 +1,4 @@
-"""`make bench-gateway`: what the gateway costs, beside other routers, in one alternating run.
+"""`make bench-gateway`: the cost of the gateway and of other routers, in one alternating run.
 
     python -m bench.gateway [--quick] [--rounds N]
 

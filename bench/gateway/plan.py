@@ -9,7 +9,7 @@ STREAM_CHUNKS = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run of the benchmark.
+    """One run of the benchmark; the defaults are a full run.
 
     Attributes:
         rounds: Times every target is measured, in turn, the order rotating.
@@ -21,20 +21,20 @@ class Plan:
         burst_count: 100-chunk streams in sequence, chunks back to back.
         paced_count: 100-chunk streams in sequence, chunks `paced_gap_seconds` apart.
         steady_seconds: Length of the streams while the CPU is measured, twice: lightly loaded
-            (`light_streams`) and at a load that a gateway is bought for (`loaded_streams`).
+            (`light_streams`) and heavily loaded (`loaded_streams`).
         saturation_connections: Connections that stream without a pause.
         crowd_streams: Slow streams at once.
     """
 
-    rounds: int
-    crowd_rounds: int
-    unary_count: int
-    first_byte_count: int
-    burst_count: int
-    paced_count: int
-    steady_seconds: float
-    saturation_seconds: float
-    crowd_seconds: float
+    rounds: int = 5
+    crowd_rounds: int = 3
+    unary_count: int = 1_000
+    first_byte_count: int = 200
+    burst_count: int = 100
+    paced_count: int = 5
+    steady_seconds: float = 2.0
+    saturation_seconds: float = 3.0
+    crowd_seconds: float = 8.0
     warm_up: int = 20
     idle_seconds: float = 1.0
     paced_gap_seconds: float = 0.005
@@ -86,17 +86,7 @@ class Plan:
         return stream_call(chunks=int(self.crowd_seconds * 2), gap_seconds=0.5)
 
 
-FULL = Plan(
-    rounds=5,
-    crowd_rounds=3,
-    unary_count=1_000,
-    first_byte_count=200,
-    burst_count=100,
-    paced_count=5,
-    steady_seconds=2.0,
-    saturation_seconds=3.0,
-    crowd_seconds=8.0,
-)
+FULL = Plan()
 QUICK = Plan(
     rounds=2,
     crowd_rounds=1,

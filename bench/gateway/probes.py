@@ -17,7 +17,7 @@ _PROBE_SECONDS = 0.05
 
 @dataclass(slots=True)
 class Readings:
-    """What a run of exchanges gave.
+    """Results of a run of exchanges.
 
     Attributes:
         exchanges: The good ones.
@@ -33,7 +33,7 @@ class Readings:
 
 @dataclass(slots=True)
 class CrowdReadings:
-    """What many slow streams at once gave.
+    """Results of many slow streams at once.
 
     Attributes:
         streams: The streams themselves.

@@ -1,7 +1,7 @@
-"""The least that a streaming relay can be, in ASGI, over either HTTP client; measured, not used.
+"""A minimal streaming relay in ASGI, over either HTTP client; only measured, not used.
 
 A server runs it by its factory: `uvicorn --factory bench.gateway.relay_skeleton:create_app`. The
-environment says whom to ask (RELAY_UPSTREAM) and with what (RELAY_CLIENT: aiohttp or httpx).
+environment names the upstream (RELAY_UPSTREAM) and the client (RELAY_CLIENT: aiohttp or httpx).
 """
 
 import os

@@ -1,9 +1,9 @@
-"""What became of drafts of a fixed length, read from the answers of a worker that always drafts.
+"""Acceptance of drafts of a fixed length, from the answers of a worker that always drafts.
 
-A step counts whose draft lies within the answer; one that the answer's end cuts short, or that
-goes on behind it, tells nothing. Of a step that counts, all `POSITIONS` tokens count as drafted:
-what the policy cut, or did not draft at all, since it held it for less than 1 % likely, is taken as
-refused. So the ratio is that of a head which drafts blindly, and never above it.
+A step counts if its draft lies within the answer; a draft that the end of the answer cuts short is
+left out. In a step that counts, all `POSITIONS` tokens count as drafted: those that the policy cut,
+or did not draft because they were less than 1 % likely, count as rejected. So the ratio is at most
+that of a head that always drafts its full length.
 """
 
 from collections.abc import Mapping
@@ -70,7 +70,7 @@ def acceptance_of(answer: Mapping[str, Any]) -> Acceptance:
     tokens = int(answer["usage"]["completion_tokens"])
     steps = verified = 0
     reached = [0] * POSITIONS
-    at = 1  # the prompt's own step brings the first token and verifies nothing
+    at = 1  # the prefill step generates the first token and verifies nothing
     for length, right in zip(drafted, accepted, strict=True):
         if tokens - at > POSITIONS:  # the draft and the token behind it
             steps += 1
@@ -78,8 +78,8 @@ def acceptance_of(answer: Mapping[str, Any]) -> Acceptance:
             for position in range(right):
                 reached[position] += 1
         at += right + 1
-    # Steps without a draft bring one token each. Where they stand is not known, but the last token
-    # of an answer that was cut has no room for a draft before it.
+    # Steps without a draft generate one token each. Their positions are unknown, but the last token
+    # of an answer that was cut off has no room for a draft before it.
     plain = max(0, tokens - at)
     if plain and answer["choices"][0]["finish_reason"] == "length":
         plain -= 1

@@ -1,4 +1,4 @@
-"""Asks the workers: first how much is accepted, then, one request at a time, cost and speed."""
+"""Measures the workers: first acceptance, then cost and speed with one request at a time."""
 
 import asyncio
 import time
@@ -117,7 +117,7 @@ async def _measure_acceptance(bench: HeadBench, figures: HeadFigures) -> None:
             ratio = "none" if found.ratio is None else f"{found.ratio:.3f}"
             say(f"{kind}: acceptance ratio {ratio}, {found.requests} requests")
         if not Timing.of_head_pass(await worker.metrics()).count:
-            # Its errors fail no request, so they would look like drafts that nobody accepts.
+            # Its errors fail no request, so they would look like rejected drafts.
             raise WorkerError("the head never ran")
 
 

@@ -1,4 +1,4 @@
-"""The three workers: without drafts, with the head at the profile's prices, and at no price."""
+"""The three workers: without drafts, with a head whose drafts have a price, with free drafts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,8 +37,8 @@ def find_head(settings: EngineSettings, given: Path | None) -> Path:
 def methods_of_head(settings: EngineSettings, folder: Path) -> Sequence[Method]:
     """Return `none`, `head` and `head_always`.
 
-    `head_always` drafts `POSITIONS` tokens in every step, whatever the gate says; none is cut but
-    where it is held for less than 1 % likely.
+    `head_always` drafts `POSITIONS` tokens in every step, whatever the gate says; a draft is cut
+    only where it is less than 1 % likely.
 
     Args:
         settings: Of the profile; its prices are those of `head`.

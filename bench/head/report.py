@@ -13,14 +13,14 @@ from bench.rounds import Json, put_summary, ratios_of, summary_of
 
 DEFINITIONS = {
     "acceptance_ratio": f"accepted tokens over {POSITIONS} for each step that had room for a draft "
-    "and its bonus; greedy answers of `head_always` (nothing has a price, so it drafts in every "
-    "step). What its policy still cut, below 1 % likely, counts as refused; `verified_ratio` is "
-    "what it left. length: tokens a step, bonus included; by_position: share of steps that "
-    "accepted that token and all before it. chat: prompts without a recorded answer, of whatever "
-    "category; code and math: prompts of these categories with one",
-    "draft_cost_share": f"mean time of a head pass ({POSITIONS} tokens, one row, in `head_always`) "
-    "over mean time of a whole decoding step of `none`, in the same round at batch 1; median and "
-    "[min, max] over rounds",
+    "and its bonus; greedy answers of `head_always` (drafts cost nothing, so it drafts in every "
+    "step). Tokens that its policy still cut, below 1 % likely, count as rejected; "
+    "`verified_ratio` is the share that it left. length: tokens a step, bonus included; "
+    "by_position: share of steps that accepted that token and all before it. chat: prompts of any "
+    "category without a recorded answer; code and math: prompts of these categories with one",
+    "draft_cost_share": f"mean time of a head pass ({POSITIONS} tokens, one sequence, in "
+    "`head_always`) over mean time of a whole decoding step of `none`, in the same round at batch "
+    "1; median and [min, max] over rounds",
     "speed_ratio_chat": "output tokens a second of `head` (the profile's prices, the head its only "
     "source) over those of `none`, in the same round at batch 1, prompts included; median and "
     "[min, max] over rounds. Every round has other prompts, so a spread holds their differences "
@@ -28,7 +28,7 @@ DEFINITIONS = {
     "at_prices": "of `head` over all rounds: acceptance ratio and length of what it drafted, and "
     "the share of steps in which it drafted",
     "left_out": "kinds and rounds of a quick run for which there was no time; [] if none",
-    "idle_cores": "most CPU cores that the workers burnt together that were not being asked",
+    "idle_cores": "largest CPU use, in cores, of all workers that were not being measured",
 }
 
 Rounds = Sequence[Mapping[str, Cell]]

@@ -1,4 +1,4 @@
-"""Sums of a worker's histograms, and what was added to them between two looks."""
+"""Sums of a worker's histograms, and their difference between two readings."""
 
 from dataclasses import dataclass
 from typing import Self

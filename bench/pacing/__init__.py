@@ -1,1 +1,1 @@
-"""What pacing does to streams, what it costs, and what it hides from who watches the line."""
+"""Benchmark of pacing: its effect on streams, its cost, and what it hides from eavesdroppers."""

@@ -1,4 +1,4 @@
-"""`make bench-pacing`: what pacing does to streams, what it costs, and what it hides.
+"""`make bench-pacing`: the effect of pacing on streams, its cost, and what it hides.
 
     python -m bench.pacing [--quick] [--data DIR] [--url URL] [--patterns FILE]
         [--rounds N] [--plot FILE]
@@ -19,7 +19,6 @@ import aiohttp
 from bench.command import add_data, new_parser, print_line
 from bench.pacing.bench import Choices, run
 from bench.pacing.figures import MismatchError
-from bench.pacing.patterns import PatternError
 from bench.pacing.plan import FULL, QUICK
 from bench.pacing.record import RecordError
 from loadtest.conversations import DataError
@@ -57,7 +56,7 @@ def main() -> int:
     return print_line(
         lambda: asyncio.run(run(choices)),
         (
-            *(DataError, MismatchError, PatternError, RecordError, StartError),
+            *(DataError, MismatchError, RecordError, StartError),
             *(OSError, aiohttp.ClientError),
         ),
     )

@@ -43,7 +43,7 @@ def least_ratio_unheaped(played: Played) -> float:
 
 
 def _worker_ratio(played: Played) -> float:
-    return played.worker_gaps().token_ratio or 1.0
+    return played.worker_gaps().ratio("token") or 1.0
 
 
 def _share(stream: Stream, tokens: int) -> float:

@@ -92,12 +92,12 @@ def evenness(gaps: Sequence[Gaps]) -> Evenness:
         return float(np.median(known)) if known else None
 
     return Evenness(
-        token_ratio=over_streams(lambda each: each.token_ratio),
-        token_variation=over_streams(lambda each: each.token_variation),
-        character_ratio=over_streams(lambda each: each.character_ratio),
-        character_variation=over_streams(lambda each: each.character_variation),
-        piece_ratio=over_streams(lambda each: each.piece_ratio),
-        piece_variation=over_streams(lambda each: each.piece_variation),
+        token_ratio=over_streams(lambda each: each.ratio("token")),
+        token_variation=over_streams(lambda each: each.variation("token")),
+        character_ratio=over_streams(lambda each: each.ratio("character")),
+        character_variation=over_streams(lambda each: each.variation("character")),
+        piece_ratio=over_streams(lambda each: each.ratio("piece")),
+        piece_variation=over_streams(lambda each: each.variation("piece")),
         tokens_per_piece=over_streams(lambda each: each.tokens_per_piece),
     )
 
@@ -112,7 +112,7 @@ def uneven(streams: Sequence[Played], least_ratio: float) -> list[Played]:
     return [
         each
         for each in streams
-        if (ratio := each.worker_gaps().token_ratio) is not None and ratio >= least_ratio
+        if (ratio := each.worker_gaps().ratio("token")) is not None and ratio >= least_ratio
     ]
 
 

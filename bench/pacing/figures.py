@@ -5,6 +5,7 @@ Every figure is in milliseconds. Arrays of clocks are int64 nanoseconds.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +119,9 @@ def played(
     )
 
 
+Unit = Literal["token", "character", "piece"]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Gaps:
     """The gaps of one stream: from each piece of text to the next.
@@ -137,35 +141,21 @@ class Gaps:
         """Mean tokens of a piece."""
         return float(self.tokens.mean()) if len(self.tokens) else None
 
-    @property
-    def token_ratio(self) -> float | None:
-        """p99 over median of the gap per token: a piece of n tokens after g ms is n times g/n."""
-        return _ratio(self.ms / self.tokens, self.tokens)
+    def ratio(self, unit: Unit) -> float | None:
+        """p99 over median of the gap per unit: a piece of n tokens after g ms is n gaps of g/n."""
+        return _ratio(*self._per(unit))
 
-    @property
-    def character_ratio(self) -> float | None:
-        """The same of the gap per character."""
-        return _ratio(self.ms / self.characters, self.characters)
+    def variation(self, unit: Unit) -> float | None:
+        """Coefficient of variation of the gap per unit."""
+        return _variation(*self._per(unit))
 
-    @property
-    def piece_ratio(self) -> float | None:
-        """p99 over median of the gaps between pieces, whatever their size."""
-        return _ratio(self.ms, np.ones_like(self.ms))
-
-    @property
-    def token_variation(self) -> float | None:
-        """Coefficient of variation of the gap per token."""
-        return _variation(self.ms / self.tokens, self.tokens)
-
-    @property
-    def character_variation(self) -> float | None:
-        """The same of the gap per character."""
-        return _variation(self.ms / self.characters, self.characters)
-
-    @property
-    def piece_variation(self) -> float | None:
-        """Coefficient of variation of the gaps between pieces."""
-        return _variation(self.ms, np.ones_like(self.ms))
+    def _per(self, unit: Unit) -> tuple[Values, Values]:
+        weights = {
+            "token": self.tokens,
+            "character": self.characters,
+            "piece": np.ones_like(self.ms),  # one gap each, whatever its size
+        }[unit]
+        return self.ms / weights, weights
 
 
 def gaps_of(at_ns: Numbers, token_ends: Values, character_ends: Numbers) -> Gaps:

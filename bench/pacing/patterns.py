@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from loadtest.conversations import DataError, read_lines
 
 Numbers = NDArray[np.int64]
 
@@ -22,13 +25,9 @@ _STEP_SECONDS = 0.04  # of a worker with some load
 _MOST_TOKENS = 16
 _STALL_SECONDS = 1.0
 _STALL_TOKENS = 75
-# Words of one to three tokens with and without accents, a wide and a joined character: text whose
-# pieces have borders to keep.
+# Words of one to three tokens with and without accents, a wide and a joined character: a piece must
+# not end within one of these characters.
 _WORDS = (" the", " stream", " goes", " on", ",", " naïve", " words", " 你好", " 👩‍🔬", " and", ".")
-
-
-class PatternError(Exception):
-    """A file of patterns cannot be used; the message names the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class Pattern:
 
     Attributes:
         name: Unique in its file.
-        kind: What figures are told by: `chat-8` is chat recorded with eight clients at once.
+        kind: Group of its figures: `chat-8` is chat recorded with eight concurrent clients.
         chunks: In order, at least one.
         prompt: Which prompt it answers; of answers for the attacker only.
         run: Number of the run of that prompt.
@@ -210,27 +209,24 @@ def load_patterns(path: Path) -> list[Pattern]:
     """Read what `save_patterns` wrote.
 
     Raises:
-        PatternError: A line is no pattern, two have one name, or there is none.
+        DataError: A line is no pattern, two have one name, or there is none.
         OSError: The file cannot be read.
     """
     found: dict[str, Pattern] = {}
-    lines = path.read_text(encoding="utf-8").splitlines()
-    for number, line in enumerate(lines, start=1):
-        try:
-            fields = json.loads(line)
-            chunks = [Chunk(int(at), str(text), int(count)) for at, text, count in fields["chunks"]]
-            pattern = Pattern(
-                str(fields["name"]), str(fields["kind"]), chunks, fields["prompt"], fields["run"]
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise PatternError(f"{path.name}, line {number}: {error!r}") from error
-        if not chunks or min(len(chunk.text) for chunk in chunks) == 0:
-            raise PatternError(f"{path.name}, line {number}: an empty answer or chunk")
-        if min(chunk.tokens for chunk in chunks) < 1:
-            raise PatternError(f"{path.name}, line {number}: a chunk without tokens")
+    for pattern in read_lines(path, _pattern_of):
         if pattern.name in found:
-            raise PatternError(f"{path.name}, line {number}: {pattern.name} is there twice")
+            raise DataError(f"{path.name}: {pattern.name} is there twice")
         found[pattern.name] = pattern
     if not found:
-        raise PatternError(f"{path.name}: no patterns")
+        raise DataError(f"{path.name}: no patterns")
     return list(found.values())
+
+
+def _pattern_of(fields: Mapping[str, Any]) -> Pattern:
+    chunks = [Chunk(int(at), str(text), int(count)) for at, text, count in fields["chunks"]]
+    if not chunks or min(len(chunk.text) for chunk in chunks) == 0:
+        raise ValueError("an empty answer or chunk")
+    if min(chunk.tokens for chunk in chunks) < 1:
+        raise ValueError("a chunk without tokens")
+    name, kind = str(fields["name"]), str(fields["kind"])
+    return Pattern(name, kind, chunks, fields["prompt"], fields["run"])

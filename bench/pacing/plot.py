@@ -69,7 +69,7 @@ def most_uneven(streams: Sequence[Played]) -> Played:
         for each in streams
         if each.seconds >= _LEAST_SECONDS and each.worker_gaps().ms.max(initial=0.0) <= _STALL_MS
     ]
-    return max(flowing or streams, key=lambda each: each.worker_gaps().token_variation or 0.0)
+    return max(flowing or streams, key=lambda each: each.worker_gaps().variation("token") or 0.0)
 
 
 def _sizes(capture: Exchange) -> Values:

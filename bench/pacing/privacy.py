@@ -40,7 +40,7 @@ class Attack:
     Attributes:
         accuracy: By what it was given and group of features, the share of each fold; `best` is
             the group that it would choose by what it was trained on.
-        prompts: How many there were to tell apart.
+        prompts: How many prompts there were.
         answers: How many answers it was tested on, all folds together.
         flaws: Why answers that could not be played were left out.
     """

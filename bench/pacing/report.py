@@ -180,7 +180,7 @@ def _headline_gaps(rounds: Rounds) -> Json:
                 "gap_variation_best": best.token_variation,
             }
         )
-    ratios = [one.client_gaps().token_ratio for one in streams]
+    ratios = [one.client_gaps().ratio("token") for one in streams]
     even = [ratio for ratio in ratios if ratio is not None and ratio <= EVEN_RATIO]
     return _over_rounds(each_round) | {
         "gap_streams": [len(streams), recorded],
@@ -212,7 +212,7 @@ def _median(values: Sequence[float]) -> float | None:
 
 
 def is_recorded(kind: str) -> bool:
-    """Tell whether patterns of a kind come from a real worker: theirs name the clients."""
+    """Whether patterns of a kind are recorded; those kinds end in the number of clients."""
     return kind.rpartition("-")[2].isdigit()
 
 

@@ -6,15 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import aiohttp
-
 from bench.calls import MODEL, chat_request
 from bench.client import Crowd, Exchange, capture_streams
 from bench.pacing.dialect import StreamError, read_answer
 from bench.pacing.figures import Played, played
 from bench.pacing.patterns import Pattern
 from bench.pacing.plan import BOUND_MS, Mode, Plan
-from bench.pacing.targets import Stage
+from bench.pacing.targets import Stage, get_page
 
 _LIMIT_SECONDS = 60.0
 _ADDED = re.compile(r"^gateway_pacing_added_seconds_(sum|count)(?:\{.*\})? (\S+)", re.MULTILINE)
@@ -49,14 +47,14 @@ async def play(stage: Stage, patterns: Sequence[Pattern], mode: Mode, crowd: Cro
 
     Raises:
         MismatchError: A client assembled another text than the worker sent.
-        aiohttp.ClientError: The worker does not tell its stamps, or the gateway its metrics.
+        aiohttp.ClientError: The worker does not report its stamps, or the gateway its metrics.
     """
     ids = [f"{number}-{mode}" for number in range(len(patterns))]
     calls = [_call(pattern, mode, ids[number]) for number, pattern in enumerate(patterns)]
     before = await _added(stage.port)
     captures = await asyncio.to_thread(capture_streams, stage.port, calls, crowd)
     after = await _added(stage.port)
-    stamps: Mapping[str, Sequence[int]] = json.loads(await _page(stage.worker_port, "/stamps"))
+    stamps: Mapping[str, Sequence[int]] = json.loads(await get_page(stage.worker_port, "/stamps"))
     flaws: list[str] = []
     found: list[Played | None] = []
     for number, (pattern, capture) in enumerate(zip(patterns, captures, strict=True)):
@@ -77,7 +75,7 @@ async def play_round(
 
     Raises:
         MismatchError: A client assembled another text than the worker sent.
-        aiohttp.ClientError: The worker does not tell its stamps.
+        aiohttp.ClientError: The worker does not report its stamps.
     """
     # A spacing that is no multiple of a token's time, so that streams are out of step.
     crowd = Crowd(plan.at_once, spacing_seconds=0.037, limit_seconds=_LIMIT_SECONDS)
@@ -107,17 +105,8 @@ def _assembled(pattern: Pattern, capture: Exchange, sent_ns: Sequence[int]) -> P
 
 async def _added(port: int) -> tuple[float, float]:
     """Seconds that pacing has added so far, and to how many tokens."""
-    text = await _page(port, "/metrics")
+    text = await get_page(port, "/metrics")
     sums = {"sum": 0.0, "count": 0.0}
     for part, value in _ADDED.findall(text):
         sums[part] += float(value)
     return sums["sum"], sums["count"]
-
-
-async def _page(port: int, path: str) -> str:
-    timeout = aiohttp.ClientTimeout(total=60.0)
-    async with (
-        aiohttp.ClientSession(raise_for_status=True, timeout=timeout) as session,
-        session.get(f"http://127.0.0.1:{port}{path}") as answer,
-    ):
-        return await answer.text()

@@ -1,5 +1,6 @@
 """Starts what the pacing benchmark needs: a real service to record, a gateway to play through."""
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -81,9 +82,21 @@ async def find_service(port: int) -> Service:
     Raises:
         aiohttp.ClientError: It does not answer.
     """
-    url = f"http://127.0.0.1:{port}/v1/models"
-    async with aiohttp.ClientSession(raise_for_status=True) as session, session.get(url) as answer:
-        return Service(port, (await answer.json())["data"][0]["id"])
+    return Service(port, json.loads(await get_page(port, "/v1/models"))["data"][0]["id"])
+
+
+async def get_page(port: int, path: str) -> str:
+    """A page of a server on 127.0.0.1.
+
+    Raises:
+        aiohttp.ClientError: It does not answer, or with an error status.
+    """
+    timeout = aiohttp.ClientTimeout(total=60.0)
+    async with (
+        aiohttp.ClientSession(raise_for_status=True, timeout=timeout) as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as answer,
+    ):
+        return await answer.text()
 
 
 def _worker(port: int, patterns: Path) -> Command:

@@ -62,7 +62,7 @@ class _Playing:
     """One answer that is being played.
 
     Attributes:
-        is_over: All of it was sent, or nobody wants the rest.
+        is_over: All of it was sent, or the client has left.
     """
 
     def __init__(

@@ -55,7 +55,7 @@ class Arctic:
         return probabilities, probabilities
 
     def claimed_bytes(self) -> int:
-        # No public call tells it.
+        # There is no public call for it.
         return int(self._cache._global_tree.estimate_memory())
 
 

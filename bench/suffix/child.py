@@ -1,4 +1,4 @@
-"""The processes that hold the indexes: started, asked, and always stopped."""
+"""The processes that hold the indexes, and the commands that are sent to them."""
 
 import json
 import subprocess
@@ -16,7 +16,7 @@ _STOP_SECONDS = 10.0
 
 
 class ChildError(Exception):
-    """A side failed, took too long or ended; the message says what it said last."""
+    """A side failed, took too long or ended; the message has its last output."""
 
 
 class Child:

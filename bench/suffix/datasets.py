@@ -77,7 +77,7 @@ class DataSet:
 
 
 def document_of(conversation: Sequence[Request]) -> Tokens:
-    """All that was said, once: the last request holds the earlier ones."""
+    """The whole conversation once: the last request contains the earlier ones."""
     return np.concatenate([conversation[-1].prompt, conversation[-1].answer])
 
 
@@ -124,13 +124,13 @@ def exchanges_of(record: Record) -> list[Exchange]:
 
 
 def render(messages: Messages) -> str:
-    """What the model is given before it answers."""
+    """The prompt as the model gets it."""
     parts = [f"<|im_start|>{message['role']}\n{message['content']}{END}\n" for message in messages]
     return "".join(parts) + "<|im_start|>assistant\n"
 
 
 def is_edit_set(name: str, categories: Sequence[str]) -> bool:
-    """Tell agent sessions and code edits, by the file's name or by what most records are."""
+    """Whether a file has agent sessions or code edits, by its name or by most of its records."""
     if name.startswith(("trace_", "edit_")):
         return True
     hits = sum(category.startswith("agent") or category == "code_edit" for category in categories)
@@ -161,7 +161,7 @@ def load_saved(path: Path) -> dict[str, DataSet]:
 
 
 def seed_of(name: str) -> int:
-    """A seed that differs by name and is the same in every run."""
+    """A seed for a name, the same in every run."""
     return zlib.crc32(name.encode())
 
 

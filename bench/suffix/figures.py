@@ -1,14 +1,14 @@
-"""Arithmetic over replays: sums over data sets, rates, ratios over rounds, and the trade-off."""
+"""Arithmetic over replays: sums over data sets, ratios, and accepted against drafted tokens."""
 
 from collections.abc import Mapping, Sequence
 
 from bench.suffix.replay import Figures
 
-DRAFTED_SHARE = 0.85  # the trade-off is read where ours drafts so much of what the peer drafts
+DRAFTED_SHARE = 0.85  # of the peer's drafted tokens: where accepted tokens are compared
 
 
 def pooled(replay: Mapping[str, Figures], names: Sequence[str]) -> Figures:
-    """Add up some data sets, so that each weighs as it is long."""
+    """Add up some data sets, so that each is weighted by its length."""
     return sum((replay[name] for name in names), Figures())
 
 
@@ -18,15 +18,15 @@ def ratio(ours: float, theirs: float) -> float | None:
 
 
 def accepted_at_drafted(curve: Sequence[Figures], drafted_per_step: float) -> float | None:
-    """Accepted tokens a step where ours drafts so many, between two thresholds linearly.
+    """Accepted tokens per step at a number of drafted ones, interpolated between thresholds.
 
     Args:
         curve: The same requests at several thresholds, in any order.
         drafted_per_step: Where to read the curve.
 
     Returns:
-        None when every threshold drafts more. When every one drafts less, what the most generous
-        one gets accepted: a lower bound.
+        None when every threshold drafts more. When every one drafts less, the accepted tokens of
+        the lowest threshold: a lower bound.
     """
     points = sorted({(point.drafted_per_step, point.accepted_per_step) for point in curve})
     below = [point for point in points if point[0] <= drafted_per_step]

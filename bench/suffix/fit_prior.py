@@ -1,11 +1,11 @@
-"""Fits what every tenant's calibration starts from, and writes it as C++ (core/prior.hpp).
+"""Fits the initial values of every tenant's calibration; writes them as C++ (core/prior.hpp).
 
     python -m bench.suffix.fit_prior --blank        # then build again, so as to start from it
     python -m bench.suffix.fit_prior [--data DIR]   # then build again, to use it
 
-Replays every data set, one after the other, as one tenant's requests. Only what belongs to no
-tokenizer is written. The confidence is cut down, so that a tenant's own outcomes soon count more:
-how much was chosen by leaving a data set out (adr/0012).
+Replays every data set, one after the other, as one tenant's requests. Only values that
+do not depend on a tokenizer are written. Their confidence is reduced, so that a tenant's own
+outcomes soon count more; by how much was chosen by leaving out one data set at a time (adr/0012).
 """
 
 import argparse
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def blank() -> Prior:
-    """A prior that knows nothing but that longer matches are better ones."""
+    """A prior without data: longer matches are more reliable."""
     lengths = [0.3 if n < 1 else 0.45 if n < 3 else 0.7 if n < 8 else 0.85 for n in range(_LENGTHS)]
     return {
         "reliability": [lengths] * _KINDS,
@@ -64,7 +64,7 @@ def blank() -> Prior:
 
 
 def fit(datasets: Iterable[DataSet]) -> Prior:
-    """Replay everything in one index and take what its tenant has learnt."""
+    """Replay everything in one index and return what its tenant has learnt."""
     index = _core.Index(2**31, 0)
     for dataset in datasets:
         for number, request in enumerate(dataset.requests):

@@ -22,7 +22,7 @@ _TIMER_READINGS = 100_000
 
 
 def measure_hostile(_: Factory, __: DataSets, arguments: Mapping[str, object]) -> Json:
-    """Percentiles of single calls, each text written several times over in the same way."""
+    """Percentiles of single calls; each text is written several times in the same way."""
     tokens, repeats, every, salt = (arguments[k] for k in ("tokens", "repeats", "every", "salt"))
     assert isinstance(tokens, int)
     assert isinstance(repeats, int)

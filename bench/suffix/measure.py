@@ -1,7 +1,7 @@
-"""Asks both sides for everything, in the order that keeps a comparison fair.
+"""Measures both sides in an order that keeps the comparison fair.
 
-What is only counted (thresholds, the peer's grid) runs on both sides at once; what is timed runs
-alone, ours and the peer's in turn.
+Runs that only count (thresholds, the peer's grid) use both sides at once; timed runs use one side
+at a time, in turn.
 """
 
 from collections.abc import Mapping, Sequence

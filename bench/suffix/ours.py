@@ -1,4 +1,4 @@
-"""Our side: `engine.suffix` through its Python face, as the worker will call it.
+"""Our side: `engine.suffix` through its Python interface, as a worker calls it.
 
 python -m bench.suffix.ours TOKENS.npz
 """

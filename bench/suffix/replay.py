@@ -1,7 +1,7 @@
 """Replays recorded answers through a suffix index as an engine that decodes greedily would.
 
-Knows nothing of the index: a `Subject` is ours or the peer's. The clock is read around each call
-in the same way for both, and what reading it takes is taken off.
+A `Subject` is our index or the peer's. The clock is read around each call in the same way for both,
+and the time of reading it is subtracted.
 """
 
 import math
@@ -20,13 +20,13 @@ _CLOCK_READINGS = 1000
 
 
 class Subject(Protocol):
-    """An index under test, with a draft of its own kind."""
+    """An index under test; its drafts may be of any type."""
 
     def start(self, name: str, prompt: Tokens) -> None:
         """Begin a request."""
 
     def append(self, name: str, tokens: list[int]) -> None:
-        """Tell what was generated; a list, as vLLM hands it over."""
+        """Add generated tokens; a list, as vLLM passes it."""
 
     def propose(self, name: str, text: Tokens, end: int) -> tuple[object, list[int]]:
         """Draft what follows `text[:end]`: the draft as it is, and its tokens as a list."""
@@ -35,7 +35,7 @@ class Subject(Protocol):
         """End a request; its answer stays."""
 
     def claims(self, draft: object) -> tuple[Sequence[float], Sequence[float]]:
-        """For each token the stated probability that it is accepted, and the raw share."""
+        """For each token the stated probability that it is accepted, and the raw vote share."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Figures:
 
     @property
     def stored_token_ns(self) -> float:
-        """With the end of the request, where the answer moves to the shared text."""
+        """Includes the end of the request, where the answer moves to the shared text."""
         return (self.append_ns + self.finish_ns) / max(1.0, self.answer_tokens)
 
     @property
@@ -111,7 +111,7 @@ def distribution(values: Sequence[int]) -> Json:
 
 
 def accepted_of(draft: Sequence[object], truth: Sequence[object]) -> int:
-    """How many tokens of the draft greedy decoding would have written."""
+    """How many of the first tokens of a draft equal the text."""
     accepted = 0
     for token, true in zip(draft, truth, strict=False):
         if token != true:
@@ -121,7 +121,7 @@ def accepted_of(draft: Sequence[object], truth: Sequence[object]) -> int:
 
 
 def log_loss(probabilities: Sequence[float], accepted: int) -> float:
-    """Surprise over a draft, summed: each token was accepted with all before it, or was not."""
+    """Sum of -log(stated probability of the outcome) over the tokens of a draft."""
     loss = 0.0
     for position, stated in enumerate(probabilities):
         probability = min(max(stated, _LEAST_PROBABILITY), 1 - _LEAST_PROBABILITY)
@@ -130,9 +130,9 @@ def log_loss(probabilities: Sequence[float], accepted: int) -> float:
 
 
 def clock_cost() -> int:
-    """What two readings of the clock are apart with nothing between them, in nanoseconds: median.
+    """Median time between two readings of the clock, in nanoseconds.
 
-    A call of ours takes three or four times as long, so it would count for much of its time.
+    A call of ours takes only three or four times as long, so this would be much of its time.
     """
     clock = time.perf_counter_ns
     apart = []

@@ -121,7 +121,7 @@ def times(pairing: Pairing, names: Sequence[str]) -> dict[str, Summary | None]:
 
 
 def headline(default: Json, best: Json) -> Json:
-    """The flat keys: the default pairing's, the times of the pairing that flatters us less."""
+    """The flat keys: the default pairing's, the times of the pairing that is worse for us."""
     found: Json = dict(default)
     for key, value in best.items():
         name = key.removesuffix("_spread")

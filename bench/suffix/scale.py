@@ -81,7 +81,7 @@ class _Sized:
 
 
 def measure_scale(_: Factory, datasets: DataSets, arguments: Mapping[str, object]) -> Json:
-    """Fill an index of each size, then let real requests continue in each, turn by turn."""
+    """Fill an index of each size, then continue real requests in each of them, in turn."""
     sizes, rounds, capacity = (arguments[key] for key in ("sizes", "rounds", "capacity_bytes"))
     assert isinstance(sizes, list)
     assert isinstance(rounds, int)
@@ -152,7 +152,7 @@ def _continue(sized: _Sized, requests: Sequence[Request]) -> None:
 
 
 def _trim() -> None:
-    """Give back what the making of texts left in the allocator, else it counts as the index's."""
+    """Return free memory to the system, so that it is not counted as the index's."""
     ctypes.CDLL(None).malloc_trim(0)
 
 

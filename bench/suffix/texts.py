@@ -1,6 +1,6 @@
-"""Texts that nobody wrote: edited copies of real ones by the million, and texts meant to hurt.
+"""Synthetic texts: millions of tokens of edited copies of real ones, and hostile texts.
 
-Everything is seeded, and made in pieces, so that memory stays bounded.
+They are seeded and made in pieces, so that memory stays bounded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -57,8 +57,8 @@ def hostile_texts(tokens: int, *, salt: int, seed: int) -> dict[str, Tokens]:
     """Texts of `tokens` tokens each that repeat without end, or whose contexts collide.
 
     Args:
-        salt: The one that the texts named `known_salt...` are made for; an index that keeps its
-            salt secret is hurt by the others only.
+        salt: The one that the texts named `known_salt...` are made for; against an
+            index with a secret salt only the others are hostile.
     """
     random = np.random.default_rng(seed)
     texts = {"one_token": np.full(tokens, 7, np.int32)}
@@ -80,14 +80,14 @@ def hostile_texts(tokens: int, *, salt: int, seed: int) -> dict[str, Tokens]:
 def _colliding(tokens: int, *, salt: int, width: int, random: np.random.Generator) -> Tokens:
     """Contexts of `width` tokens whose hash ends in the same bits, one after the other.
 
-    Source: `ContextHash` in engine/suffix/core/store.cpp; should it change, this becomes an
-    ordinary random text, and only the attack is weaker.
+    Source: `ContextHash` in engine/suffix/core/store.cpp; if that changes, this becomes an
+    ordinary random text, which only makes the attack weaker.
     """
     factors = _factors(salt, _HASHED_TOKENS + 1)
     contexts = random.integers(0, _VOCABULARY, size=(2_000_000, width)).astype(np.uint64)
     total = np.full(len(contexts), factors[-1], np.uint64)
-    for place in range(width):  # the newest token comes last in the text, first in the hash
-        total += np.uint64(factors[place]) * (contexts[:, width - 1 - place] + np.uint64(1))
+    for position in range(width):  # the newest token comes last in the text, first in the hash
+        total += np.uint64(factors[position]) * (contexts[:, width - 1 - position] + np.uint64(1))
     low = (total >> np.uint64(32)) & np.uint64(0xFFF)
     chosen: NDArray[np.uint64] = contexts[low == low[0]]
     return np.resize(chosen.astype(np.int32).ravel(), tokens)

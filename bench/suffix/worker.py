@@ -1,4 +1,4 @@
-"""What either side does when asked: one JSON object a line in, one out, until the input ends."""
+"""The commands of both sides: one JSON object per line in, one out, until the input ends."""
 
 import gc
 import json
@@ -21,20 +21,20 @@ from bench.suffix.replay import Subject, accepted_of, distribution, replay
 
 Setting = Mapping[str, float]
 
-_ANSWER_PART = 256  # tokens of a document told at once
+_ANSWER_PART = 256  # tokens of a document that are added at once
 _ROWS_STEPS = 400
 
 
 class BatchSubject(Subject, Protocol):
-    """A subject that can also draft for the rows of a step, and say what it holds."""
+    """A subject that can also draft for a whole batch, and report its memory."""
 
     def propose_rows(
         self, names: Sequence[str], texts: Sequence[tuple[Tokens, int]]
     ) -> list[list[int]]:
-        """Draft for each row, as `propose` does, in the fastest way there is."""
+        """Draft for each sequence as `propose` does, by the fastest call there is."""
 
     def claimed_bytes(self) -> int:
-        """Memory in use by its own account."""
+        """Memory in use, as the index itself counts it."""
 
 
 _CORPORA: Mapping[str, Callable[[DataSet], list[Tokens]]] = {
@@ -62,7 +62,7 @@ def replay_sets(factory: Factory, datasets: DataSets, arguments: Mapping[str, ob
 
 
 def measure_memory(factory: Factory, datasets: DataSets, arguments: Mapping[str, object]) -> Json:
-    """Keep texts as answers; which ones, says `corpus`."""
+    """Store texts as answers; `corpus` names which."""
     corpus = _CORPORA[str(arguments["corpus"])]
     texts = [text for dataset in datasets.values() for text in corpus(dataset)]
     texts = [text.copy() for text in texts]  # here now, so not taken for the index's memory
@@ -103,7 +103,7 @@ def time_prompt(factory: Factory, datasets: DataSets, arguments: Mapping[str, ob
 
 
 def time_rows(factory: Factory, datasets: DataSets, arguments: Mapping[str, object]) -> Json:
-    """Draft for many live requests a step; one that ends makes room for the next."""
+    """Draft for many live requests per step; when one ends, the next one starts."""
     rows = arguments["rows"]
     assert isinstance(rows, int)
     subject = factory(_setting(arguments))
@@ -136,7 +136,7 @@ COMMANDS: Mapping[str, Command] = {
 
 
 def keep(subject: Subject, name: str, text: Tokens) -> None:
-    """Have a text remembered as if it were an answer."""
+    """Store a text as if it were an answer."""
     subject.start(name, text[:1])
     for at in range(1, len(text), _ANSWER_PART):
         subject.append(name, text[at : at + _ANSWER_PART].tolist())
@@ -156,7 +156,7 @@ def resident_bytes() -> int:
 
 
 def serve(tokens: str, factory: Factory, commands: Mapping[str, Command]) -> int:
-    """Answer until the input ends; a failure is an answer too, and ends nothing."""
+    """Answer until the input ends; a failure is reported as an answer."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what a library prints must not be taken for an answer
     datasets = load_saved(Path(tokens))

@@ -1,1 +1,1 @@
-"""Faults under load: what becomes of requests when workers, wires, disks and gateways fail."""
+"""Faults under load: how requests end when workers, connections, disks or gateways fail."""

@@ -5,7 +5,7 @@
 
 First faults between a gateway and its remote worker (`proxy`), then faults of the processes of a
 service. Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
-Exit status 1: something was promised and not kept, or the run could not be made.
+Exit status 1: a request or a process broke a guarantee, or the run was not possible.
 """
 
 import argparse
@@ -46,7 +46,7 @@ _FULL, _QUICK = 200, 12
 _LIMIT_SECONDS, _QUICK_LIMIT_SECONDS = 3_000.0, 600.0
 _MOST_BYTES = 12 * 2**30
 _HUNG_SECONDS = REQUEST_SECONDS + 40.0
-"""A request's longest life, its wait in the queue before, and some time for its last bytes."""
+"""Longest time of a request, its wait in the queue, and some time for its last bytes."""
 _WARM_UP_SECONDS = 3.0
 _INTERRUPTED = 128 + signal.SIGINT
 _PROXIED_RATE = 1.6
@@ -98,7 +98,7 @@ async def run(draw: Draw, *, profile: Path, seed: int, folder: Path) -> Chaos:
 async def _crowd(
     gateway: RunningGateway, chaos: Chaos, seed: int, *, rate: float
 ) -> AsyncIterator[Crowd]:
-    """Load on a gateway; at the end of the block every request is waited for."""
+    """Load on a gateway; the end of the block waits for every request."""
     scenario = load_scenario(str(_SCENARIO)).with_arrivals(requests_per_second=rate)
     prompts = MadeUpPrompts()
     plan = make_plan(scenario, prompts, seed=seed)
@@ -135,7 +135,7 @@ async def _inflict(
             continue
         chaos.injuries.append(injury)
         took = injury.recover_seconds
-        back = "no way back" if took is None else f"{took:.2f} s"
+        back = "no recovery" if took is None else f"{took:.2f} s"
         say(f"{number}/{len(faults)} {fault.kind}: {back}")
 
 

@@ -1,4 +1,4 @@
-"""The load under which faults happen: clients that come whatever has become of the others."""
+"""The load under which faults happen: arrivals that do not wait for earlier requests."""
 
 import asyncio
 import json
@@ -16,13 +16,13 @@ _POLL_SECONDS = 0.1
 class Crowd:
     """Sends a plan's requests in turn until it is stopped.
 
-    As a load balancer would, it sends nothing while `/health/ready` says that the gateway drains,
-    or while nobody listens; what is due then is sent as soon as the gateway is there again.
+    Like a load balancer, it sends nothing while `/health/ready` says that the gateway drains or
+    while connections are refused; requests that are due then are sent once the gateway is back.
 
     Args:
         client: Of the gateway.
         server: Whom it asks.
-        plan: Arrivals; when they are through, they come again.
+        plan: Arrivals; after the last one they start again.
         probe: What `probe` sends.
 
     Attributes:
@@ -59,7 +59,7 @@ class Crowd:
         self._stopped.set()
 
     def probe(self) -> None:
-        """Send a small request, unless one is under way or the gateway is not there.
+        """Send a small request, unless one is running or the gateway is down.
 
         It may only be called while `run` runs.
         """

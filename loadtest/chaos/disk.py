@@ -1,8 +1,8 @@
-"""A small disk of the service's own for its snapshots, that can be filled and emptied.
+"""A small disk for the service's snapshots that can be filled and emptied.
 
-A tmpfs in a mount namespace that the service is started in: nobody else sees it, no root is needed
-where user namespaces are allowed, and it ends with the service. From outside it is reached through
-`/proc/PID/root`.
+A tmpfs in a mount namespace that the service is started in: no other process sees it, no root is
+needed where user namespaces are allowed, and it ends with the service. Other processes reach it
+through `/proc/PID/root`.
 """
 
 import errno
@@ -25,7 +25,7 @@ class SmallDisk:
         self._folder = folder
 
     async def flaw(self) -> str | None:
-        """Why this machine does not let us have one; None if it does."""
+        """Why this machine does not allow such a disk; None if it does."""
         try:
             await run_to_end(*self.command(["true"]), seconds=_TRY_SECONDS)
         except (RunError, OSError) as error:
@@ -67,5 +67,5 @@ class SmallDisk:
                     raise
 
     def clear(self, pid: int) -> None:
-        """Give the room back."""
+        """Empty the disk."""
         (self.seen_by(pid) / _FILLER).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Every process that a run starts, also those whose parent died: found, and ended at the end."""
+"""Finds and ends every process that a run starts, also those whose parent has ended."""
 
 import ctypes
 import os
@@ -30,7 +30,7 @@ def living_descendants() -> list[psutil.Process]:
 
 
 def wait_for_end(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-    """Give processes that were told to end a moment, since a large one's end takes time.
+    """Wait a little for processes that were told to end; a large one takes time.
 
     Blocks the thread.
 
@@ -42,7 +42,7 @@ def wait_for_end(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
 
 
 def end_descendants() -> int:
-    """Kill every process below this one that does not end by itself in a moment, frozen ones too.
+    """Kill every process below this one that does not end soon by itself, stopped ones too.
 
     Blocks the thread.
 

@@ -60,8 +60,8 @@ class Fault:
 
     Attributes:
         pause_seconds: Quiet time before it.
-        lasting_seconds: How long it stays, where it is one that stays.
-        bytes_passed: Of the answer that it hits, where it is one of an answer.
+        lasting_seconds: Duration of a fault that lasts.
+        bytes_passed: Bytes of the answer before a fault of an answer.
         proxy: Number of the proxy before the worker that it hits, 0 or 1.
     """
 

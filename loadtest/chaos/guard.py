@@ -1,4 +1,4 @@
-"""Bounds of a run: it ends by itself when it lasts too long or takes too much memory."""
+"""Limits of a run: it ends when it lasts too long or takes too much memory."""
 
 import asyncio
 from collections.abc import AsyncIterator

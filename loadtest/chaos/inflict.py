@@ -1,4 +1,4 @@
-"""Make a fault happen, undo it where it lasts, and see how long it takes until all is well."""
+"""Causes faults, undoes those that last, and measures the recovery."""
 
 import asyncio
 import time
@@ -27,18 +27,18 @@ _EMPTY_START = "the suffix index starts empty"
 
 @dataclass(frozen=True, slots=True)
 class Injury:
-    """A fault that happened, and the way back.
+    """A fault that happened, and the recovery.
 
     Attributes:
         recover_seconds: From the fault to the first good answer to a request sent after it; None:
-            there was none in time. FULL_DISK: from the room's return to the next snapshot. Of a
-            gateway that was told to end: from its end.
+            there was none in time. FULL_DISK: from the emptying of the disk to the next snapshot.
+            Of a gateway that received SIGTERM: from its end.
         stop_seconds: How long that end took.
         start_seconds: How long the new worker took to start, where there was one.
-        is_settled: Before the next fault every worker took requests again, and, after a fault of
-            the service, those that had waited were answered.
-        exit_status: Of a gateway that was told to end; None for other faults.
-        left_behind: Processes of a service that was told to end, alive after it.
+        is_settled: Every worker accepted requests again before the next fault, and after a fault
+            of the service the waiting requests were answered.
+        exit_status: Of a gateway that received SIGTERM; None for other faults.
+        left_behind: Processes of a service that were alive after its end.
         damaged_snapshots: Workers that could not load what was saved.
     """
 
@@ -119,7 +119,7 @@ def _hurt(kind: Kind, processes: Processes) -> None:
 
 
 async def _last(fault: Fault, stage: ProxiedStage) -> None:
-    """A fault of a whole way, from its begin to its end."""
+    """A fault of all connections of a proxy, from its start to its end."""
     proxy = stage.proxies[fault.proxy]
     match fault.kind:
         case Kind.RESET_ALL:
@@ -139,7 +139,7 @@ async def _last(fault: Fault, stage: ProxiedStage) -> None:
 
 
 async def _restart(fault: Fault, gateway: RunningGateway, crowd: Crowd) -> Injury:
-    """End a gateway in order, and start it again."""
+    """Stop a gateway with SIGTERM and start it again."""
     before = living_descendants()
     began = time.monotonic()
     status = await gateway.child.stop()
@@ -159,7 +159,7 @@ async def _restart(fault: Fault, gateway: RunningGateway, crowd: Crowd) -> Injur
 
 
 async def _fill(fault: Fault, stage: ServiceStage, disk: SmallDisk, crowd: Crowd) -> Injury:
-    """Leave no room for snapshots through some savings; requests must be answered meanwhile."""
+    """Fill the disk for some snapshots; requests must be answered meanwhile."""
     pid = stage.gateway.child.pid
     folder = disk.seen_by(pid)
     disk.fill(pid)
@@ -191,7 +191,7 @@ async def _recover(fault: Fault, crowd: Crowd, began: float) -> Injury:
 
 
 async def _settle(gateway: RunningGateway) -> bool:
-    """Wait until every worker takes requests; False if that lasts too long."""
+    """Wait until every worker accepts requests; False if that takes too long."""
     began = time.monotonic()
     while time.monotonic() - began < _SETTLE_SECONDS:
         try:
@@ -204,9 +204,9 @@ async def _settle(gateway: RunningGateway) -> bool:
 
 
 async def _catch_up(crowd: Crowd) -> bool:
-    """Wait until what piled up without a worker is done; False if that lasts too long.
+    """Wait until requests that queued without a worker are done; False if that takes too long.
 
-    Else faults would pile up on the same requests, and each may be lost only so often.
+    Otherwise several faults would hit the same request, which is replayed only so often.
     """
     began = time.monotonic()
     while time.monotonic() - began < _CATCH_UP_SECONDS:

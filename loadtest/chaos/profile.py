@@ -1,7 +1,7 @@
-"""The settings under which faults happen: the default profile with less patience. Pure.
+"""The settings under which faults happen: the default profile with short time-outs. Pure.
 
-Times that an operator counts in minutes are seconds here, so that two hundred faults take minutes.
-What is measured includes these times, so each is known to the report (`patience_seconds`).
+Time-outs of minutes are seconds here, so that two hundred faults take minutes. Measured recoveries
+include these times, so the report knows each of them (`patience_seconds`).
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def proxied_gateway(default: Mapping[str, Any], *, port: int, worker_ports: list
 
 
 def service_gateway(default: Mapping[str, Any], *, port: int, worker_log: Path) -> Settings:
-    """The gateway that owns its worker; who is silent is the supervisor's to find out."""
+    """The gateway that owns its worker; its supervisor detects a silent one."""
     settings = _gateway(default, port=port, silence_seconds=REQUEST_SECONDS)
     supervisor = {
         "check_seconds": CHECK_SECONDS,
@@ -58,7 +58,7 @@ def service_gateway(default: Mapping[str, Any], *, port: int, worker_log: Path) 
 
 
 def worker(default: Mapping[str, Any], *, cache_dir: Path) -> Settings:
-    """The engine, with a cache of its own, less memory and more savings."""
+    """The engine, with its own cache, less memory and more frequent snapshots."""
     speculation = default.get("speculation", {})
     suffix = {"save_every_s": SAVE_SECONDS, "capacity_mb": 64}
     return {
@@ -70,7 +70,7 @@ def worker(default: Mapping[str, Any], *, cache_dir: Path) -> Settings:
 
 
 def patience_seconds(kind: Kind) -> float:
-    """Time that the settings give before anybody acts on a fault of this kind."""
+    """Time-out in the settings before the gateway reacts to a fault of this kind."""
     a_look = CHECK_SECONDS + 2 * LOOK_SECONDS  # at its health, and at its progress
     match kind:
         case Kind.FREEZE | Kind.HANG_ANSWER:

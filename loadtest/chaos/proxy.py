@@ -1,6 +1,6 @@
-"""A way to the worker on which faults happen: a TCP proxy that resets, cuts, hangs and lies.
+"""A TCP proxy before the worker that causes faults: resets, cuts, stalls and wrong bytes.
 
-It stands between gateway and worker, so that a real worker seems to fail without being restarted.
+With it, a real worker appears to fail without being restarted.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ class Strike:
 
 
 class FaultProxy:
-    """Listens on 127.0.0.1 and passes everything on to the worker's port, until told otherwise.
+    """Listens on 127.0.0.1 and forwards everything to the worker's port, apart from its faults.
 
     Attributes:
         port: Where it listens; stays the same when it listens again.
@@ -74,11 +74,11 @@ class FaultProxy:
         self.reset_all()
 
     def strike(self, strike: Strike) -> None:
-        """Hit the next request's answer."""
+        """Apply a strike to the answer of the next request."""
         self._strikes.append(strike)
 
     def withdraw(self, strike: Strike) -> None:
-        """Hit nothing, if it has not happened yet."""
+        """Cancel a strike that has not happened yet."""
         if strike in self._strikes:
             self._strikes.remove(strike)
         for pair in self._pairs:
@@ -94,11 +94,11 @@ class FaultProxy:
         self._is_resetting = is_on
 
     def freeze(self) -> None:
-        """Let nothing pass, in no direction; connections stay open."""
+        """Forward nothing in either direction; connections stay open."""
         self.is_frozen = True
 
     def thaw(self) -> None:
-        """Let everything pass that was held, in order."""
+        """Forward everything that was held, in order."""
         self.is_frozen = False
         for pair in list(self._pairs):
             pair.release()
@@ -106,21 +106,21 @@ class FaultProxy:
     # What the connections ask.
 
     def admit(self, pair: "_Pair") -> bool:
-        """A connection came; whether it may stay."""
+        """Register a new connection; returns whether it is accepted."""
         if not self._is_resetting:
             self._pairs.add(pair)
         return not self._is_resetting
 
     def forget(self, pair: "_Pair") -> None:
-        """A connection has gone."""
+        """Remove a closed connection."""
         self._pairs.discard(pair)
 
     def next_strike(self) -> Strike | None:
-        """What the answer to a new request is hit by."""
+        """The strike for the answer to a new request, if any."""
         return self._strikes.popleft() if self._strikes else None
 
     def give_back(self, strike: Strike) -> None:
-        """The answer was too short for it: another one."""
+        """Return a strike whose answer was too short, for another answer."""
         self._strikes.appendleft(strike)
 
 
@@ -161,7 +161,7 @@ class _Pair:
         self.release()
 
     def release(self) -> None:
-        """Pass on what is held, as far as that is due."""
+        """Forward held bytes that are due."""
         while self._held and not self._proxy.is_frozen and self._worker is not None:
             direction, data = self._held.popleft()
             match direction:
@@ -178,7 +178,7 @@ class _Pair:
         self.end()
 
     def end(self) -> None:
-        """One side has gone, so the other goes."""
+        """Close one side after the other has closed."""
         self.forget_strike()
         self._proxy.forget(self)
         self._connecting.cancel()
@@ -188,18 +188,18 @@ class _Pair:
             self._worker.close()
 
     def lose_worker(self) -> None:
-        """The worker closed: so do we, behind what is held; what hangs goes on hanging."""
+        """The worker closed: close after the held bytes; a stalled answer stays open."""
         if not self._is_mute:
             self._held.append(("end", b""))
             self.release()
 
     def forget(self, strike: Strike) -> None:
-        """Do not hit."""
+        """Drop the strike."""
         if self._strike is strike:
             self._strike = None
 
     def forget_strike(self) -> None:
-        """The answer ended, or never came, before it could be hit."""
+        """Drop a strike whose answer ended, or never came, before it happened."""
         if self._strike is not None:
             self._proxy.give_back(self._strike)
             self._strike = None

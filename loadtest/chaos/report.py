@@ -1,4 +1,4 @@
-"""What a run of faults came to, and whether that is good. Pure."""
+"""The report of a run of faults, and whether every guarantee held. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ Json = dict[str, object]
 
 @dataclass(slots=True)
 class Chaos:
-    """A run, as far as it has come.
+    """The state of a run.
 
     Attributes:
         injuries: Faults that happened.
@@ -46,14 +46,14 @@ def is_lost_replay(answer: Answer, *, tries: int) -> bool:
     """Whether a request failed that the gateway should have sent again.
 
     Its worker was lost, nothing of an answer had reached the client, and it had not been lost with
-    as many workers as the settings allow: a request that kills workers must not kill them all.
+    as many workers as the settings allow: a request that kills workers must not kill all of them.
     """
     failed = answer.ending is Ending.ERROR and answer.error in _REPLAYABLE
     return failed and not answer.events and tries <= MOST_REPLAYS
 
 
 def has_one_ending(answer: Answer) -> bool:
-    """Whether it ended once, in a way that a client can read; or the client left by itself."""
+    """Whether it ended exactly once, so that a client can read it, or the client left."""
     match answer.ending:
         case Ending.DONE | Ending.LEFT | Ending.HUNG:  # what hangs is counted apart
             return True
@@ -64,7 +64,7 @@ def has_one_ending(answer: Answer) -> bool:
 
 
 def beyond_start_seconds(injury: Injury) -> float | None:
-    """What recovery took beyond the patience of the settings and the new worker's own start."""
+    """Recovery time less the time-out of the settings and the new worker's own start."""
     if injury.recover_seconds is None:
         return None
     expected = patience_seconds(injury.kind) + (injury.start_seconds or 0.0)
@@ -72,7 +72,7 @@ def beyond_start_seconds(injury: Injury) -> float | None:
 
 
 def report_of(chaos: Chaos) -> Json:
-    """The JSON object; `is_good` says whether the run keeps what is promised."""
+    """The JSON object; `is_good` tells whether every guarantee held."""
     answers = [outcome.answer for outcome in chaos.outcomes]
     strays = [answer for answer in answers if not has_one_ending(answer)]
     hung = [answer for answer in answers if answer.ending is Ending.HUNG]

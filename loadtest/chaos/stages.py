@@ -1,4 +1,4 @@
-"""What faults happen to: a gateway before two ways to a real worker, and the service as a whole."""
+"""The systems under test: a gateway with two proxies to a real worker, and a whole service."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +17,7 @@ from loadtest.service import RunningGateway, private_cache, start_gateway, start
 
 @dataclass(frozen=True, slots=True)
 class ProxiedStage:
-    """A gateway whose remote workers are two ways to the same real one."""
+    """A gateway whose two remote workers are proxies of the same real one."""
 
     gateway: RunningGateway
     proxies: tuple[FaultProxy, FaultProxy]
@@ -28,10 +28,10 @@ class ServiceStage:
     """A gateway that owns its worker.
 
     Attributes:
-        worker_log: What the worker that runs now writes.
-        disk: Where it saves; None if this machine allows none.
+        worker_log: Log of the current worker.
+        disk: Disk of its snapshots; None if this machine allows none.
         disk_flaw: Why not.
-        snapshot: Folder of what it saves, as we would see it.
+        snapshot: Folder of its snapshots, as seen outside of its mount namespace.
     """
 
     gateway: RunningGateway
@@ -43,7 +43,7 @@ class ServiceStage:
 
 @asynccontextmanager
 async def running_proxied(folder: Path, default: Path) -> AsyncIterator[ProxiedStage]:
-    """Start the worker, the ways to it, and the gateway.
+    """Start the worker, its proxies, and the gateway.
 
     Args:
         folder: Takes settings and logs.
@@ -71,7 +71,7 @@ async def running_proxied(folder: Path, default: Path) -> AsyncIterator[ProxiedS
 
 @asynccontextmanager
 async def running_service(folder: Path, default: Path) -> AsyncIterator[ServiceStage]:
-    """Start the service; where it can be, with a small disk for its snapshots.
+    """Start the service; with a small disk for its snapshots where the machine allows it.
 
     Args:
         folder: Takes settings and logs.

@@ -61,7 +61,7 @@ class Speculation:
 
     Attributes:
         steps: Target steps that verified a draft.
-        by_source: Drafted and accepted tokens of each source, where the server tells sources.
+        by_source: Drafted and accepted tokens of each source, where the server names sources.
     """
 
     drafted: int
@@ -116,7 +116,7 @@ class Answer:
 
     @property
     def is_counted(self) -> bool:
-        """Whether the stream told while it ran how many tokens its text was."""
+        """Whether the stream counted the tokens of its text while it ran."""
         return any(each.tokens is not None for each in self.arrivals)
 
     def first_text_ms(self) -> float | None:

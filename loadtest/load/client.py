@@ -1,4 +1,4 @@
-"""Sends requests and keeps raw readings, clocks and bytes; what they mean says `answer`."""
+"""Sends requests and records clocks and raw bytes; `answer` interprets them."""
 
 import asyncio
 import socket
@@ -45,9 +45,9 @@ class Client:
     Args:
         url: The server; `path` of what is sent comes behind it.
         key: Sent as a bearer token; None: no key.
-        limit_seconds: A request that has not ended so long after it was due is given up as hung.
-        connections: `kept` as SDKs do, or a `fresh` one for each request: then a server that
-            closes an idle one cannot be taken for one that fails a request.
+        limit_seconds: A request that has not ended so long after it was due counts as hung.
+        connections: `kept` alive as SDKs do, or a `fresh` one for each request; then a server
+            that closes an idle connection cannot be mistaken for one that fails a request.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ due, not from when it was sent: a server that stalls cannot hide requests that h
 | gap_ms | ms | between tokens, each token once (`Answer.gaps_ms`) | streams do not count tokens |
 | per_token_ms | ms | a request's mean gap, over requests | usage is missing |
 | total_ms | ms | due to the end of a good answer | none was good |
-| goodput_ratio | 0-1 | measured requests that were good and kept both objectives | none was due |
+| goodput_ratio | 0-1 | measured requests that were good and met both objectives | none was due |
 | goodput_per_second | 1/s | those, over the time of the run | - |
 | acceptance_ratio | 0-1 | accepted / drafted tokens, all requests | nothing was drafted |
 | acceptance_length | tokens | per target step that verified a draft, bonus included | likewise |
@@ -53,9 +53,9 @@ class Figures:
     """What a group of requests came to; units are in the names, definitions above.
 
     Attributes:
-        endings: How many ended how.
-        errors: By OpenAI's code or the reason of a break.
-        objective_met: Measured requests that were good and kept both objectives.
+        endings: Number of requests by how they ended.
+        errors: Number of requests by OpenAI's error code, or by the cause of a broken connection.
+        objective_met: Measured requests that were good and met both objectives.
         measured: Requests of clients that read at full speed to the end.
         sources: Drafted and accepted tokens by source.
     """
@@ -126,8 +126,8 @@ def figures_of(outcomes: Sequence[Outcome], objective: Objective, *, seconds: fl
 def meets(answer: Answer, objective: Objective) -> bool:
     """Whether a good answer counts for goodput.
 
-    One in one piece has no first token and no gaps that could be seen: its whole time must be
-    within the first token's objective and that of its further tokens.
+    An answer in one piece shows no first token and no gaps: its total time must be within the
+    objectives of the first token and of its further tokens together.
     """
     further = max(0, (answer.tokens or 1) - 1)
     if not answer.arrivals:
@@ -159,7 +159,7 @@ def summarise(values: Values, weights: Values | None = None) -> Summary | None:
 
     Args:
         values: In any order.
-        weights: How often each counts; None: once.
+        weights: How often each counts; None: once each.
     """
     if not values.size:
         return None

@@ -1,7 +1,7 @@
-"""Prompts made up from a seed: nothing to download, the same text in every run. Pure.
+"""Prompts generated from a seed: nothing to download, the same text in every run. Pure.
 
-They have the shape of the real thing (a question, code to change, an agent's tool results), which
-is what a server's work depends on; their words mean little.
+They have the structure of real ones (a question, code to change, an agent's tool results), on which
+a server's work depends; their content is arbitrary.
 """
 
 from random import Random
@@ -43,7 +43,7 @@ _VERBS = [
     "supports",
     "hides",
 ]
-_WAYS = [
+_ADVERBS = [
     "slowly",
     "often",
     "because",
@@ -69,7 +69,7 @@ _AGENT = (
 
 
 class MadeUpPrompts:
-    """Draws conversations of every kind."""
+    """Generates conversations of every kind."""
 
     def draw(self, traffic: Traffic, random: Random) -> Conversation:
         """A conversation of this kind; the same for the same state of `random`."""
@@ -89,7 +89,7 @@ class MadeUpPrompts:
 
 
 def draw_whole(range_: Range, random: Random) -> int:
-    """A whole number of a range."""
+    """Draw a whole number from a range."""
     return random.randint(round(range_.low), round(range_.high))
 
 
@@ -106,7 +106,7 @@ def _sentences(words: int, random: Random) -> str:
     found: list[str] = []
     while len(found) < words:
         first, second = random.sample(_NOUNS, 2)
-        sentence = f"The {first} {random.choice(_VERBS)} {random.choice(_WAYS)} the {second}."
+        sentence = f"The {first} {random.choice(_VERBS)} {random.choice(_ADVERBS)} the {second}."
         found += sentence.split()
     return " ".join(found)
 

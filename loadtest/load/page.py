@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing beside it: no script, no font, no picture."""
+"""The report as one self-contained HTML page: no scripts, fonts or images."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -149,7 +149,7 @@ def _over_time(run: Run, outcomes: Sequence[Outcome]) -> Points:
 
 
 def _under_way(run: Run) -> Points:
-    """Steps: up when a request is due, down at its end."""
+    """Number of running requests: one more when a request is due, one less at its end."""
     begin_ns = _begin_ns(run)
     changes = [(o.answer.recording.due_ns, 1) for o in run.outcomes]
     changes += [(o.answer.ended_ns, -1) for o in run.outcomes]

@@ -1,4 +1,4 @@
-"""Everything that will be sent in a run, drawn from the seed before it begins. Pure."""
+"""All requests of a run, drawn from the seed before it starts. Pure."""
 
 import hashlib
 from collections.abc import Sequence
@@ -36,11 +36,11 @@ class PlannedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One client that comes.
+    """The arrival of one client.
 
     Attributes:
         due_seconds: After the start of the run.
-        stage: Number of the stage that it comes in.
+        stage: Number of the stage that it belongs to.
         turns: One for each turn of the conversation.
     """
 
@@ -69,7 +69,7 @@ def make_plan(scenario: Scenario, prompts: Prompts, *, seed: int) -> list[Arriva
 
 
 def fingerprint_of(plan: Sequence[Arrival]) -> str:
-    """Twelve hex digits that tell whether two runs asked the same at the same times."""
+    """Twelve hex digits, equal for runs that send the same requests at the same times."""
     digest = hashlib.sha256()
     for arrival in plan:
         said = [list(turn.messages) for turn in arrival.conversation.turns]

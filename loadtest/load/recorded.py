@@ -13,10 +13,10 @@ _LONG_CHARACTERS = 6_000
 
 
 class RecordedPrompts:
-    """Draws from what a folder holds.
+    """Draws from the conversations of a folder.
 
     Raises:
-        DataError: A line is no such record, or a kind that the mix asks for has none that fits.
+        DataError: A line is not a record, or a kind of the mix has no conversation that fits.
     """
 
     def __init__(self, folder: Path, mix: Iterable[Traffic]) -> None:
@@ -51,7 +51,7 @@ def _kind_of(record: Record) -> Kind:
 
 
 def _cut(conversation: Conversation, traffic: Traffic) -> Conversation | None:
-    """As many turns as the traffic takes and as fit; None if not even the first one does."""
+    """Keep as many turns as the traffic has and as fit; None if not even the first one fits."""
     count = 0
     for end in range(1, min(traffic.turns, len(conversation.turns)) + 1):
         if _characters(conversation.turns[:end]) > traffic.most_prompt_characters:

@@ -1,4 +1,4 @@
-"""What a run prints: figures of all, of each traffic, of each stage; and what they are from."""
+"""The JSON report of a run: figures of all requests, by traffic and by stage."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run, whole.
+    """A complete run.
 
     Attributes:
         name: Of the scenario.
         url: Of the server, as it was given.
-        data: Folder of the prompts; None: they are made up.
+        data: Folder of the prompts; None: generated.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Run:
         return self._figures(self.outcomes, self.seconds)
 
     def by_traffic(self) -> dict[str, Figures]:
-        """Those of each kind of client that came."""
+        """The figures of each kind of client."""
         names = [traffic.name for traffic in self.scenario.mix]
         groups = {
             name: [o for o in self.outcomes if o.arrival.traffic.name == name] for name in names
@@ -50,7 +50,7 @@ class Run:
         return {name: self._figures(group, self.seconds) for name, group in groups.items() if group}
 
     def by_stage(self) -> list[Figures]:
-        """Those of each stage, by when the client came; over the stage's own time."""
+        """The figures of each stage, by arrival; rates are over the stage's own time."""
         return [
             self._figures([o for o in self.outcomes if o.arrival.stage == number], stage.seconds)
             for number, stage in enumerate(self.scenario.arrivals.stages)

@@ -1,4 +1,4 @@
-"""Plays a plan: every client begins when it is due, whatever became of those before (open loop)."""
+"""Plays a plan: every client starts when it is due, whether or not others have ended."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ class ServerError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What is known of a server before the run.
+    """Properties of a server, found before the run.
 
     Attributes:
         model: Asked for in every request.
@@ -51,7 +51,7 @@ class Outcome:
 
 
 async def find_server(client: Client, *, model: str | None) -> Server:
-    """Ask the server what it serves, and whether its streams count tokens.
+    """Find the model of a server, and whether its streams count tokens.
 
     Args:
         client: Of that server.
@@ -104,7 +104,7 @@ async def converse(
         arrival: Whose conversation.
         due_ns: CLOCK_MONOTONIC when its first turn is due.
         client: Sends it.
-        server: Whom it asks.
+        server: The server.
         outcomes: Takes the outcome of every turn.
     """
     for number, messages in enumerate(arrival.conversation.prompts()):
@@ -143,7 +143,7 @@ def make_sending(
 
 
 async def _wait_until(due_ns: int) -> None:
-    """Sleep nearly as long, since timers are late by a millisecond; then let others run until."""
+    """Sleep until shortly before, as timers are late by a millisecond; then yield until then."""
     await asyncio.sleep(max(0.0, (due_ns - _TIMER_NS - time.monotonic_ns()) / 1e9))
     while time.monotonic_ns() < due_ns:  # noqa: ASYNC110  # no event could be on time
         await asyncio.sleep(0)

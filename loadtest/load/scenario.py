@@ -1,4 +1,4 @@
-"""A scenario as data: who asks for what, how often, and what counts as good enough.
+"""A scenario as data: kinds of clients, their arrivals, and the objectives.
 
 A scenario is a YAML file; those in `scenarios/` can be named without their path.
 """
@@ -39,21 +39,21 @@ class Range(_Part):
 
 
 class Stage(_Part):
-    """A time of one rate. What begins in a request is a conversation: a session is one arrival."""
+    """A time of constant rate. Each arrival starts a conversation; a session is one arrival."""
 
     requests_per_second: Annotated[float, Field(gt=0)]
     seconds: Annotated[float, Field(gt=0)]
 
 
 class Arrivals(_Part):
-    """When requests come, whatever became of earlier ones (open loop)."""
+    """Arrival times, which do not depend on earlier requests (open loop)."""
 
     process: Process = "poisson"
     stages: Annotated[tuple[Stage, ...], Field(min_length=1)]
 
 
 class Objective(_Part):
-    """What a request must keep to count for goodput."""
+    """What a request must meet to count for goodput."""
 
     first_token_ms: Annotated[float, Field(gt=0)]
     per_token_ms: Annotated[float, Field(gt=0)]
@@ -65,14 +65,14 @@ class Traffic(_Part):
     Attributes:
         name: Of the figures.
         weight: Share of the arrivals, against the other weights.
-        prompts: What it asks.
-        prompt_words: Length of a made-up prompt; read ones are as long as they are.
-        most_prompt_characters: A read prompt that is longer is not taken; a session ends before.
+        prompts: Kind of its prompts.
+        prompt_words: Length of a generated prompt; recorded ones keep their length.
+        most_prompt_characters: Limit of a recorded prompt; longer ones are skipped, sessions cut.
         output_tokens: What `max_tokens` is drawn from.
         turns: Of a session, at most.
         think_seconds: From the end of one turn's answer to the next turn.
         stream: Whether it asks for a stream.
-        abort_after_seconds: It leaves so long after it asked; None: it stays.
+        abort_after_seconds: It leaves so long after its request; None: it stays.
         read_bytes_per_second: It reads no faster; None: as fast as it can.
         headers: Sent with its requests.
         body: More fields of the request.
@@ -94,7 +94,7 @@ class Traffic(_Part):
 
     @property
     def is_measured(self) -> bool:
-        """Whether its latencies are the server's: it reads at full speed, to the end."""
+        """Whether its latencies count: it reads at full speed, to the end."""
         return self.abort_after_seconds is None and self.read_bytes_per_second is None
 
 
@@ -119,9 +119,9 @@ class Scenario(_Part):
         requests_per_second: float | None = None,
         seconds: float | None = None,
     ) -> Self:
-        """The same with other arrivals; a given value replaces that of every stage.
+        """A copy with other arrivals; a given value replaces that of every stage.
 
-        With a rate, all stages are alike and the first one stays.
+        With a rate all stages would be equal, so only the first one is kept.
         """
         stages = [
             Stage(

@@ -175,7 +175,7 @@ def test_packets_are_timed_in_order(server: Server) -> None:
     assert found.end_ns == clocks[-1]
 
 
-def test_a_refusal_is_told(server: Server) -> None:
+def test_an_error_status_is_a_flaw(server: Server) -> None:
     assert (capture(server, b"refused").flaw or "").startswith("status 503")
 
 

@@ -64,7 +64,7 @@ def test_files_are_read_by_name_and_blank_lines_are_skipped(tmp_path: Path) -> N
         *('{"messages": [{"role": "user"}]}', '{"turns": [{"response": ""}]}', '{"messages": 3}'),
     ],
 )
-def test_a_line_that_is_no_record_is_named(tmp_path: Path, line: str) -> None:
+def test_the_error_names_the_bad_line(tmp_path: Path, line: str) -> None:
     good = json.dumps({"messages": ASKED})
     (tmp_path / "bad.jsonl").write_text(f"{good}\n{line}", encoding="utf-8")
 

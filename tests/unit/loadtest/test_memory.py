@@ -66,7 +66,7 @@ def test_what_a_process_wrote_counts_and_a_file_that_it_maps_does_not(tmp_path: 
     assert len(held) == _FILE_BYTES
 
 
-def test_who_is_gone_wrote_nothing() -> None:
+def test_an_ended_process_wrote_nothing() -> None:
     with subprocess.Popen(["true"]) as process:
         gone = psutil.Process(process.pid)
     with pytest.raises(psutil.NoSuchProcess):

@@ -20,7 +20,7 @@ def gateway_at(port: int, folder: Path) -> RunningGateway:
     return RunningGateway(port, ChildProcess(command, log=folder / "x"), folder / "gateway.log")
 
 
-def test_the_log_tells_of_starts_and_tries_and_other_lines_do_not_matter(tmp_path: Path) -> None:
+def test_starts_and_tries_are_read_from_the_log(tmp_path: Path) -> None:
     gateway = gateway_at(1, tmp_path)
     gateway.log.write_text(_LOG, encoding="utf-8")
 
@@ -28,7 +28,7 @@ def test_the_log_tells_of_starts_and_tries_and_other_lines_do_not_matter(tmp_pat
     assert gateway.tries() == {"a": 2, "b": 0}
 
 
-async def test_remote_workers_are_up_or_down_and_nobodys_processes(tmp_path: Path) -> None:
+async def test_remote_workers_have_a_state_but_no_processes(tmp_path: Path) -> None:
     async with FakeWorker() as worker, running_gateway(worker) as running:
         gateway = gateway_at(running.port, tmp_path)
 
@@ -39,6 +39,6 @@ async def test_remote_workers_are_up_or_down_and_nobodys_processes(tmp_path: Pat
             await gateway.processes()
 
 
-async def test_a_gateway_that_is_gone_tells_nothing(tmp_path: Path) -> None:
+async def test_a_stopped_gateway_reports_nothing(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="/health/workers"):
         await gateway_at(9, tmp_path).workers()

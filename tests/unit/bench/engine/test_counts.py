@@ -88,7 +88,7 @@ def test_our_own_time_is_the_cpu_time_of_drafting() -> None:
     assert own_time("vllm:num_requests_running 0.0\n") == (0.0, 0.0)
 
 
-def test_our_own_time_is_told_a_step() -> None:
+def test_own_time_is_reported_per_step() -> None:
     assert Counts(own_seconds=0.001, own_steps=10).own_us_per_step == pytest.approx(100.0)
     assert Counts().own_us_per_step is None
 

@@ -29,7 +29,7 @@ def session(name: str, turns: int) -> Session:
     return [Ask([{"role": "user", "content": f"{name}{n}"}], 10) for n in range(turns)]
 
 
-async def test_one_client_asks_one_after_another() -> None:
+async def test_one_client_sends_one_request_after_another() -> None:
     worker = Echo()
 
     answers = await run_clients(worker, [session("a", 2), session("b", 2)], 1)

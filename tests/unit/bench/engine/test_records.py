@@ -26,7 +26,7 @@ def write(path: Path, *records: object) -> Path:
         ({"category": "math", "messages": ASKED, "reference": "r"}, "math"),
     ],
 )
-def test_a_record_is_told_by_what_it_holds(fields: dict[str, object], kind: str) -> None:
+def test_the_kind_of_a_record_follows_from_its_fields(fields: dict[str, object], kind: str) -> None:
     assert kind_of(record_of(fields)) == kind
 
 

@@ -43,7 +43,7 @@ def test_ratios_are_taken_round_by_round() -> None:
     assert found["suffix_spread"] == pytest.approx([1.5, 2.0])
 
 
-def test_decoding_is_told_apart_from_what_is_read_of_prompts() -> None:
+def test_decoding_is_reported_without_prefill() -> None:
     slow_to_begin = [Counts(requests=2, tokens=100, seconds=4.0, decode_seconds=1.0)]
     quick = [Counts(requests=2, tokens=100, seconds=3.5, decode_seconds=0.5)]
     figures = {1: BatchFigures(counts={"chat": {"none": slow_to_begin, "hybrid": quick}})}
@@ -54,7 +54,7 @@ def test_decoding_is_told_apart_from_what_is_read_of_prompts() -> None:
     assert found["decoding_ratios"]["1"]["chat"]["hybrid"] == pytest.approx(2.0)
 
 
-def test_a_worker_of_two_names_is_told_under_both() -> None:
+def test_a_worker_of_two_methods_is_reported_under_both() -> None:
     found = told(FIGURES, {"hybrid": "suffix"})
 
     assert found["ratios"]["1"]["chat"]["hybrid"] == found["ratios"]["1"]["chat"]["suffix"]

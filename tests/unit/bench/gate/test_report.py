@@ -52,7 +52,7 @@ def test_no_drafts_are_a_fixed_setting_too_and_the_gate_is_none() -> None:
     assert best_fixed(FIGURES.counts[32]["creative"]) == "none"
 
 
-def test_the_worst_of_all_is_told_with_its_own_spread() -> None:
+def test_the_worst_of_all_is_reported_with_its_own_spread() -> None:
     found = told(FIGURES)
 
     assert found["worst_ratio_to_none"] == pytest.approx(0.96)

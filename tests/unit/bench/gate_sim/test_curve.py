@@ -50,13 +50,13 @@ def test_context_adds_to_a_step(tmp_path: Path) -> None:
     assert found.tolist() == pytest.approx([0.012])
 
 
-def test_a_pass_of_the_head_grows_with_its_rows(tmp_path: Path) -> None:
+def test_a_pass_of_the_head_grows_with_its_sequences(tmp_path: Path) -> None:
     curve = load_curve(write(tmp_path, FILE))
 
     assert curve.head[[1, 2, 4]].tolist() == pytest.approx([0.001, 0.003, 0.007])
 
 
-def test_verification_adds_by_rows_and_to_nothing_where_it_is_not_given(tmp_path: Path) -> None:
+def test_verification_adds_time_by_sequences_or_none_if_not_given(tmp_path: Path) -> None:
     plain = load_curve(write(tmp_path, FILE))
     told = load_curve(write(tmp_path, FILE + "verify_ms: [[1, 2], [3, 4]]"))
 

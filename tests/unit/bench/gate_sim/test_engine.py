@@ -35,14 +35,14 @@ def run(world: World, tokens: int = 0) -> tuple[Record, Watched]:
     return simulate(world, rule, SEEDS), rule
 
 
-def test_without_drafts_a_decoding_row_gets_one_token_a_step() -> None:
+def test_without_drafts_a_sequence_gets_one_token_per_step() -> None:
     _, rule = run(world_of(curve_of(a_token=0.1)))
 
     for view, outcome in zip(rule.views, rule.outcomes, strict=True):
         assert set(outcome.emitted[view.decoding].tolist()) == {1}
 
 
-def test_a_step_takes_what_the_curve_says_for_its_rows_prompts_and_drafts() -> None:
+def test_a_step_takes_the_time_of_the_curve_for_sequences_prompts_and_drafts() -> None:
     record, rule = run(world_of(curve_of(a_token=0.1, base=2.0)), tokens=3)
 
     tokens = np.array([outcome.tokens for outcome in rule.outcomes])
@@ -161,7 +161,7 @@ def open_world(kind: Process, per_second: float) -> World:
     return world_of(curve_of(a_token=0.0), kind, course=course)
 
 
-def test_few_arrivals_leave_seats_empty_and_nobody_waits() -> None:
+def test_few_arrivals_leave_seats_empty_and_no_request_waits() -> None:
     _, rule = run(open_world(SURE, 0.01))
 
     late = rule.views[-20:]

@@ -78,7 +78,7 @@ def test_the_head_runs_where_it_pays(head: float, runs: bool) -> None:
     assert runs or record.head_passes.sum() == 0
 
 
-def test_a_curve_that_falls_makes_nobody_buy_tokens_that_are_not_there() -> None:
+def test_with_a_falling_curve_no_rule_drafts_more_than_is_offered() -> None:
     curve = curve_of(a_token=0.0)
     falling = curve.step - 0.001 * np.arange(curve.step.shape[1])
     world = world_of(replace(curve, step=falling.clip(min=0.1)))

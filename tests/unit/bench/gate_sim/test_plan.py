@@ -7,7 +7,7 @@ PLANS = pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
 
 
 @PLANS
-def test_loads_reach_from_one_request_to_as_many_as_a_step_has_rows(plan: Plan) -> None:
+def test_loads_range_from_one_request_to_a_full_batch(plan: Plan) -> None:
     assert min(plan.loads) == 1
     assert max(plan.loads) == MOST_SEQUENCES
 

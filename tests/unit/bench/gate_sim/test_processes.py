@@ -14,7 +14,7 @@ def texts(request: pytest.FixtureRequest) -> Texts:
     return kind.write_texts(COUNT, 7)
 
 
-def test_the_truth_is_as_likely_as_it_says(texts: Texts) -> None:
+def test_outcomes_have_their_stated_probability(texts: Texts) -> None:
     truth = texts.truth
 
     # Requests differ and copies are long, so neighbouring positions are far from independent.
@@ -23,7 +23,7 @@ def test_the_truth_is_as_likely_as_it_says(texts: Texts) -> None:
 
 
 @pytest.mark.parametrize("depth", [0, 3, 11], ids=str)
-def test_each_token_of_a_copy_survives_as_often_as_it_says(depth: int) -> None:
+def test_tokens_of_a_copy_have_their_stated_survival(depth: int) -> None:
     texts = EDIT.write_texts(2 * COUNT, 3)
     offered = texts.offers.suffix_tokens > depth
 

@@ -28,7 +28,7 @@ def test_a_fixed_number_is_drafted_where_so_many_are_offered() -> None:
     assert not decision.from_head.any()
 
 
-def test_the_head_drafts_for_every_row_up_to_its_positions() -> None:
+def test_the_head_drafts_for_every_sequence_up_to_its_positions() -> None:
     decision = decide(fixed(8, "head"), view_of(offered=[8, 0], stated=[1.0, 0.0]))
 
     assert decision.lengths.tolist() == [[HEAD, HEAD]]
@@ -52,7 +52,7 @@ def test_no_draft_is_longer_than_what_is_left(source: Source) -> None:
     assert decision.lengths.max() == 1
 
 
-def test_a_schedule_goes_by_all_rows_of_the_step() -> None:
+def test_a_schedule_depends_on_all_sequences_of_the_step() -> None:
     tokens = np.zeros(MOST_SEQUENCES + 1, dtype=np.int64)
     tokens[2] = 5
     schedule = Schedule("two", "suffix", tokens)

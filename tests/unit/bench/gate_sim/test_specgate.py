@@ -44,7 +44,7 @@ def test_it_drafts_what_is_sure_enough() -> None:
     assert decided([0.99, 0.001]) == [1, 0]
 
 
-def test_the_gate_learns_what_steps_brought() -> None:
+def test_the_gate_learns_from_the_results_of_steps() -> None:
     assert decided([0.3]) == [1]
     assert decided([0.3], after=outcome(12), steps=60) == [0]
 
@@ -82,7 +82,7 @@ def test_it_uses_the_sources_that_there_are(source: Source, passes: bool) -> Non
     assert bool(record.head_passes.any()) == passes
 
 
-def test_suffix_drafts_are_not_asked_for_where_there_is_only_a_head() -> None:
+def test_without_a_suffix_source_there_are_no_suffix_drafts() -> None:
     without_head = replace(SURE, write=replace(SURE.write, head=(0.01, 0.01, 0.01)))
 
     record = run(world_of(curve_of(a_token=0.0), without_head, tokens=200), "head")
@@ -99,7 +99,7 @@ def test_the_same_seed_gives_the_same_decisions() -> None:
     assert np.array_equal(first.tokens, again.tokens)
 
 
-def test_the_policys_time_is_kept_for_every_step_of_every_lane() -> None:
+def test_the_policys_time_is_recorded_for_every_step_of_every_lane() -> None:
     world = world_of(curve_of(a_token=0.05))
     rule = Specgate(world, len(SEEDS), "both")
 

@@ -13,7 +13,7 @@ def test_runs_end_at_the_first_miss() -> None:
     assert runs_of(hits).tolist() == [2, 0, 4]
 
 
-def test_a_library_leads_from_seed_and_phase_to_their_places() -> None:
+def test_a_library_maps_seed_and_phase_to_positions() -> None:
     by_seed = [[kind.write_texts(8, seed) for kind in (SURE, HOPELESS)] for seed in range(2)]
 
     library = build_library(by_seed)

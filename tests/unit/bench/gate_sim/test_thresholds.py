@@ -49,7 +49,7 @@ def test_sglang_comes_back() -> None:
     assert lengths_after(rule, 32, 60)[-1] == 7
 
 
-def test_tensorrt_turns_off_after_a_window_of_bad_steps_and_for_good() -> None:
+def test_tensorrt_turns_off_permanently_after_a_window_of_bad_steps() -> None:
     rule = TensorRT(1, "suffix")
 
     bad, good = lengths_after(rule, 1, 100), lengths_after(rule, 4, 500)

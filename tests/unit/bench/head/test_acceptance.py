@@ -25,7 +25,7 @@ def counted(found: Acceptance) -> tuple[int, int, Sequence[int]]:
     return found.steps, found.verified, found.reached
 
 
-def test_every_position_counts_who_got_so_far() -> None:
+def test_every_position_counts_the_steps_that_reached_it() -> None:
     found = acceptance_of(answer(12, (3, 3), (3, 1), (3, 0), (3, 0), (3, 2)))
 
     # One token before them, then 4, 2, 1, 1 and 3: before the last step only 3 tokens are left.

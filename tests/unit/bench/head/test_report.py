@@ -54,7 +54,7 @@ def test_a_pass_where_every_step_drafts_is_set_against_a_step_of_none() -> None:
     assert found["step_ms"] == pytest.approx({"none": 20.0, "head": 23.0, "head_always": 25.0})
 
 
-def test_acceptance_is_told_by_kind_and_position() -> None:
+def test_acceptance_is_reported_by_kind_and_position() -> None:
     found = told(figures())
 
     assert found["acceptance_ratio_chat"] == pytest.approx(0.4)

@@ -31,7 +31,7 @@ def slopes(line: Values) -> Values:
 def test_bursts_within_the_bound_become_even() -> None:
     gaps = best_gaps(sent_at(*range(0, 4_000, 40), tokens=2))
 
-    assert gaps.token_ratio == pytest.approx(1.0, abs=0.1)
+    assert gaps.ratio("token") == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_stall_beyond_the_bound_remains() -> None:

@@ -54,11 +54,11 @@ def every_release(one: Played, step_ms: int) -> list[Gaps]:
         at_ms = [at + held for at, held in zip(came, hold, strict=True)]
         if all(before <= after for before, after in pairwise(at_ms)):
             found.append(released(at_ms))
-    return [gaps for gaps in found if gaps.token_ratio is not None]
+    return [gaps for gaps in found if gaps.ratio("token") is not None]
 
 
 def least_of(releases: Sequence[Gaps]) -> float:
-    return min(gaps.token_ratio or np.inf for gaps in releases)
+    return min(gaps.ratio("token") or np.inf for gaps in releases)
 
 
 TINY = {
@@ -114,7 +114,7 @@ def test_no_release_is_below_the_bound(one: Played, seed: int) -> None:
     least, unheaped = least_ratio(one), least_ratio_unheaped(one)
 
     tried = [best_gaps(one), *(released(any_release(one, random)) for _ in range(30))]
-    ratios = [(gaps.token_ratio, is_unheaped(gaps)) for gaps in tried]
+    ratios = [(gaps.ratio("token"), is_unheaped(gaps)) for gaps in tried]
     assert [ratio for ratio, _ in ratios if ratio is not None and ratio < least] == []
     assert [
         ratio for ratio, even in ratios if even and ratio is not None and ratio < unheaped
@@ -152,7 +152,7 @@ def test_heaps_reach_a_ratio_that_nothing_else_does() -> None:
     heaps = [100 * (slow + 1 + number // 10) + (2 if number % 10 else 0) for number in range(50)]
     gaps = released([*range(0, 100 * slow + 1, 100), *heaps, *[100 * slow + 10 * fast] * 4])
 
-    assert gaps.token_ratio == pytest.approx(100 / 98)
+    assert gaps.ratio("token") == pytest.approx(100 / 98)
     assert not is_unheaped(gaps)
     assert least_ratio(one) <= 100 / 98
     mean_ms = (100 * slow + 10 * fast + END_MS) / (slow + fast)

@@ -70,7 +70,7 @@ def test_streams_that_failed_are_errors() -> None:
     assert found.errors == 1
 
 
-def test_a_crowd_that_never_was_has_no_figures() -> None:
+def test_a_crowd_that_never_ran_has_no_figures() -> None:
     assert crowd_figures(readings(None, None), idle_cores=0.0) is None
     assert crowd_figures(readings(stream(begin_ns=0), samples=[]), idle_cores=0.0) is None
 

@@ -65,6 +65,6 @@ def test_padding_is_no_text() -> None:
     ],
     ids=["cut-short", "whole-answer", "error-event"],
 )
-def test_a_bad_answer_is_told(packets: list[bytes], said: str) -> None:
+def test_a_bad_answer_is_an_error(packets: list[bytes], said: str) -> None:
     with pytest.raises(StreamError, match=said):
         read_answer(wire(packets))

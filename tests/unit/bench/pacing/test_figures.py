@@ -26,7 +26,7 @@ def test_a_token_has_come_with_its_last_character() -> None:
     assert list(one.delays_ms) == [2.0, 4.0, 8.0]
 
 
-def test_first_text_and_end_have_ways_of_their_own() -> None:
+def test_first_text_and_end_have_their_own_delays() -> None:
     one = play((101, "a"), (114, "bcdef"))
 
     assert one.first_ms == 1.0
@@ -51,18 +51,18 @@ def test_gaps_are_shared_by_the_tokens_of_the_later_piece() -> None:
 
     assert list(gaps.ms) == [30.0, 60.0]
     assert list(gaps.tokens) == [3.0, 2.0]
-    assert gaps.token_ratio == pytest.approx(30.0 / 10.0)
-    assert gaps.character_ratio == pytest.approx(60.0 / 5.0)
-    assert gaps.piece_ratio == pytest.approx(60.0 / 30.0)
+    assert gaps.ratio("token") == pytest.approx(30.0 / 10.0)
+    assert gaps.ratio("character") == pytest.approx(60.0 / 5.0)
+    assert gaps.ratio("piece") == pytest.approx(60.0 / 30.0)
     assert gaps.tokens_per_piece == 2.5
 
 
 def test_variation_is_deviation_over_mean() -> None:
     gaps = gaps_of(np.array([0, 10, 40]) * MS, np.array([1.0, 2.0, 3.0]), np.array([2, 3, 6]))
 
-    assert gaps.piece_variation == pytest.approx(0.5)
-    assert gaps.token_variation == pytest.approx(0.5)
-    assert gaps.character_variation == pytest.approx(0.0)
+    assert gaps.variation("piece") == pytest.approx(0.5)
+    assert gaps.variation("token") == pytest.approx(0.5)
+    assert gaps.variation("character") == pytest.approx(0.0)
 
 
 def test_pieces_of_one_moment_are_one() -> None:
@@ -85,8 +85,8 @@ def test_a_piece_of_about_a_token_is_one() -> None:
 def test_one_piece_has_no_gaps() -> None:
     gaps = play((101, "abcdef")).client_gaps()
 
-    assert gaps.token_ratio is None
-    assert gaps.piece_variation is None
+    assert gaps.ratio("token") is None
+    assert gaps.variation("piece") is None
     assert gaps.tokens_per_piece is None
 
 

@@ -9,12 +9,12 @@ import pytest
 from bench.pacing.patterns import (
     Chunk,
     Pattern,
-    PatternError,
     load_patterns,
     save_patterns,
     speculative,
     synthetic,
 )
+from loadtest.conversations import DataError
 
 MADE_UP = {pattern.kind: pattern for pattern in synthetic(tokens=300, copies=1, seed=1)}
 LINE = '{"name": "a", "kind": "k", "chunks": [[1, "x", 1]], "prompt": null, "run": null}'
@@ -97,7 +97,7 @@ def test_a_file_keeps_them_as_they_were(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("", "no patterns"),
-        (f"{LINE}\n{LINE}\n", "line 2: a is there twice"),
+        (f"{LINE}\n{LINE}\n", "a is there twice"),
         (f"{LINE}\n[]\n", "line 2"),
         (LINE.replace("1]]", "0]]"), "without tokens"),
         (LINE.replace('"x"', '""'), "empty answer or chunk"),
@@ -110,5 +110,5 @@ def test_a_bad_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "file.jsonl"
     path.write_text(text, encoding="utf-8")
 
-    with pytest.raises(PatternError, match=said):
+    with pytest.raises(DataError, match=said):
         load_patterns(path)

@@ -34,7 +34,7 @@ def test_so_many_are_beyond_a_percentile(tokens: int) -> None:
     assert most_slow(tokens) == (values > p99).sum()
 
 
-def test_a_beat_is_kept_and_cannot_become_another() -> None:
+def test_a_steady_rate_is_kept_and_no_other_is_reachable() -> None:
     beat = sent_at(*range(0, 2_000, 20))
 
     assert reaches(beat, median_ms=20, p99_ms=20)
@@ -103,7 +103,7 @@ def test_a_first_piece_has_no_gap() -> None:
     assert reaches(together, median_ms=100, p99_ms=150)
 
 
-def test_cases_are_told_apart() -> None:
+def test_the_cases_differ() -> None:
     stream = stream_of(sent_at(*range(0, 2_000, 20)))
 
     found = is_reachable(stream, np.array([20e3, 45e3, 18e3]), np.array([20e3, 90e3, 18e3]))

@@ -91,7 +91,7 @@ def test_every_key_of_the_contract_is_there() -> None:
     assert json.loads(json.dumps(found)) == found
 
 
-def test_what_smooth_adds_is_told_flat_and_the_others_nested() -> None:
+def test_figures_of_smooth_are_flat_and_the_others_nested() -> None:
     found = report(MEASURED)
 
     assert found["added_delay_ms_p50"] == pytest.approx(40.0)
@@ -146,7 +146,7 @@ def test_lateness_is_what_is_beyond_the_bound() -> None:
     assert found["errors"] == 1
 
 
-def test_the_attacker_is_told_with_the_spread_of_its_folds() -> None:
+def test_the_attackers_accuracy_has_the_spread_of_its_folds() -> None:
     found = report(MEASURED)
 
     assert found["attacker_accuracy_smooth"] == pytest.approx(0.3)
@@ -154,7 +154,7 @@ def test_the_attacker_is_told_with_the_spread_of_its_folds() -> None:
     assert found["attacker_chance"] == 0.02
 
 
-def test_without_an_attack_the_reason_is_told() -> None:
+def test_without_an_attack_the_reason_is_reported() -> None:
     found = report(replace(MEASURED, attack=None, attack_failure="no network"))
 
     assert found["attacker_failure"] == "no network"

@@ -65,7 +65,9 @@ def test_a_conversation_is_one_document(tmp_path: Path) -> None:
         ("other", ["math"], False),
     ],
 )
-def test_agent_sessions_and_edits_are_told(name: str, categories: list[str], is_edit: bool) -> None:
+def test_agent_sessions_and_edits_are_recognised(
+    name: str, categories: list[str], is_edit: bool
+) -> None:
     assert is_edit_set(name, categories) is is_edit
 
 

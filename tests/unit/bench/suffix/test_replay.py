@@ -31,7 +31,7 @@ class Scripted:
         return [0.9, 0.8, 0.1], [0.5, 0.5, 0.5]
 
 
-def test_each_step_tells_the_accepted_tokens_and_the_one_after() -> None:
+def test_each_step_appends_the_accepted_tokens_and_the_next_one() -> None:
     subject = Scripted()
     request = Request(np.array([1, 2], np.int32), np.arange(10, 18, dtype=np.int32), is_last=True)
 

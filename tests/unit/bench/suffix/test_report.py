@@ -52,7 +52,7 @@ def test_the_headline_takes_the_times_that_flatter_less() -> None:
     assert found["ratio_log_loss"] == pytest.approx(0.25)
 
 
-def test_a_data_set_tells_both_sides_of_each_pairing() -> None:
+def test_a_data_set_has_both_sides_of_each_pairing() -> None:
     found = describe_set(SETS[0], {"default": pairing(side(OURS, OURS))})
 
     assert isinstance(found["default"], dict)

@@ -4,7 +4,7 @@ import pytest
 from bench.suffix.texts import edited_copies, hostile_texts
 
 
-def test_edited_copies_are_as_long_as_asked_and_the_same_each_time() -> None:
+def test_edited_copies_have_the_given_length_and_are_reproducible() -> None:
     corpus = np.arange(5000, dtype=np.int32)
 
     first = np.concatenate(list(edited_copies(corpus, 1_500_000, seed=1)))

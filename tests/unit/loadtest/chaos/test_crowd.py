@@ -83,7 +83,7 @@ async def test_a_probe_is_a_request_like_others_and_there_is_one_at_a_time() -> 
     assert len(crowd.outcomes) == crowd.began
 
 
-async def test_what_is_under_way_is_known_by_when_it_was_sent() -> None:
+async def test_running_requests_are_counted_by_their_start() -> None:
     async with running_crowd(stall=True) as (worker, crowd, running):
         await eventually(lambda: crowd.began >= 2)
         crowd.stop()

@@ -9,7 +9,7 @@ from loadtest.chaos.disk import SmallDisk
 from tests.integration.waiting import eventually
 
 
-def test_the_command_asks_for_a_user_namespace_only_where_it_is_no_root(
+def test_a_user_namespace_is_used_only_without_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SmallDisk(tmp_path)
@@ -32,7 +32,7 @@ async def test_a_machine_that_allows_no_disk_says_why(
     assert "unshare" in (await SmallDisk(tmp_path).flaw() or "")
 
 
-async def test_a_full_disk_has_no_room_for_its_process_and_has_it_back(tmp_path: Path) -> None:
+async def test_a_full_disk_rejects_writes_until_it_is_emptied(tmp_path: Path) -> None:
     disk = SmallDisk(tmp_path)
     if (flaw := await disk.flaw()) is not None:
         pytest.skip(f"this machine allows no mount namespace: {flaw}")

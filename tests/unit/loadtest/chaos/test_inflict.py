@@ -75,7 +75,7 @@ class _Remote(FakeWorker):
         *((kind, 500) for kind in (Kind.RESET_ANSWER, Kind.HANG_ANSWER, Kind.GARBAGE)),
     ],
 )
-async def test_a_fault_on_the_wire_happens_and_the_gateway_comes_back(
+async def test_a_fault_of_a_connection_happens_and_the_gateway_recovers(
     tmp_path: Path, kind: Kind, passed: int
 ) -> None:
     async with stage_with_crowd(tmp_path) as (stage, crowd):

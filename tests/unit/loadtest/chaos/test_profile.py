@@ -18,7 +18,7 @@ def written(tmp_path: Path, section: str, settings: dict[str, Any]) -> Path:
     return path
 
 
-def test_the_gateway_accepts_what_it_is_given_on_the_wire(tmp_path: Path) -> None:
+def test_the_gateway_accepts_the_proxied_profile(tmp_path: Path) -> None:
     made = profile.proxied_gateway(read_profile(PROFILE)["gateway"], port=1234, worker_ports=[1, 2])
 
     settings = load_settings(written(tmp_path, "gateway", made), {})

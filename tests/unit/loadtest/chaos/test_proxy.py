@@ -123,7 +123,7 @@ async def test_what_was_frozen_goes_on_where_it_was(proxy: FaultProxy) -> None:
     assert (answer.ending, len(answer.arrivals)) == (Ending.DONE, 6)
 
 
-async def test_connections_that_come_into_a_frozen_way_wait(proxy: FaultProxy) -> None:
+async def test_connections_to_a_frozen_proxy_wait(proxy: FaultProxy) -> None:
     proxy.freeze()
     asked = asyncio.create_task(ask(proxy))
     await asyncio.sleep(0.05)
@@ -132,7 +132,7 @@ async def test_connections_that_come_into_a_frozen_way_wait(proxy: FaultProxy) -
     assert (await asked).ending is Ending.DONE
 
 
-async def test_all_connections_are_reset_and_new_ones_as_long_as_asked(
+async def test_all_connections_are_reset_and_new_ones_for_a_while(
     worker: FakeWorker, proxy: FaultProxy
 ) -> None:
     running = asyncio.create_task(ask(proxy, fake={"chunks": 50, "gap_seconds": 0.05}))
@@ -149,7 +149,7 @@ async def test_all_connections_are_reset_and_new_ones_as_long_as_asked(
     assert len(worker.requests) == 2
 
 
-async def test_a_closed_way_refuses_and_listens_on_the_same_port_again(proxy: FaultProxy) -> None:
+async def test_a_closed_proxy_refuses_and_listens_on_the_same_port_again(proxy: FaultProxy) -> None:
     port = proxy.port
     await proxy.close()
 
@@ -161,7 +161,7 @@ async def test_a_closed_way_refuses_and_listens_on_the_same_port_again(proxy: Fa
     assert (later.ending, proxy.port) == (Ending.DONE, port)
 
 
-async def test_a_worker_that_is_gone_resets_whoever_asks(
+async def test_connections_to_a_lost_worker_are_reset(
     worker: FakeWorker, proxy: FaultProxy
 ) -> None:
     await worker.stop()

@@ -65,7 +65,7 @@ def test_a_replay_is_lost_when_a_worker_is_and_nothing_had_been_delivered(
     assert report_of(chaos(made))["lost_replays"] == lost
 
 
-def test_a_request_that_was_lost_as_often_as_is_allowed_is_told_so() -> None:
+def test_a_request_that_used_all_replays_is_counted_separately() -> None:
     made = answer(Ending.ERROR, "worker_lost")
     made.recording.request_id = "r"
 
@@ -82,7 +82,7 @@ def test_what_hangs_and_what_never_ended_are_counted() -> None:
     assert found["is_good"] is False
 
 
-def test_a_run_that_kept_everything_is_good() -> None:
+def test_a_run_without_a_broken_guarantee_is_good() -> None:
     found = report_of(chaos(answer(Ending.DONE)))
 
     assert found["is_good"] is True

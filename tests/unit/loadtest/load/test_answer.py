@@ -85,7 +85,7 @@ def test_a_stream_that_breaks_behind_its_ending_has_not_ended_well() -> None:
     assert read_answer(recording(LAST, DONE, end="broken")).ending is Ending.NONE
 
 
-def test_what_broke_an_answer_off_is_told_without_its_words() -> None:
+def test_the_cause_of_a_broken_answer_is_reported_without_its_message() -> None:
     assert read_answer(recording(chunk("a"), end="broken")).error == "ServerDisconnectedError"
 
 
@@ -125,7 +125,7 @@ def test_tokens_that_come_with_the_first_have_no_gap() -> None:
     assert answer.per_token_ms() == pytest.approx(10 / 3)
 
 
-def test_text_that_brings_no_token_by_itself_is_no_gap() -> None:
+def test_text_without_a_new_token_is_no_gap() -> None:
     packets = chunk("a", tokens=1), chunk("b", tokens=1), chunk("c", tokens=2)
 
     answer = read_answer(recording(*packets))

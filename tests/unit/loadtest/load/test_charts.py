@@ -15,7 +15,7 @@ def test_shares_rise_to_one_and_end_at_the_largest_value() -> None:
     assert points == [(1.0, 0.25), (2.0, 0.5), (3.0, 0.75), (4.0, 1.0)]
 
 
-def test_a_share_counts_each_value_as_often_as_it_weighs() -> None:
+def test_percentiles_count_each_value_by_its_weight() -> None:
     assert shares_below([2.0, 1.0], [3.0, 1.0]) == [(1.0, 0.25), (2.0, 1.0)]
 
 

@@ -25,7 +25,7 @@ async def ending_of(worker: FakeWorker, asked: Sending, *, limit_seconds: float 
         return read_answer(await client.send(asked)).ending
 
 
-async def test_an_answer_is_kept_with_the_clock_of_each_read(worker: FakeWorker) -> None:
+async def test_an_answer_is_recorded_with_the_time_of_each_read(worker: FakeWorker) -> None:
     async with Client(worker.url, limit_seconds=5.0) as client:
         recording = await client.send(sending({"chunks": 3, "gap_seconds": 0.01}))
 
@@ -94,7 +94,7 @@ async def test_a_key_and_headers_are_sent(worker: FakeWorker) -> None:
     assert request.headers["x-pacing"] == "off"
 
 
-async def test_connections_are_kept_or_fresh_as_asked(worker: FakeWorker) -> None:
+async def test_connections_are_kept_or_fresh_as_configured(worker: FakeWorker) -> None:
     for connections, open_after in (("kept", 1), ("fresh", 0)):
         async with Client(worker.url, limit_seconds=5.0, connections=connections) as client:  # type: ignore[arg-type]  # both are allowed
             for _ in range(3):

@@ -51,7 +51,7 @@ def outcomes(*answers: Answer, traffic: str = "chat") -> list[Outcome]:
     ],
     ids=["good", "late first token", "slow tokens", "one token"],
 )
-def test_goodput_asks_for_both_objectives(made: Answer, met: bool) -> None:
+def test_goodput_requires_both_objectives(made: Answer, met: bool) -> None:
     assert meets(made, OBJECTIVE) is met
 
 

@@ -29,7 +29,7 @@ def test_the_same_seed_makes_up_the_same_and_another_one_something_else(kind: Ki
 
 
 @pytest.mark.parametrize("kind", ["edit", "document"])
-def test_a_prompt_is_about_as_long_as_asked(kind: Kind) -> None:
+def test_a_prompt_has_about_the_requested_length(kind: Kind) -> None:
     (turn,) = MadeUpPrompts().draw(traffic(kind, words=500), Random(0)).turns
 
     words = len(turn.messages[0]["content"].split())

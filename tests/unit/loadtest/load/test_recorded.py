@@ -57,7 +57,7 @@ def test_a_session_ends_where_it_no_longer_fits(tmp_path: Path) -> None:
     assert [turn.messages[0]["content"][0] for turn in drawn.turns] == ["a", "b"]
 
 
-def test_a_session_has_no_more_turns_than_asked(tmp_path: Path) -> None:
+def test_a_session_has_no_more_turns_than_its_traffic(tmp_path: Path) -> None:
     asked = traffic("session", turns=1)
 
     drawn = RecordedPrompts(folder_of(tmp_path, turns("a", "b")), [asked]).draw(asked, Random(0))

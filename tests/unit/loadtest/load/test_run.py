@@ -63,7 +63,7 @@ async def strict_server(*, refuses_all: bool) -> AsyncIterator[str]:
         yield str(server.make_url("/"))
 
 
-async def test_a_server_that_does_not_know_the_option_is_asked_without() -> None:
+async def test_a_server_without_the_option_gets_requests_without_it() -> None:
     async with (
         strict_server(refuses_all=False) as url,
         Client(url, limit_seconds=5.0) as client,
@@ -86,7 +86,7 @@ async def test_a_server_that_is_not_there_is_not_tested(worker: FakeWorker, clie
         await find_server(client, model=None)
 
 
-async def test_every_request_is_sent_and_its_outcome_kept(
+async def test_every_request_is_sent_and_its_outcome_recorded(
     worker: FakeWorker, client: Client
 ) -> None:
     outcomes = await play(plan_of(rate=100, seconds=0.2), client, SERVER)
@@ -130,7 +130,7 @@ async def test_a_session_ends_with_the_turn_that_fails(client: Client) -> None:
     assert [outcome.answer.ending for outcome in outcomes] == [Ending.ERROR]
 
 
-async def test_only_streams_ask_for_usage(worker: FakeWorker, client: Client) -> None:
+async def test_only_streams_request_usage(worker: FakeWorker, client: Client) -> None:
     (arrival,) = plan_of(rate=1, seconds=1)
     whole = replace(arrival, traffic=arrival.traffic.model_copy(update={"stream": False}))
 

@@ -77,7 +77,7 @@ def test_another_length_keeps_the_stages_and_another_rate_makes_them_one() -> No
     assert (longer.arrivals.process, faster.arrivals.process) == ("poisson", "constant")
 
 
-def test_who_leaves_or_reads_slowly_is_not_measured() -> None:
+def test_clients_that_leave_or_read_slowly_are_not_measured() -> None:
     by_name = {traffic.name: traffic for traffic in load_scenario("mixed").mix}
 
     assert by_name["chat"].is_measured
