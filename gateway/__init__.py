@@ -1,7 +1,7 @@
-"""The HTTP front: take an OpenAI call, choose a worker, stream its answer back.
+"""The HTTP gateway: it accepts OpenAI calls, chooses a worker and streams its answer.
 
-CPU only; never imports torch, vllm or `engine`. `app.py` shows how the rooms are joined,
-`serving.py` shows the life of one request.
+It never imports torch, vllm or `engine`. `app.py` shows how the packages are connected, and
+`serving.py` how one request is served.
 """
 
 __version__ = "0.2.0"

@@ -1,7 +1,6 @@
-"""One gateway process: load settings, configure logging, hand the app to uvicorn; nothing else.
+"""One gateway process: load the settings, configure logging, and serve the app.
 
-People start the gateway with `specgate serve`, which runs this once or, for several processes,
-as its children.
+`specgate serve` starts the gateway; for several processes it runs this module in each of them.
 """
 
 import argparse
@@ -16,7 +15,7 @@ from gateway.app import create_app
 from gateway.assembly import Lifecycle, ProcessContext
 from gateway.errors import ConfigError
 from gateway.server import ParentWatch, bind, serve
-from gateway.settings import load_settings, process_place
+from gateway.settings import load_settings, process_position
 from gateway.telemetry import configure_logging
 
 
@@ -27,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fd", type=int, help="listening socket, from the parent process")
     parser.add_argument("--socket-dir", type=Path, help="folder of the worker's socket")
     chosen = parser.parse_args(arguments)
-    index, ledger = process_place()
+    index, ledger = process_position()
     lifecycle = Lifecycle()
     process = ProcessContext(index, ledger, chosen.socket_dir, chosen.config)
     try:

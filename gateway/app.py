@@ -1,4 +1,4 @@
-"""create_app(settings): the routes and what stands around them; `assembly` builds what serves."""
+"""create_app(settings): the routes and the middleware; `assembly` builds the services."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ _QUIET = (
 
 
 class State(TypedDict):
-    """What the lifespan yields to every request."""
+    """The state that every request gets from the lifespan."""
 
     services: Services
 
@@ -52,13 +52,13 @@ def create_app(
     """Build the gateway.
 
     Args:
-        settings: Checked settings.
-        process: This process among several; None: the only one.
-        lifecycle: Shared with the server; None: one of its own.
-        registry: Where metrics live; tests bring their own.
+        settings: Validated settings.
+        process: Context of this process; None: it is the only one.
+        lifecycle: Shared with the server; None: a new one.
+        registry: Where the metrics are registered; tests use their own.
 
     Raises:
-        ConfigError: A file that the settings name is not what it should be.
+        ConfigError: A file in the settings cannot be used.
     """
     _check_files(settings)
     process = process or ProcessContext()
@@ -83,7 +83,7 @@ def create_app(
         endpoint.path: InferenceRoute(endpoint, body_timeout_seconds=timeout)
         for endpoint in endpoints
     }
-    # The router knows them too, to say 405 to other methods.
+    # The router needs them too, to answer other methods with 405.
     app.router.routes.extend(Route(path, route, methods=["POST"]) for path, route in routes.items())
     app.include_router(models_routes())
     app.include_router(health_routes())
@@ -112,7 +112,7 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
 
 
 def _check_files(settings: GatewaySettings) -> None:
-    """Read what the lifespan will read: a fault found there ends in uvicorn's traceback."""
+    """Read the lifespan's files early: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
     if settings.keys.file is not None:
         try:

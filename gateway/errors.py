@@ -1,7 +1,7 @@
 """Every error a caller can meet, with its HTTP status and OpenAI error code.
 
-Four families: the caller's fault, no capacity, the worker's fault, ours. Routes raise, one
-handler (`api/error_handler.py`) writes the body. `ConfigError` stands apart: start-up only.
+There are four families: the caller's fault, no capacity, the worker's fault, our fault. Routes
+raise them and `api/error_handler.py` writes the response. `ConfigError` is only raised at start-up.
 """
 
 from math import ceil
@@ -10,21 +10,21 @@ from gateway.types import Outcome
 
 
 class ConfigError(Exception):
-    """The settings are wrong; raised at start only, the process exits with status 2."""
+    """The settings are wrong; the process exits with status 2."""
 
 
 class GatewayError(Exception):
-    """An answer that is not the one the caller hoped for.
+    """A request that fails, with what the caller is told.
 
     Attributes:
         status: HTTP status.
         type: OpenAI `error.type`.
         code: OpenAI `error.code`, or None.
-        message: Text that is safe to show to the caller: no path, no stack, nobody else's data.
+        message: Text for the caller: without paths, stack traces or data of others.
         param: Name of the offending request field, or None.
         retry_after_seconds: When to try again; becomes `Retry-After`. None: header left out.
-        reason: Short fixed word for metric labels and logs.
-        outcome: What it makes of a request, for metrics and the access line.
+        reason: Fixed word for metric labels and logs.
+        outcome: Outcome of the request, for metrics and the access line.
     """
 
     status: int = 500
@@ -63,7 +63,7 @@ class CallerError(GatewayError):
 
 
 class InvalidRequestError(CallerError):
-    """Not JSON, not an object, or a field that cannot be what it is."""
+    """The body is not a JSON object, or a field has an invalid value."""
 
 
 class ContextTooLongError(CallerError):
@@ -74,7 +74,7 @@ class ContextTooLongError(CallerError):
 
 
 class AuthenticationError(CallerError):
-    """No key, or a key nobody issued."""
+    """No key, or an unknown key."""
 
     status = 401
     type = "authentication_error"
@@ -83,12 +83,12 @@ class AuthenticationError(CallerError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """`WWW-Authenticate`, which RFC 9110 (section 11.6.1) asks of every 401."""
+        """`WWW-Authenticate`, which RFC 9110 (section 11.6.1) requires with 401."""
         return {"www-authenticate": "Bearer"}
 
 
 class PermissionDeniedError(CallerError):
-    """The key is known, and may not do this."""
+    """The key is valid but may not do this."""
 
     status = 403
     type = "permission_error"
@@ -128,7 +128,7 @@ class RequestTimeoutError(CallerError):
 
 
 class BodyTooLargeError(CallerError):
-    """The body is over the limit; nothing of it was forwarded."""
+    """The body is over the limit; none of it was forwarded."""
 
     status = 413
     code = "request_too_large"
@@ -141,7 +141,7 @@ class BodyTooLargeError(CallerError):
 
 
 class CapacityError(GatewayError):
-    """Nothing is wrong with the request; there is no room for it now."""
+    """The request is valid, but there is no capacity for it now."""
 
     status = 503
     type = "server_error"
@@ -163,25 +163,25 @@ class RateLimitError(CapacityError):
 
 
 class QueueFullError(CapacityError):
-    """Every slot and every place in the queue is taken."""
+    """All slots are in use and the queue is full."""
 
     reason = "queue_full"
 
 
 class QueueTimeoutError(CapacityError):
-    """The request waited its time and no slot came free."""
+    """No slot became free in time."""
 
     reason = "queue_timeout"
 
 
 class DrainingError(CapacityError):
-    """This gateway is about to stop and takes nothing new."""
+    """The gateway is shutting down and accepts no new requests."""
 
     reason = "draining"
 
 
 class UpstreamError(GatewayError):
-    """The worker did not deliver."""
+    """The worker failed."""
 
     status = 502
     type = "server_error"
@@ -191,9 +191,9 @@ class UpstreamError(GatewayError):
 
 
 class WorkerLostError(UpstreamError):
-    """The connection to the worker failed or broke; another try may succeed.
+    """The connection to the worker failed or broke; a retry may succeed.
 
-    `sent` tells whether the worker can have begun the request before that.
+    `sent` tells whether the worker may have received the request.
     """
 
     code = "worker_lost"
@@ -205,7 +205,7 @@ class WorkerLostError(UpstreamError):
 
 
 class NoHealthyWorkerError(UpstreamError):
-    """No worker came up within the time the request may wait."""
+    """No worker became healthy within the time that the request may wait."""
 
     status = 503
     code = "no_healthy_worker"
@@ -213,7 +213,7 @@ class NoHealthyWorkerError(UpstreamError):
 
 
 class WorkerTimeoutError(UpstreamError):
-    """The worker stayed silent for too long."""
+    """The worker sent nothing for too long."""
 
     status = 504
     code = "timeout"
@@ -221,16 +221,16 @@ class WorkerTimeoutError(UpstreamError):
 
 
 class InternalError(GatewayError):
-    """Our own fault; the log has the details, the caller gets none."""
+    """Our fault; the log has the details, the caller gets none."""
 
 
 class RelayedError(GatewayError):
-    """An error that a worker answered, in our words; status and code are the instance's own."""
+    """An error response of a worker; each instance has its own status and code."""
 
     reason = "relayed"
     outcome = "caller_error"
 
-    def __init__(  # the fields of the OpenAI error object, one each
+    def __init__(
         self,
         message: str,
         *,

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol with fewer packets, a short way for streams, and errors as OpenAI's."""
+"""uvicorn's HTTP protocol with fewer packets, direct writes for streams, and OpenAI's errors."""
 
 import asyncio
 import weakref
@@ -16,18 +16,18 @@ class GatewayProtocol(HttpToolsProtocol):
     """Serves one client connection."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own signature
-        """Put the cork between uvicorn and the socket."""
+        """Put a `HeadCork` between uvicorn and the socket."""
         super().connection_made(transport)
         self.transport = HeadCork(transport, self.loop)  # type: ignore[assignment]  # same methods
 
     def on_headers_complete(self) -> None:
-        """Give the request that begins its short way out."""
+        """Add the direct writer to the scope of the new request."""
         super().on_headers_complete()
         scope = cast(MutableMapping[str, Any], self.cycle.scope)  # uvicorn lists ASGI's own keys
         scope[DIRECT_BODY] = DirectBody(self.cycle).write
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP at all."""
+        """Answer bytes that are not HTTP."""
         body = error_body(InvalidRequestError("The request is not valid HTTP."))
         self.transport.write(
             b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
@@ -38,34 +38,34 @@ class GatewayProtocol(HttpToolsProtocol):
 
 
 class DirectBody:
-    """The short way of a stream's chunks to the socket, past a dictionary and a chain of `send`s.
+    """Writes a stream's chunks to the socket without an ASGI message and the chain of `send`s.
 
-    It does what uvicorn's `send` does with a body message of a chunked answer that goes on. The
-    cycle's scope holds it, so it does not hold the cycle.
+    It does what uvicorn's `send` does with a body message that has `more_body`, in a chunked
+    response. The cycle's scope refers to it, so it refers to the cycle weakly.
     """
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = weakref.ref(cycle)
 
     def write(self, data: bytes) -> bool:
-        """Send `data`; False if it has to be sent as a message: to wait, or to be refused."""
+        """Send `data`; False if an ASGI message is needed, which may wait or fail."""
         cycle = self._cycle()
         if cycle is None:
-            return False  # its answer has ended
+            return False  # the response has ended
         if cycle.flow.write_paused or not cycle.chunked_encoding or cycle.response_complete:
             return False
         if not data:
-            return False  # an empty chunk would end the answer
+            return False  # an empty chunk would end the response
         if not cycle.disconnected:
             cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
 
 class HeadCork:
-    """A transport that sends an answer's head together with the first bytes of its body.
+    """A transport that sends the head of a response together with the first bytes of its body.
 
-    uvicorn writes them apart, and each write is a system call and a packet. The head is held
-    until the next write, or until the event loop comes round, so it is never late.
+    uvicorn writes them separately, and each write is a system call and a packet. The head is held
+    until the next write, or until the next turn of the event loop.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
@@ -74,7 +74,7 @@ class HeadCork:
         self._head = b""
 
     def write(self, data: bytes) -> None:
-        """Send, or hold if this is a head."""
+        """Send `data`, or hold it if it is a head."""
         if self._head:
             data, self._head = self._head + data, b""
         elif data.startswith(b"HTTP/1.1 ") and data.endswith(b"\r\n\r\n"):
@@ -84,12 +84,12 @@ class HeadCork:
         self._transport.write(data)
 
     def close(self) -> None:
-        """Send what is held, and close."""
+        """Send the held head, and close."""
         self._send_head()
         self._transport.close()
 
     def __getattr__(self, name: str) -> object:
-        """Everything else is the transport's."""
+        """Forward everything else to the transport."""
         return getattr(self._transport, name)
 
     def _send_head(self) -> None:

@@ -1,4 +1,4 @@
-"""Run the app under uvicorn: the socket, the signals, and the drain that SIGTERM begins."""
+"""Run the app with uvicorn: listening socket, signals, and the drain after SIGTERM."""
 
 import asyncio
 import contextlib
@@ -22,28 +22,28 @@ from gateway.settings import DrainSettings
 log = structlog.get_logger(__name__)
 
 _BACKLOG = 2048
-# Left alone the kernel lets it grow to 4 MiB a connection, and tells of room only when a third is
-# free: a client that reads slowly would look like one that takes nothing for minutes.
+# By default the kernel's buffer grows to 4 MiB per connection, and the socket becomes writable when
+# a third of it is free: a slow client would look stuck for minutes.
 _SEND_BUFFER_BYTES = 2**18
 _KEEP_ALIVE_SECONDS = 75
 _GC_THRESHOLDS = (5_000, 10, 50)
-"""A full round over a thousand streams stops all of them for a tenth of a second, and by Python's
-own thresholds one comes every few seconds, to find next to nothing: streams leave no cycles behind
-that live so long."""
-_LAST_WORDS_SECONDS = 5.0
-"""After running requests were told to end: time for their last bytes to leave."""
+"""A full collection with a thousand streams stops all of them for a tenth of a second. With
+Python's defaults there is one every few seconds, which finds almost nothing, because streams leave
+no reference cycles."""
+_CLOSING_SECONDS = 5.0
+"""Time to send the last bytes after running requests were told to end."""
 
 
 def bind(host: str, port: int) -> socket.socket:
     """A listening socket.
 
     Raises:
-        ConfigError: The address is not ours, or taken.
+        ConfigError: The address is in use or not one of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family=family)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)  # of accepted ones
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)  # inherited
     try:
         sock.bind((host, port))
         sock.listen(_BACKLOG)
@@ -55,12 +55,12 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its signal handling: SIGTERM begins a drain here, not an end."""
+    """uvicorn without its signal handling: here SIGTERM begins a drain."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then take what is loaded by now out of the garbage collector's rounds.
+        """Start, then exclude the objects that exist by now from garbage collection.
 
-        Without that a full round over all modules stops every stream for tens of milliseconds.
+        Otherwise a full collection would stop every stream for tens of milliseconds.
         """
         await super().startup(sockets)
         gc.collect()
@@ -73,7 +73,7 @@ class _Server(uvicorn.Server):
 
 
 class Drain:
-    """What a signal does, step by step; the second signal ends everything at once."""
+    """The steps after a signal; a second signal ends everything at once."""
 
     def __init__(
         self, server: uvicorn.Server, lifecycle: Lifecycle, settings: DrainSettings
@@ -84,7 +84,7 @@ class Drain:
         self._begun = False
 
     def begin(self, *, accept_seconds: float) -> None:
-        """Stop being ready; after `accept_seconds` stop accepting; then let requests finish."""
+        """Become unready; stop accepting after `accept_seconds`; then let requests finish."""
         if self._begun:
             self.force()
             return
@@ -97,7 +97,7 @@ class Drain:
         )
 
     def force(self) -> None:
-        """Do not wait for anything."""
+        """End without waiting."""
         self._lifecycle.end_requests()
         self._server.should_exit = self._server.force_exit = True
 
@@ -106,7 +106,7 @@ class Drain:
 
 
 def make_server(app: FastAPI, settings: DrainSettings) -> uvicorn.Server:
-    """Uvicorn as this gateway runs it; it heeds no signal by itself."""
+    """The uvicorn server of this gateway; it handles no signals."""
     config = uvicorn.Config(
         app,
         http=GatewayProtocol,
@@ -118,7 +118,7 @@ def make_server(app: FastAPI, settings: DrainSettings) -> uvicorn.Server:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=round(settings.finish_seconds + _LAST_WORDS_SECONDS),
+        timeout_graceful_shutdown=round(settings.finish_seconds + _CLOSING_SECONDS),
     )
     return _Server(config)
 
@@ -134,11 +134,11 @@ async def serve(
     loop.add_signal_handler(
         signal.SIGTERM, partial(drain.begin, accept_seconds=settings.accept_seconds)
     )
-    # Whoever presses Ctrl-C looks on: nothing needs to notice first.
+    # After Ctrl-C there is no load balancer that has to notice first.
     loop.add_signal_handler(signal.SIGINT, partial(drain.begin, accept_seconds=0.0))
     await server.serve(sockets=[sock])
     if server.force_exit:
-        await server.lifespan.shutdown()  # uvicorn leaves that out, and our worker must end too
+        await server.lifespan.shutdown()  # uvicorn omits it, but the worker must be stopped
     if lifecycle.failed is not None:
         sys.stderr.write(f"specgate: {lifecycle.failed}\n")
         return 2
@@ -146,9 +146,9 @@ async def serve(
 
 
 class ParentWatch:
-    """Learns from the end of stdin that the parent process has let go.
+    """Waits until the parent process closes stdin.
 
-    Then every other process of this gateway is gone, or the parent itself died.
+    Then the other processes of this gateway have ended, or the parent has died.
     """
 
     def __init__(self, lifecycle: Lifecycle) -> None:
@@ -157,7 +157,7 @@ class ParentWatch:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
 
     async def gone(self) -> None:
-        """Wait for that."""
+        """Wait until stdin is closed."""
         await self._gone.wait()
 
     def _read(self) -> None:

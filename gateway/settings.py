@@ -1,7 +1,7 @@
-"""The gateway's settings tree; the only file of this package that reads the environment or YAML.
+"""The gateway's settings; only this module of the package reads the environment or YAML.
 
 Order: environment (`SPECGATE_GATEWAY__...`) over the profile's `gateway:` section over defaults.
-Unknown names are refused wherever they stand. The `engine:` section is the worker's own business.
+Unknown names are refused in both. The worker reads the `engine:` section.
 """
 
 import os
@@ -28,9 +28,9 @@ PREFIX = "SPECGATE_GATEWAY__"
 _ENGINE_PREFIX = "SPECGATE_ENGINE__"
 _SECTIONS = {"gateway", "engine"}
 DISCOVERED_SCHEME = "dns+http"
-"""Of a worker's URL: every address of its host name is a worker."""
+"""URL scheme: every address of the host name is a worker."""
 PROCESS_VARIABLE = "SPECGATE_PROCESS"
-"""Set by the parent of several gateway processes for its children: `index:ledger descriptor`."""
+"""Set by `specgate serve` for each of several processes: `index:ledger descriptor`."""
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -208,7 +208,7 @@ class LogSettings(_Section):
 
 
 class GatewaySettings(BaseSettings):
-    """Everything an operator may set about the gateway."""
+    """All settings of the gateway."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True
@@ -241,7 +241,7 @@ class GatewaySettings(BaseSettings):
     tracing: TracingSettings = TracingSettings()
 
     @model_validator(mode="after")
-    def _refuse_open_door(self) -> "GatewaySettings":
+    def _require_keys(self) -> "GatewaySettings":
         if self.keys.file is None and not self.allow_without_keys and not is_loopback(self.host):
             raise ValueError(
                 f"host {self.host} can be reached from other machines and there are no keys: set "
@@ -269,12 +269,12 @@ class GatewaySettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """`load_settings` alone says where values come from."""
+        """Only `load_settings` decides where values come from."""
         return (init_settings,)
 
 
 class _Environment(EnvSettingsSource):
-    """pydantic-settings' own reading of the environment, from a mapping that is passed in."""
+    """pydantic-settings' environment source, reading a mapping that is passed in."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = {name.lower(): value for name, value in environ.items()}
@@ -302,7 +302,7 @@ def load_settings(
         environ: The environment; None: the process's.
 
     Raises:
-        ConfigError: One line for each thing that is wrong.
+        ConfigError: One line for each error.
     """
     environ = os.environ if environ is None else environ
     unknown = sorted(_unknown_names(environ))
@@ -318,7 +318,7 @@ def load_settings(
 
 
 def read_secret(path: Path | None) -> SecretStr | None:
-    """A secret from its file, without the line end.
+    """Read a secret from a file, without surrounding white space.
 
     Raises:
         ConfigError: The file cannot be read, or is empty.
@@ -337,7 +337,7 @@ def read_secret(path: Path | None) -> SecretStr | None:
 
 
 def cache_dir() -> Path:
-    """Folder for what can be made again. Source: XDG Base Directory Specification."""
+    """The cache folder. Source: XDG Base Directory Specification."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "specgate"
 
@@ -355,12 +355,12 @@ def child_environment(
     }
 
 
-def process_place() -> tuple[int, int | None]:
-    """This process's index and the ledger's descriptor; (0, None) when it is the only one."""
-    place = os.environ.get(PROCESS_VARIABLE)
-    if place is None:
+def process_position() -> tuple[int, int | None]:
+    """Index and ledger descriptor of this process; (0, None) if it is the only one."""
+    position = os.environ.get(PROCESS_VARIABLE)
+    if position is None:
         return 0, None
-    index, _, descriptor = place.partition(":")
+    index, _, descriptor = position.partition(":")
     return int(index), int(descriptor)
 
 
@@ -404,7 +404,7 @@ def _unknown_names(environ: Mapping[str, str]) -> Iterator[str]:
         if not name.startswith("SPECGATE_") or name == PROCESS_VARIABLE:
             continue
         if name.startswith(_ENGINE_PREFIX):
-            continue  # the worker checks its own
+            continue  # the worker checks these
         if not name.startswith(PREFIX) or not _exists(name.removeprefix(PREFIX).lower()):
             yield name
 

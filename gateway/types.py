@@ -1,4 +1,4 @@
-"""Small frozen values shared by rooms; imports nothing of ours."""
+"""Small types that several packages share; imports no other module of this package."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -11,15 +11,15 @@ Headers = Sequence[tuple[bytes, bytes]]
 """Raw HTTP headers: lower-case names, in order."""
 
 PacingMode = Literal["smooth", "private", "off"]
-"""When the pieces of a stream leave: evenly, on a fixed clock at fixed sizes, or as they come."""
+"""How a stream is sent: evenly, in packets of fixed size and time, or as it arrives."""
 
 Outcome = Literal[
     "completed",  # the worker's normal end was relayed to the client
     "caller_error",  # answered with a 4xx
     "rejected",  # no capacity: limit, queue, drain
     "upstream_error",  # the worker failed: 5xx, or an error event in the stream
-    "internal_error",  # we failed
-    "cancelled",  # the client went away first
+    "internal_error",  # the gateway failed
+    "cancelled",  # the client disconnected
 ]
 
 
@@ -47,7 +47,7 @@ class SourceCount:
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """What speculation did for one request, from vLLM's `metrics.speculative_decoding`."""
+    """The speculation metrics of one request, from vLLM's `metrics.speculative_decoding`."""
 
     steps: int
     """Target steps that verified a draft."""
@@ -75,16 +75,16 @@ class Trace(Protocol):
 
     @property
     def trace_id(self) -> str | None:
-        """What all of them share; None when there are none."""
+        """The id that all of them share; None if the request is not traced."""
 
     def queued(self, seconds: float) -> None:
-        """It has just come out of the queue, after so long."""
+        """The request has just left the queue, where it waited for `seconds`."""
 
     def attempt(self, worker: WorkerId) -> AbstractContextManager[Mapping[str, str]]:
-        """A try on a worker, as long as the block; yields headers for the worker."""
+        """An attempt on a worker, for the block; yields headers for the worker."""
 
     def end(self, record: "RequestRecord") -> None:
-        """It has truly ended."""
+        """The request has ended."""
 
 
 class _Untraced:
@@ -102,14 +102,14 @@ class _Untraced:
 
 
 UNTRACED: Trace = _Untraced()
-"""Of requests that are not traced: does nothing."""
+"""The trace of a request that is not traced; it does nothing."""
 
 
 @dataclass(slots=True)
 class RequestRecord:
-    """What became of one request; filled in on the way, read once at its true end.
+    """The facts about one request: filled in while it is served, read when it has ended.
 
-    Owned by the ASGI middleware that made it; `serving` and the routes write to it.
+    The `Observe` middleware owns it; `serving` and the routes write to it.
     Times are `time.monotonic` seconds.
     """
 
@@ -126,7 +126,7 @@ class RequestRecord:
     outcome: Outcome | None = None
     error_code: str | None = None
     reason: str | None = None
-    """The gateway's own word for why it refused or failed the request."""
+    """Why the request failed, as in `GatewayError.reason`."""
     stream_end: Literal["completed", "error_event", "cancelled"] | None = None
     """How the stream ended, if one began."""
     attempts: int = 0
@@ -141,23 +141,23 @@ class RequestRecord:
     def note_failure(
         self, status: int, outcome: Outcome, error_code: str | None, reason: str
     ) -> None:
-        """The request ended otherwise than hoped for."""
+        """The request failed, or was refused or cancelled."""
         self.status, self.outcome = status, outcome
         self.error_code, self.reason = error_code, reason
 
 
 class Sink(Protocol):
-    """Where an answer goes: the client's side of one HTTP exchange."""
+    """The client's side of one HTTP exchange, to which an answer is written."""
 
     @property
     def started(self) -> bool:
-        """Whether status line and headers have left."""
+        """Whether status line and headers were sent."""
 
     async def start(self, status: int, headers: Headers) -> None:
         """Send status line and headers; once."""
 
     async def write(self, data: bytes) -> None:
-        """Send body bytes; returns when the client's socket has taken them (back-pressure)."""
+        """Send body bytes; waits while the client's socket is full (back-pressure)."""
 
     def write_now(self, data: bytes) -> bool:
         """Send body bytes if the client's socket has room for them; else False."""

@@ -1,4 +1,4 @@
-"""Who may enter and how fast: keys, tenants, limits, queue; the clock is passed in."""
+"""Admission control: API keys, tenants, limits and the queue. The clock is passed in."""
 
 from gateway.admission.admission import ANONYMOUS, Admission, Admitted
 from gateway.admission.key_file import WatchedKeyFile, add_record, read_records, remove_record

@@ -1,4 +1,4 @@
-"""The door: a request enters when its key's limits and the gateway's slots allow it."""
+"""Admit a request when its key's limits and the gateway's slots allow it."""
 
 import time
 from collections.abc import AsyncIterator, Callable
@@ -9,15 +9,15 @@ from gateway.admission.limits import Limits, Taken
 from gateway.admission.slots import Slots
 
 ANONYMOUS = Caller(tenant="anonymous", key_id=None, limits=KeyLimits())
-"""Everybody, on a gateway without keys."""
+"""The caller of every request on a gateway without keys."""
 
 
 class Admitted:
-    """A request at the door, then inside.
+    """A request in the queue, then in a slot.
 
     Attributes:
-        queued_seconds: How long it waited.
-        used_tokens: None while the worker has not counted them; 0 for a request that never ran.
+        queued_seconds: How long it waited for its slot.
+        used_tokens: None until the worker has counted them; 0 for a request that never ran.
     """
 
     def __init__(self, took: Taken | None) -> None:
@@ -32,17 +32,17 @@ class Admitted:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """`x-ratelimit-*` for the answer."""
+        """The `x-ratelimit-*` response headers."""
         return [] if self._took is None else list(self._took.headers)
 
 
 class Admission:
-    """Recognises callers and lets their requests in.
+    """Authenticates callers and admits their requests.
 
     Args:
-        ring: Gives the keys in force; None: no keys, everybody is `ANONYMOUS`.
+        ring: Returns the current keys; None: no keys, every caller is `ANONYMOUS`.
         limits: The limits of keys.
-        slots: The gateway's own concurrency and queue.
+        slots: The gateway's concurrency limit and its queue.
         clock: Monotonic seconds.
     """
 
@@ -60,19 +60,20 @@ class Admission:
         self.slots = slots
 
     def recognise(self, authorization: str | None) -> Caller:
-        """Who is asking.
+        """Identify the caller.
 
         Raises:
-            AuthenticationError: This gateway has keys, and that is none of them.
+            AuthenticationError: This gateway has keys, and the header has none of them.
         """
         return ANONYMOUS if self._ring is None else self._ring().recognise(authorization)
 
     @asynccontextmanager
     async def enter(self, caller: Caller, *, estimated_tokens: int) -> AsyncIterator[Admitted]:
-        """Hold a slot for the length of the block; limits are settled at its end.
+        """Hold a slot for the duration of the block, then settle the limits.
 
         Raises:
-            CapacityError: No room: a limit of the key, the queue, or the drain.
+            CapacityError: A limit of the key is reached, the queue is full or too slow, or the
+                gateway is draining.
         """
         arrived = self._clock()
         took = self._limits.take(caller, estimated_tokens=estimated_tokens, now=arrived)

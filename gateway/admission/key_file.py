@@ -1,6 +1,6 @@
-"""The file that holds the keys: one JSON object a line, hashes only, mode 0600.
+"""The key file: one JSON object per line, hashes only, mode 0600.
 
-Written by `specgate keys`, read by every gateway process; a change is picked up without restart.
+`specgate keys` writes it, and every gateway process reads it again when it changes.
 """
 
 import fcntl
@@ -21,11 +21,11 @@ _RECORD = TypeAdapter(KeyRecord)
 
 
 def read_records(path: Path) -> list[KeyRecord]:
-    """Read all keys of a file; a file that does not exist holds none.
+    """Read all keys of a file; a missing file has none.
 
     Raises:
-        ConfigError: A line that is not a key record, named by its number, never quoted.
-        OSError: The file is there and cannot be read.
+        ConfigError: A line is not a key record. The message has its number, not its text.
+        OSError: The file exists and cannot be read.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -38,7 +38,7 @@ def read_records(path: Path) -> list[KeyRecord]:
         try:
             records.append(_RECORD.validate_json(line))
         except ValidationError:
-            # Without its cause, which would quote the line.
+            # The cause would quote the line.
             raise ConfigError(f"{path}: line {number} is not a key record") from None
     return records
 
@@ -50,7 +50,7 @@ def add_record(path: Path, record: KeyRecord) -> None:
 
 
 def remove_record(path: Path, key_id: str) -> bool:
-    """Revoke a key; False when the file has none of that id."""
+    """Revoke a key; False if the file has no key with that id."""
     with _exclusive(path):
         records = read_records(path)
         kept = [record for record in records if record.key_id != key_id]
@@ -61,10 +61,10 @@ def remove_record(path: Path, key_id: str) -> bool:
 
 
 class WatchedKeyFile:
-    """A key ring that follows its file.
+    """A key ring that is updated when its file changes.
 
-    `refresh` is cheap when nothing changed (one `stat`). A file that became unreadable leaves
-    the last good keys in force: a slip of an operator's hand must not lock everybody out.
+    `refresh` is cheap when nothing changed (one `stat`). If the file becomes unreadable, the last
+    good keys stay valid, so that a mistake in the file locks nobody out.
     """
 
     def __init__(self, path: Path, *, defaults: KeyLimits) -> None:
@@ -74,11 +74,11 @@ class WatchedKeyFile:
         self.ring = KeyRing(read_records(path), defaults=defaults)
 
     def refresh(self) -> bool:
-        """Read the file again if it changed; True if the ring is a new one.
+        """Read the file again if it changed; True if there is a new ring.
 
         Raises:
-            ConfigError: The changed file does not hold keys; the old ring stays.
-            OSError: It cannot be read; likewise.
+            ConfigError: The changed file is damaged; the old ring stays.
+            OSError: The file cannot be read; the old ring stays.
         """
         stamp = self._stamp()
         if stamp == self._seen:

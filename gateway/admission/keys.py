@@ -1,7 +1,7 @@
-"""API keys: how one looks, how it is stored (hashed), and how a presented one is recognised.
+"""API keys: their format, how they are stored (hashed), and how a request's key is checked.
 
-A key is `sg-<id>-<secret>`. The id is public and finds the record; the secret has 256 bits from
-the system's generator, so one SHA-256 is enough (a slow hash protects guessable secrets only).
+A key is `sg-<id>-<secret>`. The id is public and identifies the record. The secret has 256 random
+bits, so one SHA-256 is enough: a slow hash only helps with secrets that can be guessed.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ Limit = Annotated[int, Field(ge=1)]
 @with_config(_STORED)
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """What one key may use; None: no limit."""
+    """The limits of one key; None: no limit."""
 
     requests_per_minute: Limit | None = None
     tokens_per_minute: Limit | None = None
@@ -37,7 +37,7 @@ class KeyLimits:
 @with_config(_STORED)
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """One issued key, as it is stored; the secret itself is nowhere."""
+    """One key as it is stored, without its secret."""
 
     key_id: Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
     secret_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -48,12 +48,12 @@ class KeyRecord:
     models: tuple[str, ...] | None = None
     """Names of the models it may use; None: all."""
     pacing: PacingMode | None = None
-    """How its streams are paced; None: as the model's or the profile's."""
+    """How its streams are paced; None: as the model or the profile says."""
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who is asking: the tenant they belong to, and what is set for their key."""
+    """The sender of a request: its tenant, and the settings of its key."""
 
     tenant: str
     key_id: str | None
@@ -62,7 +62,7 @@ class Caller:
     pacing: PacingMode | None = None
 
     def may_use(self, model: str | None) -> bool:
-        """Whether the key is for `model`; None: whichever model the worker would take."""
+        """Whether the key may use `model`; None: the worker's default model."""
         return self.models is None or model in self.models
 
 
@@ -75,14 +75,14 @@ def new_key(
     models: tuple[str, ...] | None = None,
     pacing: PacingMode | None = None,
 ) -> tuple[str, KeyRecord]:
-    """Issue a key: the text to hand out, once, and the record to store."""
+    """Create a key; returns its text, which is not stored, and its record."""
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     record = KeyRecord(key_id, _digest(secret), tenant, name, created, limits, models, pacing)
     return f"sg-{key_id}-{secret}", record
 
 
 class KeyRing:
-    """The keys in force, looked up by what a request presents."""
+    """The valid keys, by id."""
 
     def __init__(self, records: Iterable[KeyRecord], *, defaults: KeyLimits) -> None:
         self._records: Mapping[str, KeyRecord] = {record.key_id: record for record in records}
@@ -92,11 +92,11 @@ class KeyRing:
         return len(self._records)
 
     def recognise(self, authorization: str | None) -> Caller:
-        """Find the caller behind an `Authorization` header.
+        """Find the caller by an `Authorization` header.
 
         Raises:
-            AuthenticationError: No bearer key, a malformed one, or one that was never issued or
-                was revoked. The time it takes does not tell which.
+            AuthenticationError: There is no bearer key, or it is malformed, unknown or revoked. The
+                response time does not show which.
         """
         if authorization is None:
             raise AuthenticationError("You must provide an API key: 'Authorization: Bearer ...'.")

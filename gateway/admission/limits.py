@@ -1,4 +1,4 @@
-"""A key's limits on requests a minute, tokens a minute and concurrency: take, settle, release."""
+"""A key's limits on requests per minute, tokens per minute and concurrent requests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ _CONCURRENCY_RETRY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a request took from its key's limits, to be settled when it ends."""
+    """What a request took from its key's limits; settled when the request ends."""
 
     key_id: str
     limits: KeyLimits
     estimated_tokens: int
     headers: Sequence[tuple[bytes, bytes]]
-    """`x-ratelimit-*` as they stood after taking."""
+    """`x-ratelimit-*` after it was taken."""
 
 
 class LimitExceededError(RateLimitError):
-    """As `RateLimitError`, with the headers that show which limit it was."""
+    """A `RateLimitError` with the headers that show which limit was reached."""
 
     def __init__(
         self, message: str, *, retry_after_seconds: float, rate_headers: dict[str, str]
@@ -38,7 +38,7 @@ class LimitExceededError(RateLimitError):
 
 
 class Limits:
-    """Applies the limits of keys on the state in a ledger; the caller passes the clock in."""
+    """Applies the limits of keys to the state in a ledger; callers pass the time."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -46,14 +46,14 @@ class Limits:
     def take(self, caller: Caller, *, estimated_tokens: int, now: float) -> Taken | None:
         """Take one request and its estimated tokens, all or nothing.
 
-        An estimate costs a minute's allowance at most, so that a wild `max_tokens` does not lock
-        a key up for hours; what the worker counts is paid in full.
+        An estimate takes one minute's allowance at most, so that a very large `max_tokens` does not
+        block a key for hours. The tokens that the worker counts are taken in full.
 
         Returns:
-            What was taken; None for a caller without key or limits.
+            What was taken; None for a caller without a key or without limits.
 
         Raises:
-            LimitExceededError: One limit has no room; nothing was taken.
+            LimitExceededError: A limit is reached; nothing was taken.
         """
         limits = caller.limits
         if caller.key_id is None or limits == KeyLimits():
@@ -69,11 +69,11 @@ class Limits:
         return Taken(caller.key_id, limits, estimated_tokens, raw)
 
     def settle(self, took: Taken, *, used_tokens: int | None, now: float) -> None:
-        """End a request: correct the token estimate, free its place.
+        """End a request: correct the token estimate and count it as no longer running.
 
         Args:
-            took: From `take`; settle it once.
-            used_tokens: As the worker counted; None when it never said (the estimate stands).
+            took: From `take`; may be settled once.
+            used_tokens: The worker's count; None if it sent none: the estimate is used.
             now: Monotonic seconds.
         """
         with self._ledger.account(took.key_id) as account:

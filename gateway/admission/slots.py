@@ -1,6 +1,6 @@
-"""Bounded concurrency with a bounded, fair queue: who may run now, and who waits for how long.
+"""Bounded concurrency with a bounded, fair queue.
 
-Tenants take turns: a burst of one waits behind itself, not in front of everybody.
+Tenants take turns: a burst from one tenant delays its own requests, not those of the others.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError
 
 
 class Slots:
-    """A number of slots to run, handed out in turn.
+    """A fixed number of slots, given to tenants in turn.
 
     Args:
-        running: Most requests that run at a time, >= 1.
-        queued: Most requests that wait, >= 0.
+        running: Maximum number of running requests, >= 1.
+        queued: Maximum number of waiting requests, >= 0.
         timeout_seconds: Longest wait.
         on_change: Called with (running, queued) whenever one of them changes.
     """
@@ -48,16 +48,16 @@ class Slots:
         return self._queued
 
     def close(self) -> None:
-        """Take nothing new; those who wait keep their turn."""
+        """Refuse new requests; those in the queue stay there."""
         self._closed = True
 
     async def take(self, tenant: str) -> None:
-        """Wait for a slot; whoever got one must `give_back` it.
+        """Wait for a slot; the caller must `give_back` it.
 
         Raises:
-            QueueFullError: Nobody else may even wait.
-            QueueTimeoutError: The wait was too long.
-            DrainingError: The gateway is about to stop.
+            QueueFullError: The queue is full.
+            QueueTimeoutError: No slot became free within `timeout_seconds`.
+            DrainingError: The gateway is shutting down.
         """
         if self._closed:
             raise DrainingError("This server is shutting down.", retry_after_seconds=1.0)
@@ -73,7 +73,7 @@ class Slots:
         await self._wait(tenant)
 
     def give_back(self) -> None:
-        """End a request: its slot goes to the next tenant's next request."""
+        """End a request: its slot goes to the first request of the next tenant."""
         self._running -= 1
         self._free += 1
         self._hand_out()
@@ -92,7 +92,7 @@ class Slots:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self.give_back()  # our turn came in the same moment
+                self.give_back()  # the slot was given in the same loop turn
             else:
                 self._forget(tenant, turn)
             if isinstance(error, TimeoutError):
@@ -119,7 +119,7 @@ class Slots:
     def _forget(self, tenant: str, turn: asyncio.Future[None]) -> None:
         turns = self._waiting.get(tenant)
         if turns is None or turn not in turns:
-            return  # handed out and skipped as cancelled
+            return  # `_hand_out` has removed it already
         turns.remove(turn)
         self._queued -= 1
         self._changed()

@@ -1,4 +1,4 @@
-"""The bare ASGI side of a route: read key and body, write the answer, notice who left."""
+"""ASGI helpers for the routes: read key and body, write the response, detect a disconnect."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -10,10 +10,10 @@ from gateway.errors import RequestTimeoutError
 from gateway.types import Headers
 
 DIRECT_BODY = "specgate.direct_body"
-"""Key in the ASGI scope of our server's `DirectBody`."""
+"""Key of the server's `DirectBody` in the ASGI scope."""
 
 DirectBody = Callable[[bytes], bool]
-"""Takes a piece of an answer's body past ASGI's messages; False if it has to go their way."""
+"""Sends body bytes without an ASGI message; False if a message is needed."""
 
 
 class ClientGoneError(Exception):
@@ -29,7 +29,7 @@ def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 class AsgiSink:
-    """A `Sink` over ASGI's `send`, and past it where the server lets it."""
+    """A `Sink` over ASGI's `send`, or over `DirectBody` where the server allows it."""
 
     def __init__(self, send: Send, direct: DirectBody | None = None) -> None:
         self._send = send
@@ -50,7 +50,7 @@ class AsgiSink:
             await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     def write_now(self, data: bytes) -> bool:
-        """Send body bytes if that needs no waiting."""
+        """Send body bytes if that is possible without waiting."""
         return self._direct is not None and self._direct(data)
 
     async def end(self, data: bytes = b"") -> None:
@@ -64,7 +64,7 @@ async def read_body(receive: Receive, *, timeout_seconds: float) -> bytes:
 
     Raises:
         RequestTimeoutError: The client took too long.
-        ClientGoneError: It left.
+        ClientGoneError: The client disconnected.
         BodyTooLargeError: From the body limit around `receive`.
     """
     body = bytearray()
@@ -83,10 +83,10 @@ async def read_body(receive: Receive, *, timeout_seconds: float) -> bytes:
 
 @asynccontextmanager
 async def ended_by_disconnect(receive: Receive, sink: AsgiSink) -> AsyncIterator[None]:
-    """Cancel the block when the client goes away, wherever it is waiting.
+    """Cancel the block when the client disconnects.
 
     Raises:
-        ClientGoneError: That happened. Any other cancellation travels on as it is.
+        ClientGoneError: The client disconnected. Other cancellations are not converted.
     """
     task = asyncio.current_task()
     assert task is not None
@@ -96,7 +96,7 @@ async def ended_by_disconnect(receive: Receive, sink: AsgiSink) -> AsyncIterator
         nonlocal gone
         while (await receive())["type"] != "http.disconnect":
             pass
-        if not sink.ended:  # a server also says "disconnect" once the answer is complete
+        if not sink.ended:  # ASGI also sends "disconnect" once the response is complete
             gone = True
             task.cancel()
 

@@ -1,4 +1,4 @@
-"""One handler that writes every error as OpenAI's error body, FastAPI's own errors too."""
+"""Write every error as OpenAI's error body, including the errors that FastAPI raises."""
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,11 +17,11 @@ from gateway.protocol import Dialect, error_body
 from gateway.types import RequestRecord
 
 DIALECT = "specgate.dialect"
-"""Key of the endpoint's dialect in the ASGI scope, for the shape of its errors."""
+"""Key of the endpoint's dialect in the ASGI scope: the format of its errors."""
 
 
 def install_error_handlers(app: FastAPI) -> None:
-    """Make `app` answer errors in OpenAI's shape."""
+    """Make `app` answer errors in OpenAI's format."""
     app.add_exception_handler(GatewayError, _answer_gateway_error)
     app.add_exception_handler(HTTPException, _answer_http_exception)
     app.add_exception_handler(RequestValidationError, _answer_validation_error)
@@ -35,7 +35,7 @@ def note_error(record: RequestRecord, error: GatewayError) -> None:
 def error_response(
     scope: Scope, error: GatewayError, headers: dict[str, str] | None = None
 ) -> Response:
-    """The answer to a request that failed, which its record notes too."""
+    """Build the error response and note the error in the request's record."""
     record: RequestRecord = scope[RECORD]
     note_error(record, error)
     dialect = scope.get(DIALECT, Dialect.PLAIN)
@@ -54,7 +54,7 @@ async def _answer_gateway_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
-    """Starlette's router raises these: an unknown path, or a method that is not served."""
+    """Answer what Starlette's router raises: an unknown path or a method that is not allowed."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
         return error_response(
@@ -81,5 +81,5 @@ async def _answer_validation_error(request: Request, error: Exception) -> Respon
 
 
 def _path(request: Request) -> str:
-    """The path as it may be shown again: short, and nothing but what the caller sent."""
+    """The request's path, cut to a length that may be repeated in an error."""
     return request.url.path[:200]

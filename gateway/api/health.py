@@ -1,4 +1,4 @@
-"""Health: alive asks this process, ready asks for a worker, workers tells about each of them."""
+"""`/health`: whether the process lives, whether a worker is ready, and the state of each worker."""
 
 import time
 from typing import Any
@@ -11,7 +11,7 @@ from gateway.supervisor import Supervisor
 
 
 def health_routes() -> APIRouter:
-    """The routes; no key needed, since probes have none."""
+    """The routes; they need no key, because probes have none."""
     router = APIRouter(prefix="/health")
 
     @router.get("/live")

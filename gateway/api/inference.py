@@ -1,4 +1,4 @@
-"""The worker's endpoints: plain ASGI, since FastAPI's own request handling costs more than ours."""
+"""The worker's endpoints, as plain ASGI: FastAPI's request handling would cost more than ours."""
 
 import uuid
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class InferenceRoute:
                 endpoint=self._endpoint,
                 caller=caller,
                 body=body,
-                worker_request_id=_wire_id(record, headers),
+                worker_request_id=_worker_request_id(record, headers),
                 headers=_worker_headers(headers),
                 pacing=_pacing(headers),
             )
@@ -62,20 +62,20 @@ class InferenceRoute:
             if not sink.started:
                 await error_response(scope, error)(scope, receive, send)
                 return
-            # A long answer broke off half-way: all that is left is to cut the connection, which
-            # the server does with an answer that was begun and not ended.
+            # Part of the answer was sent. The server closes the connection of an answer that has
+            # no end, which tells the client that it is incomplete.
             note_error(record, error)
 
 
-def _wire_id(record: RequestRecord, headers: Mapping[bytes, bytes]) -> str:
-    """Unique even if a client sends one id twice: vLLM tells requests apart by it."""
+def _worker_request_id(record: RequestRecord, headers: Mapping[bytes, bytes]) -> str:
+    """An id that is unique even if a client repeats its own; vLLM identifies requests by it."""
     if b"x-request-id" in headers:
         return f"{record.request_id}-{uuid.uuid4().hex[:12]}"
     return record.request_id
 
 
 def _worker_headers(headers: Mapping[bytes, bytes]) -> dict[str, str]:
-    """What the worker may see of a client's headers: no keys, no cookies, no addresses."""
+    """The client's headers that are forwarded: no keys, cookies or addresses."""
     passed = {
         name.decode(): value.decode("latin-1")
         for name, value in headers.items()

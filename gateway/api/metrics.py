@@ -1,7 +1,7 @@
-"""`/metrics` for Prometheus; no key needed, as scrapers expect.
+"""`/metrics` for Prometheus; it needs no key.
 
-A worker that we started listens on a Unix socket, where no scraper reaches it: `/metrics/worker`
-hands its page on. Remote workers are scraped themselves.
+A worker that the gateway started listens on a Unix socket, which a scraper cannot reach, so
+`/metrics/worker` forwards its page. Remote workers are scraped directly.
 """
 
 from fastapi import APIRouter, Request, Response
@@ -15,7 +15,7 @@ def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRou
     """The routes.
 
     Args:
-        metrics: Of this gateway.
+        metrics: The gateway's metrics.
         timeout_seconds: Longest wait for the worker's page.
     """
     router = APIRouter()

@@ -10,7 +10,7 @@ from gateway.errors import ModelNotFoundError, NoHealthyWorkerError
 
 
 def models_routes() -> APIRouter:
-    """The routes; callers need a key where there are keys."""
+    """The routes; they need a key if the gateway has keys."""
     router = APIRouter()
 
     @router.get("/v1/models")

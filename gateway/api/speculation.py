@@ -1,4 +1,4 @@
-"""`/speculation`: what each worker tells of its drafts: gate, price, acceptance, cost of a step."""
+"""`/speculation`: the gate, price, acceptance and step costs that each worker reports."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from gateway.upstream import Worker
 
 
 def speculation_routes(*, timeout_seconds: float) -> APIRouter:
-    """The route; no key needed, as for `/health/workers`: it tells nothing of any request.
+    """The route; it needs no key, because it shows nothing about any request.
 
     Args:
         timeout_seconds: Longest wait for a worker.
@@ -31,7 +31,7 @@ def speculation_routes(*, timeout_seconds: float) -> APIRouter:
 
 
 async def _ask(worker: Worker, timeout_seconds: float) -> dict[str, Any]:
-    """What one worker tells, or why it does not: it is gone, or has no drafts of ours."""
+    """The report of one worker, or the error if it cannot be reached or has none."""
     try:
         found = await worker.client.get_json("/speculation", timeout_seconds=timeout_seconds)
     except UpstreamError as error:

@@ -1,4 +1,4 @@
-"""What the lifespan builds and the routes use."""
+"""The objects that the lifespan builds and the routes use."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ class Services:
     """The running gateway.
 
     Attributes:
-        admission: Who may enter.
+        admission: Authenticates and admits requests.
         pool: The workers.
         serving: Serves calls.
-        supervisor: Of the worker we started ourselves; None when all are remote or another
-            process of this gateway owns it.
+        supervisor: Of the gateway's own worker; None if all workers are remote or another
+            process of this gateway supervises it.
         is_draining: Whether SIGTERM was received.
     """
 

@@ -1,4 +1,4 @@
-"""Build the running parts of one gateway process from its settings, and join them."""
+"""Build and connect the objects of one gateway process from its settings."""
 
 from gateway.assembly.process import Lifecycle, ProcessContext
 from gateway.assembly.services import build_services

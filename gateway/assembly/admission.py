@@ -1,4 +1,4 @@
-"""Admission: keys that are followed, limits, and this process's share of the slots."""
+"""Build admission: watched keys, limits, and this process's share of the slots."""
 
 import asyncio
 from math import ceil
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 def build_admission(
     settings: GatewaySettings, process: ProcessContext, metrics: GatewayMetrics, tasks: Tasks
 ) -> Admission:
-    """Build it; its key file is read anew in the background."""
+    """Build admission; a background task watches the key file."""
     ledger = Ledger(process.ledger, process=process.index)
     tasks.stack.callback(ledger.close)
     slots = Slots(
@@ -38,13 +38,13 @@ def build_admission(
     tasks.own(_follow(watched, settings.keys.reload_seconds), name="keys")
 
     def ring() -> KeyRing:
-        return watched.ring  # anew at each call: the task above refreshes it
+        return watched.ring  # not bound once: the task above replaces it
 
     return Admission(ring, Limits(ledger), slots)
 
 
 def running_share(settings: GatewaySettings) -> int:
-    """How many requests this process may run at once."""
+    """How many requests this process may run at a time."""
     return _share(settings.admission.max_running_requests, settings)
 
 
@@ -59,5 +59,5 @@ async def _follow(watched: WatchedKeyFile, every_seconds: float) -> None:
 
 
 def _share(total: int, settings: GatewaySettings) -> int:
-    """This process's part of a number that is set for the whole gateway."""
+    """This process's share of a limit of the whole gateway."""
     return ceil(total / settings.processes)

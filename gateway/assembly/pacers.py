@@ -1,4 +1,4 @@
-"""How paced text leaves: the pacers of each mode, on one wheel, told to the metrics."""
+"""Build the pacers of each mode on one timer wheel, and connect them to the metrics."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -12,7 +12,7 @@ from gateway.telemetry import GatewayMetrics
 def build_pacers(
     settings: GatewaySettings, metrics: GatewayMetrics, stack: AsyncExitStack
 ) -> Pacers:
-    """Build them on the running loop; `stack` stops their wheel."""
+    """Build them on the running loop; `stack` stops the wheel."""
     chosen = settings.pacing
     wheel = Wheel(asyncio.get_running_loop())
     stack.callback(wheel.close)

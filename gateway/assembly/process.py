@@ -1,4 +1,4 @@
-"""One process of the gateway: where it stands among several, and how it comes to its end."""
+"""One process of the gateway: its context among several, and its shutdown."""
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """How the server and the app tell each other about the end.
+    """How the server and the app coordinate a shutdown.
 
     Attributes:
-        draining: SIGTERM came: not ready any more.
-        failed: Why the gateway cannot go on; None while it can.
-        stop: Called by the app when it cannot go on.
-        end_requests: Called by the server when running requests have had their time.
-        others_gone: Awaited before the supervised worker is ended; other processes may use it.
-        announce: Run in the background: tells people how the start goes.
+        draining: SIGTERM was received; the gateway is no longer ready.
+        failed: Why the gateway cannot continue; None while it can.
+        stop: Called by the app when it cannot continue.
+        end_requests: Called by the server when the time for running requests is over.
+        others_gone: Awaited before the supervised worker is ended, because other processes use it.
+        announce: Runs in the background and reports the progress of the start.
     """
 
     draining: bool = False
@@ -32,20 +32,20 @@ class Lifecycle:
     announce: Callable[[Pool], Coroutine[None, None, None]] | None = None
 
     def fail(self, reason: str) -> None:
-        """The gateway cannot go on."""
+        """Stop the gateway, because it cannot continue."""
         self.failed = reason
         self.stop()
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessContext:
-    """This process among those of the gateway.
+    """What one process of the gateway gets from its parent.
 
     Attributes:
-        index: 0 is the one that supervises the worker.
-        ledger: Descriptor of the shared limits; None for a single process.
-        socket_dir: Folder of the supervised worker's socket, common to all processes.
-        profile: Profile that the worker reads.
+        index: Number of this process; 0 supervises the worker.
+        ledger: File descriptor of the shared limits; None for a single process.
+        socket_dir: Folder of the supervised worker's socket, the same for all processes.
+        profile: The profile that the worker reads.
     """
 
     index: int = 0

@@ -1,4 +1,4 @@
-"""The running parts of a process: made, joined, and closed in reverse order."""
+"""Build and connect the objects of a process; they are closed in reverse order."""
 
 from contextlib import AsyncExitStack
 from random import Random
@@ -24,10 +24,10 @@ def build_services(
     metrics: GatewayMetrics,
     stack: AsyncExitStack,
 ) -> Services:
-    """Build the running parts; `stack` closes them.
+    """Build all services; `stack` closes them.
 
     Raises:
-        ConfigError: Something that the settings name is not what it should be.
+        ConfigError: A file or address in the settings is not usable.
     """
     tasks = Tasks(stack, lifecycle)
     workers = known_workers(settings, process)
@@ -37,7 +37,7 @@ def build_services(
         workers,
         metrics,
         slow_start_seconds=settings.upstream.slow_start_seconds,
-        random=Random(),  # noqa: S311  # spreads load, guards nothing
+        random=Random(),  # noqa: S311  # for load balancing, not for secrets
     )
     prober = _prober(settings, pool)
     supervisor = None
@@ -60,7 +60,7 @@ def build_services(
             timeout_seconds=settings.request.tokenize_seconds,
         ),
         pacers=build_pacers(settings, metrics, stack),
-        # One worker's death may replay everything that ran on it, once.
+        # When a worker dies, every request that ran on it may be replayed once.
         budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=running_share(settings)),
         policy=_serving_policy(settings),
         stream_policy=StreamPolicy(

@@ -1,4 +1,4 @@
-"""The worker of our own: what starts it, and how its end is bound to that of the gateway."""
+"""Start the gateway's own worker, and end it with the gateway."""
 
 import sys
 
@@ -28,7 +28,7 @@ def supervise(
     metrics: GatewayMetrics,
     tasks: Tasks,
 ) -> Supervisor:
-    """Start it; it ends when the other processes of the gateway are gone."""
+    """Start the worker; it is ended when the other processes of the gateway are gone."""
     supervisor = _supervisor(settings, process, worker, metrics)
     tasks.own(_run(supervisor, tasks.lifecycle), name="supervisor")
     tasks.stack.push_async_callback(_wait_for_others, tasks.lifecycle)
@@ -72,6 +72,6 @@ async def _run(supervisor: Supervisor, lifecycle: Lifecycle) -> None:
 
 
 async def _wait_for_others(lifecycle: Lifecycle) -> None:
-    """Let the other processes finish what they stream from our worker, unless it is gone."""
+    """Let the other processes finish their streams, unless the worker has failed."""
     if lifecycle.others_gone is not None and lifecycle.failed is None:
         await lifecycle.others_gone()

@@ -1,4 +1,4 @@
-"""The background tasks of a process, each with an owner."""
+"""The background tasks of a process."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -14,15 +14,15 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Background tasks, each ended when `stack` closes; one that fails ends the gateway."""
+    """Background tasks, cancelled when `stack` closes; one that fails stops the gateway."""
 
     stack: AsyncExitStack
     lifecycle: Lifecycle
 
     def own(self, work: Coroutine[None, None, None], *, name: str) -> None:
-        """Start one."""
+        """Start a task."""
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(self._look)
+        task.add_done_callback(self._check)
 
         async def end() -> None:
             task.cancel()
@@ -30,7 +30,7 @@ class Tasks:
 
         self.stack.push_async_callback(end)
 
-    def _look(self, task: asyncio.Task[None]) -> None:
+    def _check(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("background_task_failed", task=task.get_name(), exc_info=error)
             self.lifecycle.fail(f"{task.get_name()}: {error!r}")

@@ -1,4 +1,4 @@
-"""The workers that the settings name: by URL, behind a DNS name, or the one of our own."""
+"""Build the workers of the settings: by URL, by DNS name, or the gateway's own."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -23,16 +23,16 @@ _OWN_WORKER = WorkerId("local")
 
 
 def known_workers(settings: GatewaySettings, process: ProcessContext) -> list[Worker]:
-    """Those that are there from the start; their owner closes their connections.
+    """The workers that are known from the start; the caller closes their clients.
 
     Raises:
-        ConfigError: There is none, and no folder for the socket of one of our own.
+        ConfigError: There is no worker, and no folder for the socket of an own one.
     """
     return [_worker(settings, address) for address in _addresses(settings, process)]
 
 
 def discoveries(settings: GatewaySettings, pool: Pool) -> Iterator[Discovery]:
-    """What keeps the workers of each DNS name in the pool."""
+    """One discovery for each DNS name; it adds and removes workers."""
     for name in map(urlsplit, settings.workers):
         if name.scheme == DISCOVERED_SCHEME:
             yield Discovery(

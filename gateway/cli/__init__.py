@@ -1,4 +1,4 @@
-"""The command `specgate`: serve, check-config, keys, model, version; one file for each."""
+"""The command `specgate`, with one module per subcommand."""
 
 from gateway.cli.main import main
 

@@ -1,4 +1,4 @@
-"""What people see while the gateway starts: that something goes on, then a request to paste."""
+"""Progress messages while the gateway starts, then an example request."""
 
 import asyncio
 import json
@@ -24,11 +24,11 @@ ReadyModels = Callable[[], Awaitable[Sequence[str] | None]]
 
 @dataclass(frozen=True, slots=True)
 class Announcer:
-    """Talks to people on stderr until the gateway is ready.
+    """Writes progress to stderr until the gateway is ready.
 
     Attributes:
         url: Where the gateway listens.
-        log_file: Where the worker's own output goes; None: to stderr as well.
+        log_file: File with the worker's output; None: it goes to stderr as well.
         keys: Whether callers need a key.
     """
 
@@ -45,7 +45,7 @@ class Announcer:
         await self._watch(ready_models)
 
     async def watch_url(self) -> None:
-        """Watch a gateway whose processes are our children."""
+        """Watch a gateway that runs in child processes."""
 
         async def ready_models() -> Sequence[str] | None:
             return await asyncio.to_thread(_ask_for_models, self.url)

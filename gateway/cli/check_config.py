@@ -1,4 +1,4 @@
-"""`specgate check-config`: what is in force after environment, profile and defaults, redacted."""
+"""`specgate check-config`: print the settings from environment, profile and defaults, redacted."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ def run(chosen: argparse.Namespace) -> int:
     settings = load_settings(profile)
     merged = {"gateway": settings.model_dump(mode="json")}
     if not settings.workers:
-        # The engine's section is the engine's to read; it runs in a process of its own.
+        # Only the engine can read its section; it runs in a separate process.
         engine = subprocess.run(  # noqa: S603  # our own interpreter and module
             [sys.executable, "-m", "engine", "--config", str(profile), "--print-config"],
             capture_output=True,

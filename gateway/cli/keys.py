@@ -1,4 +1,4 @@
-"""`specgate keys create|list|revoke`: the file of hashed keys. A key itself is shown once."""
+"""`specgate keys create|list|revoke`: manage the file of hashed keys."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--pacing", choices=get_args(PacingMode), help="of all its streams")
     for limit in _LIMITS:
         create.add_argument("--" + limit.replace("_", "-"), type=_count, metavar="N")
-    revoke = actions.add_parser("revoke", help="make a key worthless")
+    revoke = actions.add_parser("revoke", help="make a key invalid")
     revoke.add_argument("key_id", help="as `specgate keys list` shows it")
     for action in (create, revoke, actions.add_parser("list", help="show the keys' records")):
         action.add_argument("--file", type=Path, help="key file (default: the profile's)")

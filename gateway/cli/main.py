@@ -11,7 +11,7 @@ from gateway.errors import ConfigError
 
 
 class Command(Protocol):
-    """One file of this room."""
+    """A module of this package that defines a subcommand."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Describe the command's own arguments."""

@@ -14,19 +14,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Fetch it; prints where it lies."""
-    return fetch_model(find_profile(chosen.config), show_place=True)
+    """Fetch the model; prints its folder."""
+    return fetch_model(find_profile(chosen.config), show_path=True)
 
 
-def fetch_model(profile: Path, *, show_place: bool) -> int:
-    """Run the engine's own fetching, its progress on our stderr; returns its exit status.
+def fetch_model(profile: Path, *, show_path: bool) -> int:
+    """Fetch the model in an engine process, with progress on stderr; returns the exit status.
 
     Args:
         profile: Names the model.
-        show_place: Print the folder in which it lies.
+        show_path: Print the model's folder.
     """
     return subprocess.run(  # noqa: S603  # our own interpreter and module
         [sys.executable, "-m", "engine.models", "--config", str(profile)],
-        stdout=None if show_place else subprocess.DEVNULL,
+        stdout=None if show_path else subprocess.DEVNULL,
         check=False,
     ).returncode

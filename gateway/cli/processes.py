@@ -1,6 +1,7 @@
-"""Several gateway processes on one listening socket: start them, restart them, end them in order.
+"""Start, restart and stop several gateway processes on one listening socket.
 
-The first supervises the worker and ends last, since the others may still be streaming from it.
+The first process supervises the worker. It is stopped last, because the others may still stream
+from that worker.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ class _Parent:
     _status: int = field(default=0, init=False)
 
     async def run(self) -> int:
-        """Run all processes until a signal, or until one finds its settings wrong."""
+        """Run all processes until a signal, or until one of them exits with a wrong setting."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
@@ -118,11 +119,11 @@ class _Parent:
             ),
             stdin=asyncio.subprocess.PIPE,
             pass_fds=(self.sock.fileno(), self._ledger),
-            start_new_session=True,  # a Ctrl-C at the terminal is for us; we pass it on once
+            start_new_session=True,  # Ctrl-C reaches the parent only; it signals its children
         )
 
     async def _end_children(self) -> None:
-        """Drain all; let the first end its worker only when the others are gone."""
+        """Drain all processes; the first ends its worker when the others are gone."""
         self._signal_children(signal.SIGTERM)
         drain = self.settings.drain
         bound = drain.accept_seconds + drain.finish_seconds + _SPARE_SECONDS

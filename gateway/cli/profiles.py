@@ -1,4 +1,4 @@
-"""Where profiles and recipes are: a path that was given, or one that came with the package."""
+"""Find profiles and recipes: by path, or by the name of one from the package."""
 
 import argparse
 from pathlib import Path
@@ -15,7 +15,7 @@ def add_config_argument(parser: argparse.ArgumentParser) -> None:
         "--config",
         default=DEFAULT,
         metavar="FILE",
-        help=f"profile: a YAML file, or the name of one that came along (default: {DEFAULT})",
+        help=f"profile: a YAML file, or the name of one from the package (default: {DEFAULT})",
     )
 
 
@@ -29,12 +29,12 @@ def find_profile(name: str) -> Path:
 
 
 def find_file(name: str, folder: str, *, kind: str) -> Path:
-    """A file that was given by its path, or one that came along by its name.
+    """Find a file by its path, or a packaged one by its name.
 
     Args:
         name: Path, or name without `.yaml`.
-        folder: Where those that came along lie.
-        kind: What it is, for the error.
+        folder: Folder of the packaged files.
+        kind: What the file is, for the error message.
 
     Raises:
         ConfigError: There is none.
@@ -43,10 +43,10 @@ def find_file(name: str, folder: str, *, kind: str) -> Path:
     if path.is_file():
         return path.resolve()
     package = Path(gateway.__file__).parent
-    # Installed, they lie inside the package; in a checkout beside it.
+    # In an installation they are inside the package, in a checkout next to it.
     folders = (package / folder, package.parent / folder)
-    for place in folders:
-        if (found := place / f"{name}.yaml").is_file():
+    for parent in folders:
+        if (found := parent / f"{name}.yaml").is_file():
             return found
-    known = sorted(found.stem for place in folders for found in place.glob("*.yaml"))
+    known = sorted(found.stem for parent in folders for found in parent.glob("*.yaml"))
     raise ConfigError(f"{name}: no such {kind}; there are {', '.join(known)}")

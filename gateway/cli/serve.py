@@ -1,4 +1,4 @@
-"""`specgate serve`: fetch the model if need be, start the gateway, supervise its worker."""
+"""`specgate serve`: fetch the model if needed, start the gateway and its worker."""
 
 import argparse
 import shutil
@@ -29,9 +29,9 @@ def run(chosen: argparse.Namespace) -> int:
     profile = find_profile(chosen.config)
     settings = _with_worker_log(load_settings(profile))
     configure_logging(log_format=settings.log.format, level=settings.log.level)
-    if not settings.workers and (status := fetch_model(profile, show_place=False)) != 0:
+    if not settings.workers and (status := fetch_model(profile, show_path=False)) != 0:
         return status
-    # A Unix socket's path may have 107 characters at most: a short folder, not the cache.
+    # The path of a Unix socket may have 107 bytes at most, so the cache folder may be too long.
     socket_dir = Path(tempfile.mkdtemp(prefix="specgate-"))
     try:
         if settings.processes > 1:
@@ -50,7 +50,7 @@ async def _serve_alone(settings: GatewaySettings, profile: Path, socket_dir: Pat
 
 
 def _with_worker_log(settings: GatewaySettings) -> GatewaySettings:
-    """On a terminal the worker's many lines go to a file, so that people can read ours."""
+    """On a terminal, send the worker's output to a file, so that the gateway's is readable."""
     if settings.supervisor.log_file is not None or not sys.stderr.isatty():
         return settings
     log_file = cache_dir() / "logs" / "worker.log"

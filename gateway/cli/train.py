@@ -1,4 +1,4 @@
-"""`specgate train`: make a draft head from a recipe; the same command goes on after a stop."""
+"""`specgate train`: train a draft head from a recipe, or continue a training that was stopped."""
 
 import argparse
 import os
@@ -12,7 +12,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "recipe",
         metavar="RECIPE",
-        help="a YAML file, or the name of a recipe that came along",
+        help="a YAML file, or the name of a recipe from the package",
     )
     parser.add_argument(
         "--until",
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Become the engine's own command, so that signals and its exit status are ours.
+    """Replace this process with the engine's, so that it gets the signals and sets the status.
 
     Raises:
         ConfigError: There is no such recipe.

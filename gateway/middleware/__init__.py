@@ -1,4 +1,4 @@
-"""Plain ASGI classes: request id and true end, body limit, and the short way to the routes."""
+"""ASGI middleware: request id and access log, body limit, and direct routing."""
 
 from gateway.middleware.body_limit import BodyLimit
 from gateway.middleware.direct import DirectRoutes

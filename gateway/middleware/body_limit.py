@@ -1,4 +1,4 @@
-"""Refuse a request body over the limit, by its announced length or as soon as it has grown past."""
+"""Refuse a request body over the limit, by its content length or while it is received."""
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -6,14 +6,14 @@ from gateway.errors import BodyTooLargeError
 
 
 class BodyLimit:
-    """Counts what an app receives; raises `BodyTooLargeError` inside it when it is too much."""
+    """Counts the body bytes that an app receives; raises `BodyTooLargeError` over the limit."""
 
     def __init__(self, app: ASGIApp, *, most_bytes: int) -> None:
         self._app = app
         self._most_bytes = most_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the app on a `receive` that counts."""
+        """Run the app with a `receive` that counts."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

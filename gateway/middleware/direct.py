@@ -1,7 +1,6 @@
-"""The short way to the routes that carry the load: past FastAPI's router and exception handling.
+"""Direct routing for the inference endpoints, without FastAPI's router and exception handling.
 
-Every layer between a route and the server is one more coroutine to step through, down and up, for
-each chunk of a stream.
+Every layer between a route and the server is one more coroutine for each chunk of a stream.
 """
 
 from collections.abc import Mapping
@@ -10,9 +9,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class DirectRoutes:
-    """Hands a POST on one of `routes` to its ASGI app, and everything else on.
+    """Sends a POST to one of `routes` to its ASGI app, and everything else to `app`.
 
-    Such an app answers its own errors.
+    The apps in `routes` answer their own errors.
     """
 
     def __init__(self, app: ASGIApp, *, routes: Mapping[str, ASGIApp]) -> None:
@@ -20,7 +19,7 @@ class DirectRoutes:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Choose by path; any other method is the router's to refuse."""
+        """Choose by path; the router refuses other methods."""
         app = self._app
         if scope["type"] == "http" and scope["method"] == "POST":
             app = self._routes.get(scope["path"], app)

@@ -1,6 +1,6 @@
-"""Gives each request its id, and at its true end writes one access line and counts it.
+"""Give each request an id; when it ends, write one access line and count it.
 
-Outermost of ours: it also answers what nobody else caught, so it builds that body by itself.
+This is the outermost middleware, so it also answers exceptions that nothing else handled.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ class Observe:
     Args:
         app: What it wraps.
         endpoints: Paths that may become a metric label; all others are `other`.
-        quiet: Paths whose access line is written at debug level and that are not counted.
-        count: Takes the record of a request that ended, and the time.
-        begin_trace: Takes method, endpoint and headers of a request that is not quiet; None: no
-            request is traced.
+        quiet: Paths that are not counted and whose access line has debug level.
+        count: Called with the record of a request that ended, and the time.
+        begin_trace: Called with method, endpoint and headers of a request that is not quiet;
+            None: no request is traced.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Observe:
         try:
             await self._app(scope, receive, observed)
         except asyncio.CancelledError:
-            record.outcome = record.outcome or "cancelled"  # the server gave up waiting for it
+            record.outcome = record.outcome or "cancelled"  # the server stopped waiting for it
             raise
-        except Exception:  # the last resort: whatever nobody foresaw
+        except Exception:  # no handler below this one exists
             log.exception("request_crashed", path=record.endpoint)
             error = InternalError("The server had an error while processing your request.")
             record.note_failure(error.status, error.outcome, error.code, error.reason)
@@ -113,7 +113,7 @@ class Observe:
 
 
 def _facts(record: RequestRecord, now: float) -> dict[str, object]:
-    """The access line; nothing of what was asked or answered."""
+    """The fields of the access line, without anything of prompt or answer."""
     facts: dict[str, object] = {
         "method": record.method,
         "path": record.endpoint,

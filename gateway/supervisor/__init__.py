@@ -1,4 +1,4 @@
-"""Start, watch, restart and drain the worker that this gateway owns."""
+"""Start, watch, restart and stop the gateway's own worker."""
 
 from gateway.supervisor.backoff import Backoff
 from gateway.supervisor.process import WorkerCommand, WorkerProcess

@@ -1,13 +1,13 @@
-"""How long to wait before the next start of a worker that keeps failing; pure."""
+"""The pause before the next start of a worker that keeps failing; pure."""
 
 from dataclasses import dataclass
 
-_MOST_DOUBLINGS = 60  # beyond any pause, and well within a double
+_MOST_DOUBLINGS = 60  # more than any pause needs, and no overflow
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Doubles from `first_seconds` to `most_seconds`; a life of `reset_seconds` begins anew."""
+    """Doubles from `first_seconds` to `most_seconds`; resets after a run of `reset_seconds`."""
 
     first_seconds: float
     most_seconds: float
@@ -15,7 +15,7 @@ class Backoff:
     _failures: int = 0
 
     def after(self, lived_seconds: float) -> float:
-        """Pause after a worker that lived so long; the first restart is immediate."""
+        """Pause in seconds after a run of `lived_seconds`; the first restart is immediate."""
         if lived_seconds >= self.reset_seconds:
             self._failures = 0
         self._failures += 1

@@ -1,4 +1,4 @@
-"""One run of the worker: its process group, from start to the last child's end."""
+"""One run of the worker: its process group, from the start until its last child has ended."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ class WorkerCommand:
 
     Attributes:
         arguments: Program and arguments.
-        log_path: File that takes the worker's output; None: it shares ours.
+        log_path: File for the worker's output; None: it goes to the gateway's.
     """
 
     arguments: Sequence[str]
@@ -27,10 +27,10 @@ class WorkerCommand:
 
 
 class WorkerProcess:
-    """A running worker, and all its children.
+    """A running worker and all its children.
 
-    It leads a session of its own, so that a Ctrl-C at the terminal reaches the gateway alone,
-    which then ends it in order.
+    It leads its own session, so that Ctrl-C at a terminal reaches the gateway only, which then
+    stops the worker.
     """
 
     def __init__(self, process: asyncio.subprocess.Process, log_path: Path | None) -> None:
@@ -41,7 +41,7 @@ class WorkerProcess:
 
     @classmethod
     async def start(cls, command: WorkerCommand) -> Self:
-        """Start it."""
+        """Start the worker."""
         with contextlib.ExitStack() as stack:
             output = None
             if command.log_path is not None:
@@ -66,20 +66,20 @@ class WorkerProcess:
         return await self._process.wait()
 
     async def stop(self, *, grace_seconds: float) -> None:
-        """End it: SIGTERM, and SIGKILL for whatever of its group is left after the grace."""
+        """Send SIGTERM, and after the grace period SIGKILL to the rest of its process group."""
         try:
             if self.exit_status is None:
                 self._signal(signal.SIGTERM)
                 async with asyncio.timeout(grace_seconds):
                     await self._process.wait()
         except TimeoutError:
-            pass  # it had its time
+            pass  # SIGKILL follows
         finally:
             self._signal(signal.SIGKILL)
             await asyncio.shield(self._process.wait())
 
     def last_lines(self, count: int) -> list[str]:
-        """The end of its log, where it has one of its own."""
+        """The last lines of its log file; empty if it has none."""
         if self._log_path is None:
             return []
         try:

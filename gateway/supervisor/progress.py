@@ -1,9 +1,9 @@
-"""Is a worker that has requests getting on with them? Pure: readings in, verdict out.
+"""Decide from readings whether a worker with open requests makes progress; pure.
 
-A busy engine counts iterations; a hung one does not, and vLLM's `/health` stays green. Open
-requests alone prove nothing (a slow reader keeps an answer open that the engine has long
-finished), so half-way through the patience a one-token request is sent: an engine that works
-moves its counter for it, an engine that hangs does not.
+A working engine counts iterations. A hung one does not, although vLLM's `/health` still answers
+200. Open requests alone prove nothing, because a slow client keeps a finished answer open. So
+after half of the patience a one-token request is sent: a working engine counts an iteration for
+it, a hung one does not.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class Progress(Enum):
-    """MOVING: all is well. SUSPECT: send the trial request now. STALLED: restart."""
+    """MOVING: nothing to do. SUSPECT: send the trial request now. STALLED: restart."""
 
     MOVING = "moving"
     SUSPECT = "suspect"
@@ -23,7 +23,7 @@ class ProgressWatch:
     """Judges readings in order of time.
 
     Attributes:
-        patience_seconds: Requests open and no iteration for so long is a stall.
+        patience_seconds: Open requests without an iteration for this time are a stall.
     """
 
     patience_seconds: float
@@ -32,7 +32,7 @@ class ProgressWatch:
     _tried: bool = False
 
     def judge(self, *, now: float, open_requests: int, iterations: float) -> Progress:
-        """Take one reading.
+        """Judge one reading.
 
         Args:
             now: Monotonic seconds.

@@ -1,7 +1,7 @@
-"""Keep one worker running: start it, watch it, and start it again when it must be.
+"""Keep one worker running: start it, watch it, and restart it.
 
-Three things lead to a restart: the process ended, its health check keeps failing, or it has
-requests and makes no progress. Being slow or busy is none of them.
+A worker is restarted if its process ended, if its health check keeps failing, or if it has requests
+and makes no progress; never because it is slow or busy.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ log = structlog.get_logger(__name__)
 SupervisorState = Literal["starting", "ready", "waiting", "stopped"]
 RestartReason = Literal["exited", "unhealthy", "stalled", "start_timeout"]
 RESTART_REASONS: tuple[str, ...] = get_args(RestartReason)
-"""All that can be counted."""
+"""The values of the metric label `reason`."""
 _HUNG: frozenset[RestartReason] = frozenset({"unhealthy", "stalled"})
 _CONFIG_EXIT_STATUS = 2
 _ITERATIONS = re.compile(rb"^vllm:iteration_tokens_total_count(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 
 class WorkerRefusedError(Exception):
-    """The worker says that its settings are wrong; starting it again cannot help."""
+    """The worker reports that its settings are wrong; a restart cannot help."""
 
 
-class WorkerLine(Protocol):
-    """The gateway's one line to the worker: for the supervisor's looks, and for all requests."""
+class WorkerControl(Protocol):
+    """The gateway's client of the worker, for health checks and for all requests."""
 
     def shut(self) -> None:
-        """Let nothing more through, as if nobody listened."""
+        """Refuse all requests, as if the worker did not listen."""
 
     def reopen(self) -> None:
-        """Let everything through again."""
+        """Allow requests again."""
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
         """Status and body of a GET; raises `UpstreamError`."""
@@ -54,22 +54,22 @@ class RestartObserver(Protocol):
     """Counts restarts."""
 
     def worker_restarted(self, worker: WorkerId, reason: str) -> None:
-        """A worker is about to be started anew."""
+        """A worker is about to be restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class SupervisorPolicy:
-    """When to lose patience; all in seconds.
+    """Intervals and timeouts, in seconds.
 
     Attributes:
-        check_seconds: Between two looks.
-        probe_seconds: Longest wait for one look.
+        check_seconds: Between two checks.
+        probe_seconds: Longest wait for one check.
         start_seconds: From start to healthy; loading a large model takes minutes.
-        unhealthy_seconds: Health checks failing for so long.
-        stalled_seconds: Requests open and no engine iteration for so long.
+        unhealthy_seconds: Failing health checks for this time lead to a restart.
+        stalled_seconds: Open requests without an engine iteration for this time do too.
         stop_seconds: From SIGTERM to SIGKILL.
-        hung_stop_seconds: The same for a worker that hangs: it hardly hears SIGTERM, and requests
-            wait for the next one.
+        hung_stop_seconds: The same for a hung worker: it rarely reacts to SIGTERM, and requests
+            are waiting for the next one.
     """
 
     check_seconds: float
@@ -82,19 +82,19 @@ class SupervisorPolicy:
 
 
 class Supervisor:
-    """Owns one worker; `run` is a task that its owner cancels, which ends the worker too.
+    """Owns one worker. Cancelling the task of `run` stops the worker.
 
     Attributes:
-        state: What the worker is doing, for people.
-        restarts: How often it was started anew.
-        last_reason: Why, the last time.
+        state: What the worker is doing.
+        restarts: How often it was restarted.
+        last_reason: Reason of the last restart.
     """
 
-    def __init__(  # collaborators, each used once
+    def __init__(
         self,
         worker: WorkerId,
         command: WorkerCommand,
-        line: WorkerLine,
+        client: WorkerControl,
         observer: RestartObserver,
         *,
         policy: SupervisorPolicy,
@@ -105,7 +105,7 @@ class Supervisor:
         self.restarts = 0
         self.last_reason: RestartReason | None = None
         self._command = command
-        self._line = line
+        self._client = client
         self._observer = observer
         self._policy = policy
         self._backoff = backoff
@@ -131,10 +131,10 @@ class Supervisor:
             self.state = "stopped"
 
     async def _run_once(self) -> float:
-        """One life of the worker; returns the pause before the next."""
+        """Run the worker until it has to be restarted; returns the pause before that."""
         self.state = "starting"
         process = self._process = await WorkerProcess.start(self._command)
-        self._line.reopen()
+        self._client.reopen()
         log.info("worker_starting", worker=self.worker, pid=process.pid)
         exited = asyncio.create_task(process.wait(), name="worker-exit")
         grace_seconds = self._policy.stop_seconds
@@ -144,8 +144,8 @@ class Supervisor:
                 grace_seconds = min(grace_seconds, self._policy.hung_stop_seconds)
         finally:
             self._process = None
-            # While it ends it may still listen, and fail what it is sent.
-            self._line.shut()
+            # A worker that is stopping may still listen, and fail its requests.
+            self._client.shut()
             await process.stop(grace_seconds=grace_seconds)
             exited.cancel()
         lived = time.monotonic() - process.started_seconds
@@ -188,13 +188,16 @@ class Supervisor:
         return "exited"
 
     async def _ended(self, exited: asyncio.Task[int]) -> bool:
-        """Wait for the next look, or less if the process ends."""
+        """Wait for the next check; True if the process ended."""
         done, _ = await asyncio.wait({exited}, timeout=self._policy.check_seconds)
         return bool(done)
 
+    async def _get(self, path: str) -> tuple[int, bytes]:
+        return await self._client.get(path, timeout_seconds=self._policy.probe_seconds)
+
     async def _is_healthy(self) -> bool:
         try:
-            status, _ = await self._line.get("/health", timeout_seconds=self._policy.probe_seconds)
+            status, _ = await self._get("/health")
         except UpstreamError:
             return False
         return status == 200
@@ -214,14 +217,14 @@ class Supervisor:
         return verdict is Progress.STALLED
 
     async def _open_requests(self) -> int:
-        _, body = await self._line.get("/load", timeout_seconds=self._policy.probe_seconds)
+        _, body = await self._get("/load")
         try:
             return int(json.loads(body)["server_load"])
         except (ValueError, KeyError, TypeError) as error:
             raise UpstreamError("The engine does not tell its load.") from error
 
     async def _iterations(self) -> float:
-        _, body = await self._line.get("/metrics", timeout_seconds=self._policy.probe_seconds)
+        _, body = await self._get("/metrics")
         try:
             counts = [float(count) for count in _ITERATIONS.findall(body)]
         except ValueError as error:
@@ -231,11 +234,11 @@ class Supervisor:
         return sum(counts)
 
     async def _send_trial(self) -> None:
-        """A request for one token: whether it is answered does not matter, only the counter."""
+        """Request one token. Only the iteration counter matters, not the answer."""
         try:
-            _, body = await self._line.get("/v1/models", timeout_seconds=self._policy.probe_seconds)
+            _, body = await self._get("/v1/models")
             model = json.loads(body)["data"][0]["id"]
-            await self._line.call(
+            await self._client.call(
                 "/v1/completions",
                 json.dumps({"model": model, "prompt": "a", "max_tokens": 1}).encode(),
                 timeout_seconds=self._policy.probe_seconds,

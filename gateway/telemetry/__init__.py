@@ -1,4 +1,4 @@
-"""Metric definitions, log set-up, spans; decides nothing."""
+"""Metrics, log set-up and spans."""
 
 from gateway.telemetry.logs import configure_logging
 from gateway.telemetry.metrics import GatewayMetrics

@@ -1,4 +1,4 @@
-"""A histogram for what happens once a token: observed into a list, handed on in bulk."""
+"""A histogram for events of every token: it collects observations and adds them in bulk."""
 
 import asyncio
 from bisect import bisect_left
@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import prometheus_client
 
 _HOLD_SECONDS = 0.5
-"""A scraper sees a live stream's tokens so late at most; twice a second costs nothing."""
+"""The longest delay until a scraper sees a token."""
 
 
 class Histogram(prometheus_client.Histogram):
     """A histogram that also takes many observations at once.
 
-    prometheus-client has no public way to do that, and its `observe` takes two locks and searches
-    the buckets one by one; so this subclass adds to its value cells, which are the same ones with
-    one process and with several. A test compares the result with `observe`'s.
+    prometheus-client has no public method for that, and its `observe` takes two locks and searches
+    the buckets linearly. This subclass adds to its private value cells, which work with one process
+    and with several. A test compares the result with `observe`'s.
     """
 
     def observe_many(self, counts: Sequence[int], total: float) -> None:
-        """Add `counts` observations, bucket by bucket, whose values sum up to `total`."""
+        """Add `counts[i]` observations to bucket `i`; `total` is the sum of their values."""
         self._sum.inc(total)
         for bucket, count in zip(self._buckets, counts, strict=True):
             if count:
@@ -27,13 +27,13 @@ class Histogram(prometheus_client.Histogram):
 
 
 class BufferedHistogram:
-    """Collects observations for one histogram and hands them on soon after, or on `flush`.
+    """Collects observations for one histogram; adds them on a timer or by `flush`.
 
-    Used on one event loop.
+    For use on one event loop.
 
     Args:
-        histogram: Takes them; one without labels, or one of its children.
-        buckets: Its upper bounds, in order, without infinity.
+        histogram: A histogram without labels, or one of its children.
+        buckets: Its upper bounds in ascending order, without infinity.
     """
 
     __slots__ = ("_bounds", "_counts", "_histogram", "_pending", "_total")
@@ -53,7 +53,7 @@ class BufferedHistogram:
             asyncio.get_running_loop().call_later(_HOLD_SECONDS, self.flush)
 
     def flush(self) -> None:
-        """Hand on what was collected."""
+        """Add the collected observations to the histogram."""
         if self._pending:
             self._histogram.observe_many(self._counts, self._total)
             self._clear()

@@ -1,4 +1,4 @@
-"""One log chain for everything: structlog, uvicorn and the standard library."""
+"""One log format for structlog, uvicorn and the standard library."""
 
 import logging
 import sys
@@ -29,7 +29,7 @@ def configure_logging(*, log_format: LogFormat, level: str) -> None:
         if console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
-    # Our own lines skip the standard library's records: a third of the cost of an access line.
+    # Our own lines do not go through `logging`, which saves a third of an access line's cost.
     structlog.configure(
         processors=[*shared, *renderer],
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),

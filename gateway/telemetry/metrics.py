@@ -1,7 +1,7 @@
-"""Every metric of the gateway, by the names of docs/metrics.md; made once, on a registry given.
+"""All metrics of the gateway; docs/metrics.md lists them.
 
-With several processes prometheus-client keeps the values in files of PROMETHEUS_MULTIPROC_DIR
-and `exposition` adds them up; exemplars exist with one process only, a limit of that library.
+With several processes prometheus-client stores the values in files in PROMETHEUS_MULTIPROC_DIR, and
+`exposition` adds them up. It supports exemplars with one process only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,10 +46,10 @@ _DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 
 class GatewayMetrics:
-    """The metrics, and the few sentences in which the gateway reports to them.
+    """The metrics, and a method for each event that the gateway reports.
 
     Args:
-        registry: Where they live; tests bring their own.
+        registry: Where the metrics are registered; tests use their own.
         multiprocess: Values are shared between processes through files.
     """
 
@@ -163,7 +163,7 @@ class GatewayMetrics:
             ["outcome"],
             registry=registry,
         )
-        # Prometheus does not see the step to a series' first value: what must be seen begins at 0.
+        # `rate` does not see the step from no series to its first value, so these start at 0.
         for end in _STREAM_ENDS:
             self.stream_terminations.labels(end)
         for error in (RateLimitError, QueueFullError, QueueTimeoutError, DrainingError):
@@ -192,16 +192,16 @@ class GatewayMetrics:
         )
 
     def slots_changed(self, running: int, queued: int) -> None:
-        """Requests began or ended, or began or ended to wait."""
+        """The numbers of running and queued requests changed."""
         self.inflight.set(running)
         self.queue_depth.set(queued)
 
     def pacing_began(self, mode: PacingMode) -> None:
-        """A stream begins, paced like that."""
+        """A stream begins with pacing mode `mode`."""
         self.pacing_streams.labels(mode).inc()
 
     def workers_known(self, count: int) -> None:
-        """A worker joined or left, or none was there from the start."""
+        """The number of known workers changed."""
         self.workers.set(count)
 
     def worker_up(self, worker: WorkerId, up: bool) -> None:
@@ -209,9 +209,9 @@ class GatewayMetrics:
         self.worker_up_gauge.labels(worker).set(int(up))
 
     def worker_left(self, worker: WorkerId) -> None:
-        """A worker is none of ours any more: down would be wrong, and would raise an alarm."""
+        """A worker was removed: its gauge is dropped, because 'down' would raise an alert."""
         if self._multiprocess:
-            self.worker_up_gauge.labels(worker).set(nan)  # files forget nothing; see `_Living`
+            self.worker_up_gauge.labels(worker).set(nan)  # see `_LiveMetrics`
         else:
             self.worker_up_gauge.remove(worker)
 
@@ -220,16 +220,16 @@ class GatewayMetrics:
         self.upstream_failures.labels(worker, reason).inc()
 
     def expect_restarts(self, worker: WorkerId, reasons: Iterable[str]) -> None:
-        """A worker is supervised: restarts count from 0, or Prometheus would miss the first."""
+        """A worker is supervised: start its counters at 0, so that `rate` sees the first."""
         for reason in reasons:
             self.worker_restarts.labels(worker, reason)
 
     def worker_restarted(self, worker: WorkerId, reason: str) -> None:
-        """The supervisor starts a worker anew."""
+        """The supervisor restarts a worker."""
         self.worker_restarts.labels(worker, reason).inc()
 
     def request_ended(self, record: RequestRecord, *, now: float) -> None:
-        """Count a request at its true end."""
+        """Count a request that has ended."""
         model = record.model
         if (record.endpoint, model) not in self._seen:
             self._seen.add((record.endpoint, model))
@@ -248,7 +248,7 @@ class GatewayMetrics:
             self.rejections.labels(record.reason).inc()
         if record.stream_end is not None:
             self.stream_terminations.labels(record.stream_end).inc()
-            self.gaps_from_worker.flush()  # what a stream did is known when it is counted
+            self.gaps_from_worker.flush()  # a stream's gaps are visible as soon as it is counted
             self.gaps_to_client.flush()
             self.added_smooth.flush()
             self.added_private.flush()
@@ -256,12 +256,12 @@ class GatewayMetrics:
         self._count_acceptance(record)
 
     def exposition(self, accept: str) -> tuple[bytes, str]:
-        """All metrics as text, and its content type: OpenMetrics if the scraper accepts it."""
+        """All metrics as text and its content type, OpenMetrics if the scraper accepts it."""
         text: bytes
         registry = self._registry
         if self._multiprocess:
             registry = CollectorRegistry()
-            registry.register(_Living())
+            registry.register(_LiveMetrics())
         if "application/openmetrics-text" in accept:
             text = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]  # same
             return text, openmetrics.CONTENT_TYPE_LATEST
@@ -281,8 +281,8 @@ class GatewayMetrics:
                 self.acceptance_ratio.labels(record.model, source).observe(count.ratio, exemplar)
 
 
-class _Living(Collector):
-    """The metrics of all processes, without the gauges of what is gone (NaN)."""
+class _LiveMetrics(Collector):
+    """The metrics of all processes, without the gauges of removed workers (NaN)."""
 
     def collect(self) -> Iterator[Metric]:
         every = MultiProcessCollector(CollectorRegistry())  # type: ignore[no-untyped-call]  # library has no types

@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry: one for a request, below it one for its wait and one for each try.
+"""OpenTelemetry spans: one per request, with one for the queue and one for each attempt below it.
 
-Source of names: OpenTelemetry's semantic conventions for HTTP and generative AI, 1.37; what is ours
-alone begins with `specgate.`. No text, no key and no tenant is in any of them.
+Source of names: OpenTelemetry's semantic conventions for HTTP and generative AI, 1.37; our
+own begin with `specgate.`. Spans contain no text, key or tenant.
 """
 
 import time
@@ -36,10 +36,10 @@ _FAILED = ("upstream_error", "internal_error")
 
 
 def exporting_provider(endpoint: str, *, sample_ratio: float) -> TracerProvider:
-    """A provider whose spans leave in batches, from a thread of its own.
+    """A provider that exports spans in batches, from a background thread.
 
-    What a collector does not take in time is dropped, and the log says so. Names and headers for it
-    are OpenTelemetry's own variables: `OTEL_SERVICE_NAME`, `OTEL_EXPORTER_OTLP_HEADERS`.
+    Spans that the collector does not accept in time are dropped, with a warning in the log. Service
+    name and headers come from `OTEL_SERVICE_NAME` and `OTEL_EXPORTER_OTLP_HEADERS`.
     """
     resource = Resource.create()
     if str(resource.attributes.get(SERVICE_NAME, _UNNAMED)).startswith(_UNNAMED):
@@ -47,7 +47,7 @@ def exporting_provider(endpoint: str, *, sample_ratio: float) -> TracerProvider:
     provider = TracerProvider(
         sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
         resource=resource,
-        shutdown_on_exit=False,  # the app's lifespan ends it
+        shutdown_on_exit=False,  # the app's lifespan shuts it down
     )
     exporter = OTLPSpanExporter(endpoint=endpoint, timeout=_EXPORT_SECONDS)
     provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -55,14 +55,14 @@ def exporting_provider(endpoint: str, *, sample_ratio: float) -> TracerProvider:
 
 
 class Spans:
-    """A `Tracing` on a provider, which it owns."""
+    """A `Tracing` over a provider, which it owns."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._provider = provider
         self._tracer = provider.get_tracer("specgate.gateway")
 
     def begin(self, method: str, path: str, headers: Headers) -> "RequestSpans":
-        """A request came in."""
+        """Begin the trace of a request."""
         carrier = {
             name.decode(): value.decode("latin-1") for name, value in headers if name in _CARRIED
         }
@@ -75,12 +75,12 @@ class Spans:
         return RequestSpans(self._tracer, span)
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
 
 class RequestSpans:
-    """A `Trace`."""
+    """The spans of one request: a `Trace`."""
 
     def __init__(self, tracer: Tracer, span: Span) -> None:
         self._tracer = tracer
@@ -90,11 +90,11 @@ class RequestSpans:
 
     @property
     def trace_id(self) -> str | None:
-        """Of all spans of this request, and of the worker's."""
+        """The id that all spans of this request share, the worker's included."""
         return format_trace_id(self._span.get_span_context().trace_id)
 
     def queued(self, seconds: float) -> None:
-        """It has just come out of the queue."""
+        """The request has just left the queue."""
         now = time.time_ns()
         waited = self._tracer.start_span(
             "queue", context=self._context, start_time=now - _nanoseconds(seconds)
@@ -103,7 +103,7 @@ class RequestSpans:
 
     @contextmanager
     def attempt(self, worker: WorkerId) -> Iterator[Mapping[str, str]]:
-        """A try on a worker, as long as the block; yields the headers that join the worker's."""
+        """The span of an attempt, for the block; yields headers that join the worker's spans."""
         span = self._tracer.start_span(
             "worker",
             context=self._context,
@@ -123,7 +123,7 @@ class RequestSpans:
             span.end()
 
     def end(self, record: RequestRecord) -> None:
-        """The request has truly ended."""
+        """The request has ended."""
         span = self._span
         if record.first_token_seconds is not None:
             after = record.first_token_seconds - record.started_seconds
@@ -139,7 +139,7 @@ def _nanoseconds(seconds: float) -> int:
 
 
 def _facts(record: RequestRecord) -> dict[str, AttributeValue]:
-    """What the access line tells, without whose request it was."""
+    """The facts of the access line, without tenant and key."""
     facts: dict[str, AttributeValue | None] = {
         "http.response.status_code": record.status or None,
         "gen_ai.request.model": record.model,

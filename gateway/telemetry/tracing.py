@@ -1,4 +1,4 @@
-"""Traces: off unless a collector is named, and then nothing of OpenTelemetry is even imported."""
+"""Tracing; without a collector it is off and OpenTelemetry is not imported."""
 
 from typing import Protocol
 
@@ -10,30 +10,30 @@ class Tracing(Protocol):
     """Begins the trace of each request."""
 
     def begin(self, method: str, path: str, headers: Headers) -> Trace:
-        """A request came in.
+        """Begin the trace of a request.
 
         Args:
-            method: Its method.
-            path: Its endpoint, one of a closed set.
-            headers: Its headers; `traceparent` joins it to its caller's trace.
+            method: HTTP method.
+            path: The endpoint, one of a closed set.
+            headers: Request headers; `traceparent` joins it to the caller's trace.
         """
 
     def close(self) -> None:
-        """Send what is left; blocks for some seconds if nobody takes it."""
+        """Send the remaining spans; blocks for some seconds if the collector does not answer."""
 
 
 def open_tracing(endpoint: str, *, sample_ratio: float) -> Tracing:
     """Send spans to a collector, in the background.
 
     Args:
-        endpoint: URL that takes OTLP over HTTP.
-        sample_ratio: Part of the requests that is traced where the caller did not decide, 0-1.
+        endpoint: URL of a collector, for OTLP over HTTP.
+        sample_ratio: Share of requests to trace if the caller did not decide, 0-1.
 
     Raises:
         ConfigError: OpenTelemetry is not installed.
     """
     try:
-        # An optional dependency, 40 modules large.
+        # An optional dependency.
         from gateway.telemetry.spans import Spans, exporting_provider
     except ModuleNotFoundError as error:
         raise ConfigError(

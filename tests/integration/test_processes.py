@@ -14,7 +14,6 @@ from tests.integration.process import SERVE, GatewayProcess, gateway_process
 from tests.integration.waiting import eventually
 
 _SLOW = {"chunks": 30, "gap_seconds": 0.02}
-_LONG = {"chunks": 300, "gap_seconds": 0.02}
 
 
 def _children(gateway: GatewayProcess) -> list[psutil.Process]:
@@ -53,7 +52,7 @@ async def _ask_anew(gateway: GatewayProcess, *, key: str = "none") -> int:
 async def _streams_through(
     gateway: GatewayProcess, worker: FakeWorker, index: int, count: int
 ) -> list[asyncio.Task[None]]:
-    """Open streams while all processes but one are suspended.
+    """Open streams that stall, while all processes but one are suspended.
 
     All processes listen on one socket, so the kernel might give every connection to one of them.
     """
@@ -64,7 +63,9 @@ async def _streams_through(
         child.suspend()
     try:
         streams = [
-            asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _LONG}, []))
+            asyncio.create_task(
+                CHAT.read_stream(gateway.url, {"fake": {"stall_after_chunks": 1}}, [])
+            )
             for _ in range(count)
         ]
         await eventually(lambda: worker.active == before + count, within_seconds=10.0)
@@ -84,6 +85,7 @@ async def test_both_processes_serve_and_metrics_add_up(worker: FakeWorker, folde
         ]
         streaming = _connections(gateway, worker.port)
         during = [await gateway.client.get("/metrics") for _ in range(3)]
+        worker.state.stall = False
         await asyncio.gather(*streams)
         after = await gateway.client.get("/metrics")
 
@@ -129,7 +131,7 @@ async def test_terminate_drains_all_processes_and_leaves_no_orphan(
         assert [child for child in below if child.is_running()] == []
 
 
-async def test_killed_process_is_replaced_and_its_gauges_go(
+async def test_killed_process_is_replaced_and_its_gauges_are_removed(
     worker: FakeWorker, folder: Path
 ) -> None:
     async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
@@ -139,6 +141,7 @@ async def test_killed_process_is_replaced_and_its_gauges_go(
         victim = _children(gateway)[1]
         victim.kill()
         ends = await asyncio.gather(*streams, return_exceptions=True)
+        worker.state.stall = False
         assert all(isinstance(end, Exception) for end in ends)
         await eventually(lambda: gateway.logged("process_ended") != [])
 
@@ -146,6 +149,8 @@ async def test_killed_process_is_replaced_and_its_gauges_go(
         assert gateway.logged("process_ended")[0]["exit_status"] == -signal.SIGKILL
         await eventually(lambda: len(_children(gateway)) == 2 and victim not in _children(gateway))
         assert [await _ask_anew(gateway) for _ in range(10)] == [200] * 10
+        await eventually(lambda: any("ready after" in line for line in gateway.lines))
+        await eventually(lambda: any('"model": "fake-model"' in line for line in gateway.lines))
 
 
 async def test_processes_follow_a_killed_parent(worker: FakeWorker, folder: Path) -> None:
@@ -181,11 +186,3 @@ async def test_worker_that_refuses_its_settings_ends_all_processes(folder: Path)
     (folder / "plan").write_text("refuse", encoding="utf-8")
     async with gateway_process(folder, command=SERVE, processes=2, wait_ready=False) as gateway:
         assert await gateway.ended() == 2
-
-
-async def test_parent_says_when_it_is_ready_and_what_to_paste(
-    worker: FakeWorker, folder: Path
-) -> None:
-    async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
-        await eventually(lambda: any("ready after" in line for line in gateway.lines))
-        await eventually(lambda: any('"model": "fake-model"' in line for line in gateway.lines))

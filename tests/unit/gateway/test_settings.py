@@ -14,7 +14,7 @@ from gateway.settings import (
     child_environment,
     is_loopback,
     load_settings,
-    process_place,
+    process_position,
     read_secret,
 )
 
@@ -243,12 +243,12 @@ def test_a_secret_that_cannot_be_read_is_refused(
 
 def test_a_child_finds_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv(PROCESS_VARIABLE, raising=False)
-    assert process_place() == (0, None)
+    assert process_position() == (0, None)
 
     environ = child_environment(index=3, ledger=17, metrics_dir=tmp_path, log_file=tmp_path / "log")
     monkeypatch.setenv(PROCESS_VARIABLE, environ[PROCESS_VARIABLE])
 
-    assert process_place() == (3, 17)
+    assert process_position() == (3, 17)
     assert environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path)
     assert environ["SPECGATE_GATEWAY__SUPERVISOR__LOG_FILE"] == str(tmp_path / "log")
     assert environ["PATH"] == os.environ["PATH"]

@@ -105,7 +105,7 @@ def test_processes_do_not_overwrite_each_other(descriptor: int) -> None:
 
 
 def test_every_slot_can_be_used_and_no_more() -> None:
-    ledger = Ledger(slots=500)
+    ledger = Ledger(entries=500)
     for number in range(500):
         with ledger.account(f"k{number}") as account:
             account.add_running(number)

@@ -28,6 +28,6 @@ def test_on_the_way_to_a_start_only_progress_is_shown(
 ) -> None:
     interpreter(tmp_path, monkeypatch)("echo /the/folder; echo 50 % >&2")
 
-    assert fetch_model(Path("p.yaml"), show_place=False) == 0
+    assert fetch_model(Path("p.yaml"), show_path=False) == 0
 
     assert capfd.readouterr() == ("", "50 %\n")
