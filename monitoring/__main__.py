@@ -1,8 +1,8 @@
-"""Write the chart's dashboards and rules, or check that they are what this package says.
+"""Write the chart's dashboards and rules, or check that they are up to date.
 
 usage: python -m monitoring [--check]
 
-With --check nothing is written; status 1 if a file is out of date or is nobody's.
+With --check nothing is written; the exit status is 1 if a file is out of date or unknown.
 """
 
 import argparse
@@ -17,7 +17,7 @@ CHART = Path(__file__).parent.parent / "helm" / "specgate"
 
 
 def generated() -> Mapping[str, str]:
-    """Every file below the chart's folder that this package writes, and its text."""
+    """Return the text of every generated file by its path below the chart's folder."""
     return {
         **{f"dashboards/{name}": text for name, text in dashboard_files().items()},
         **{f"rules/{name}": text for name, text in rule_files().items()},
@@ -26,7 +26,7 @@ def generated() -> Mapping[str, str]:
 
 
 def stale(chart: Path) -> list[str]:
-    """Files of a chart that are missing, differ, or are not ours though they lie where ours do."""
+    """Return the generated files that are missing or differ, and unknown files beside them."""
     wanted = generated()
     found = {
         str(path.relative_to(chart)): path.read_text(encoding="utf-8")
@@ -39,7 +39,7 @@ def stale(chart: Path) -> list[str]:
 
 
 def write(chart: Path) -> None:
-    """Write every file, and remove what is no longer made."""
+    """Write every generated file and remove unknown ones."""
     wanted = generated()
     for name in stale(chart):
         path = chart / name
@@ -53,7 +53,9 @@ def write(chart: Path) -> None:
 def main() -> int:
     """Write or check the files of the chart."""
     parser = argparse.ArgumentParser(prog="python -m monitoring", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if stale"
+    )
     if not parser.parse_args().check:
         write(CHART)
         return 0

@@ -2,7 +2,7 @@
 
 usage: python scripts/write_docs.py [--check]
 
-With --check nothing is written; status 1 if a page is out of date.
+With --check nothing is written; the exit status is 1 if a page is out of date.
 """
 
 import argparse
@@ -24,14 +24,14 @@ _GENERATED = "<!-- Written by scripts/write_docs.py (`make docs`); do not edit. 
 
 
 class _Page(CollectorRegistry):
-    """A registry that remembers its collectors in the order in which they were made."""
+    """A registry that writes a table row for each metric, in the order of registration."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rows: list[str] = []
 
     def register(self, collector: object) -> None:
-        """Note one metric down."""
+        """Register a metric and add its row."""
         super().register(collector)  # type: ignore[arg-type]  # any metric of the library
         kind = type(collector).__name__.lower()
         family = next(iter(collector.describe()))  # type: ignore[attr-defined]  # every metric has it
@@ -41,7 +41,7 @@ class _Page(CollectorRegistry):
 
 
 def metrics_page() -> str:
-    """The metrics of the gateway and of the engine as tables."""
+    """Return docs/metrics.md: a table of the gateway's metrics and one of the engine's."""
     gateway, engine = _Page(), _Page()
     GatewayMetrics(gateway)
     AcceptanceMetrics(engine)
@@ -54,25 +54,26 @@ def metrics_page() -> str:
         "for it, OpenMetrics; there `gateway_request_acceptance_ratio` carries the request id as\n"
         "an exemplar (one gateway process only).\n\n"
         "Labels come from closed sets: `model` is a served name or `unknown`, `endpoint` a path\n"
-        "of the gateway or `other`, `worker` is `local` or the host and port of a remote one.\n\n"
+        "of the gateway or `other`, `worker` is `local` or a remote worker's host and port.\n\n"
     )
     worker = (
-        "\n## The worker's\n\n"
-        "On the worker's own `/metrics`, beside vLLM's `vllm:*`, where it drafts with our\n"
-        "sources; `source` is `suffix`, `head` or `native`. Counters are up to a second behind.\n"
-        "The gateway hands the page of a worker that it started on, as `/metrics/worker`.\n\n"
+        "\n## Metrics of the worker\n\n"
+        "A worker with speculation serves these on its own `/metrics`, beside vLLM's `vllm:*`.\n"
+        "`source` is `suffix`, `head` or `native`. Counters lag by up to a second. The gateway\n"
+        "serves the metrics of a worker that it started as `/metrics/worker`.\n\n"
     )
     tables = (table + "\n".join(page.rows) + "\n" for page in (gateway, engine))
     return _GENERATED + head + next(tables) + worker + next(tables)
 
 
 def settings_page() -> str:
-    """Both settings trees as tables."""
+    """Return docs/settings.md: tables of both programs' settings."""
     parts = [
         _GENERATED + "# Settings\n\nA profile is one YAML file with the sections `gateway:` and "
-        "`engine:`. The environment wins over it:\n`gateway.port` is `SPECGATE_GATEWAY__PORT`, "
-        "`gateway.keys.file` is `SPECGATE_GATEWAY__KEYS__FILE`.\nUnknown names are refused at "
-        "start. `specgate check-config` prints what is in force.\n",
+        "`engine:`. Environment variables override it:\n`gateway.port` is "
+        "`SPECGATE_GATEWAY__PORT`, `gateway.keys.file` is `SPECGATE_GATEWAY__KEYS__FILE`.\n"
+        "Unknown names are refused at start. `specgate check-config` prints the effective "
+        "settings.\n",
         *_section("gateway", GatewaySettings),
         *_section("engine", EngineSettings),
     ]
@@ -80,7 +81,7 @@ def settings_page() -> str:
 
 
 def _section(name: str, model: type[BaseModel]) -> Iterator[str]:
-    """A table for a tree: its own fields, then a table for each tree inside."""
+    """Yield a table of a model's own fields, then the tables of the models inside it."""
     defaults = {
         key: field.get_default(call_default_factory=True)
         for key, field in model.model_fields.items()
@@ -110,7 +111,7 @@ def _default(field: FieldInfo) -> str:
 def main() -> int:
     """Write or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if stale")
     check = parser.parse_args().check
     stale = False
     for name, text in (("metrics.md", metrics_page()), ("settings.md", settings_page())):

@@ -1,7 +1,7 @@
 """How GGUF files of each architecture map to Hugging Face models: tables only.
 
-Source: the GGUF specification (https://github.com/ggml-org/ggml/tree/master/docs) for names on the
-left, the Hugging Face configuration classes of each architecture for names on the right.
+Sources: the GGUF specification (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) for the
+names on the left, Hugging Face's configuration class of each architecture for those on the right.
 """
 
 from collections.abc import Mapping

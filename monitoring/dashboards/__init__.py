@@ -1,4 +1,4 @@
-"""The three dashboards; `panels.py` holds what they share, and each has a file of its own."""
+"""The three dashboards, one module each."""
 
 from monitoring.dashboards.files import dashboard_files
 

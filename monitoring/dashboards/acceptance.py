@@ -1,4 +1,4 @@
-"""*Acceptance*: what drafts are worth, where they come from, when they are left alone."""
+"""The dashboard *Acceptance*: how much speculation saves, by source, and what it costs."""
 
 from grafana_foundation_sdk.builders import barchart, dashboard, heatmap, stat, timeseries
 from grafana_foundation_sdk.builders.statetimeline import Panel as StatesPanel
@@ -28,8 +28,8 @@ def acceptance_dashboard() -> dashboard.Dashboard:
         new_dashboard(
             "Acceptance",
             "specgate-acceptance",
-            "What speculation brings: how much of what is drafted is accepted, by source, model, "
-            "request and place in the draft; when the gate is open, and what drafting costs.",
+            "How many draft tokens are accepted, by source, model, request and position in the "
+            "draft; when the gate is open; what drafting costs.",
         )
         .with_row(dashboard.Row("Now"))
         .with_panel(_ratio())
@@ -46,7 +46,7 @@ def acceptance_dashboard() -> dashboard.Dashboard:
         .with_row(dashboard.Row("By request"))
         .with_panel(_ratio_by_request())
         .with_panel(_drafts_by_request())
-        .with_row(dashboard.Row("By place in the draft"))
+        .with_row(dashboard.Row("By position in the draft"))
         .with_panel(_survival())
         .with_panel(_survival_over_time())
         .with_row(dashboard.Row("Gate and price"))
@@ -68,7 +68,7 @@ def _ratio() -> stat.Panel:
     return (
         number(Query(f"sum({_ACCEPTED}) / sum({_DRAFTED})"))
         .title("Acceptance ratio")
-        .description("Accepted draft tokens of all that were verified.")
+        .description("Accepted share of the verified draft tokens.")
         .unit("percentunit")
         .thresholds(worse_below(0.3, 0.5))
     )
@@ -78,7 +78,7 @@ def _length() -> stat.Panel:
     return (
         number(Query(f"1 + sum({_ACCEPTED}) / sum({_DRAFTS})"))
         .title("Acceptance length")
-        .description("Tokens for each draft that was verified, the target's own one included.")
+        .description("Tokens per verified draft, including the target model's own token.")
         .decimals(2)
     )
 
@@ -87,7 +87,7 @@ def _wasted() -> stat.Panel:
     return (
         number(Query(f"sum({_DRAFTED}) - sum({_ACCEPTED})"))
         .title("Wasted drafts")
-        .description("Draft tokens a second that were verified and refused.")
+        .description("Draft tokens per second that were verified and rejected.")
         .unit("tok/s")
     )
 
@@ -98,7 +98,7 @@ def _steps_with_drafts() -> stat.Panel:
     return (
         number(Query(f"{drafted} / {steps}"))
         .title("Steps with drafts")
-        .description("Of all steps; the rest had nothing to draft from, or it did not pay.")
+        .description("Share of all steps; in the others there was no draft, or it did not pay.")
         .unit("percentunit")
     )
 
@@ -109,7 +109,7 @@ def _drafting_time() -> stat.Panel:
     return (
         number(Query(f"{own} / ({own} + {model})"))
         .title("Time spent on drafting")
-        .description("Of the time of steps; verifying is in the rest.")
+        .description("Share of the step time; verification is part of the rest.")
         .unit("percentunit")
         .thresholds(worse_above(0.15, 0.3))
     )
@@ -119,7 +119,7 @@ def _price_now() -> stat.Panel:
     return (
         number(Query("avg(engine_spec_price{@worker})"))
         .title("Price now")
-        .description("Survival that a draft token needs to be worth its verification.")
+        .description("Survival probability that a draft token needs to be worth verifying.")
         .unit("percentunit")
     )
 
@@ -128,7 +128,7 @@ def _ratio_by_source() -> timeseries.Panel:
     return (
         lines(Query(f"sum by (source) ({_ACCEPTED}) / sum by (source) ({_DRAFTED})", "{{source}}"))
         .title("Acceptance ratio by source")
-        .description("Of the tokens that each source drafted, as the workers count them.")
+        .description("Accepted share of each source's draft tokens, counted by the workers.")
         .unit("percentunit")
         .max(1)
     )
@@ -139,7 +139,7 @@ def _ratio_by_model() -> timeseries.Panel:
     return (
         lines(Query(by_request, "{{model}} {{source}}"))
         .title("Acceptance ratio by model, mean of requests")
-        .description("Each request counts the same here, however long it was.")
+        .description("Every request has the same weight, whatever its length.")
         .unit("percentunit")
         .max(1)
     )
@@ -150,10 +150,10 @@ def _length_by_source() -> timeseries.Panel:
         layers(
             Query(f"sum by (source) ({_ACCEPTED}) / scalar(sum({_DRAFTS}))", "{{source}}"),
         )
-        .title("Accepted tokens a draft, by source")
+        .title("Accepted tokens per draft, by source")
         .description(
-            "What each source brings beyond the token that the target draws itself: together, plus "
-            "one, the acceptance length."
+            "Tokens that each source adds to the target model's own token. Their sum plus one is "
+            "the acceptance length."
         )
     )
 
@@ -169,7 +169,7 @@ def _length_by_model() -> timeseries.Panel:
             ),
         )
         .title("Acceptance length by model")
-        .description("Tokens for each step that verified a draft, by request.")
+        .description("Tokens per step that verified a draft, by request.")
     )
 
 
@@ -179,8 +179,8 @@ def _ratio_by_request() -> heatmap.Panel:
         heat(Query(f"sum by (le) ({buckets})", "{{le}}"), exemplars=True)
         .title("Acceptance ratio of requests")
         .description(
-            "How many requests had which ratio, once for each source. A point is one request: its "
-            "`request_id` is in the access line of the gateway and in the answer's header."
+            "Number of requests by ratio, once for each source. A point is one request; its "
+            "`request_id` is in the gateway's access log and in the response header."
         )
     )
 
@@ -192,7 +192,7 @@ def _drafts_by_request() -> timeseries.Panel:
                 "gateway_request_draft_tokens_bucket{@model}", by="source", legend="{{source}}"
             )
         )
-        .title("Draft tokens of a request")
+        .title("Draft tokens per request")
         .description("Long drafts that are always accepted may be a loop.")
     )
 
@@ -205,8 +205,8 @@ def _survival() -> barchart.Panel:
             Query(f"sum by (position) ({accepted}) / scalar(sum({drafts}))", "{{position}}"),
             label="position",
         )
-        .title("Accepted at each place in the draft")
-        .description("Share of all drafts that were accepted up to there, the first token is 0.")
+        .title("Accepted by position in the draft")
+        .description("Share of all drafts accepted up to this position; the first token is 0.")
         .unit("percentunit")
     )
 
@@ -217,8 +217,8 @@ def _survival_over_time() -> timeseries.Panel:
     )
     return (
         lines(Query(f"sum by (position) ({accepted}) / scalar(sum({_DRAFTS}))", "{{position}}"))
-        .title("Accepted at some places over time")
-        .description("If the later ones fall first, the text has become harder to guess.")
+        .title("Accepted at some positions over time")
+        .description("If later positions fall first, the text has become harder to predict.")
         .unit("percentunit")
     )
 
@@ -228,11 +228,11 @@ def _gate() -> StatesPanel:
         states(
             Query("min by (instance, source) (engine_spec_gate_open{@worker})",
                   "{{instance}} {{source}}"),
-            off="shut",
+            off="closed",
             on="open",
         )
         .title("Gate")
-        .description("Shut: the source is left alone for a while, then tried again.")
+        .description("Closed: the source is not used for a while, then tried again.")
     )  # fmt: skip
 
 
@@ -244,7 +244,7 @@ def _verdicts() -> timeseries.Panel:
             )
         )
         .title("Verdicts")
-        .description("What was decided about drafting, step by step.")
+        .description("The gate's decisions about drafting, per step.")
         .unit("ops")
     )
 
@@ -254,8 +254,8 @@ def _price() -> timeseries.Panel:
         lines(Query("avg by (instance) (engine_spec_price{@worker})", "{{instance}}"))
         .title("Price by worker")
         .description(
-            "Survival that a draft token needs. Near 0: the worker has time to verify anything. "
-            "Near 1: many requests share a step, and no draft is worth their time."
+            "Survival probability that a draft token needs. Near 0: the worker has spare compute "
+            "to verify any draft. Near 1: the batch is large, and no draft is worth its time."
         )
         .unit("percentunit")
         .max(1)
@@ -272,8 +272,8 @@ def _least_survival() -> timeseries.Panel:
         )
         .title("Least survival")
         .description(
-            "Below it nothing of a source is drafted, so that it keeps min_acceptance_ratio; above "
-            "1 the source is shut."
+            "Draft tokens below it are not drafted, so that the source reaches "
+            "min_acceptance_ratio; above 1 the source is closed."
         )
     )
 
@@ -285,8 +285,8 @@ def _step_time() -> timeseries.Panel:
         )
         .title("Time of a step by phase, mean")
         .description(
-            "target: the model's pass and sampling. head: a pass of the draft head. draft: our own "
-            "code beside that, draft_cpu: its part on the CPU."
+            "target: forward pass of the model and sampling. head: a pass of the draft head. "
+            "draft: the rest of the drafting code; draft_cpu: its CPU time."
         )
         .unit("s")
     )
@@ -301,8 +301,8 @@ def _prediction() -> timeseries.Panel:
         )
         .title("Measured over expected time of a step")
         .description(
-            "Around 1: the gate knows what it buys. Far from 1 for long: its costs are wrong, and "
-            "so is the price."
+            "Near 1: the gate's cost model is accurate. Far from 1 for long: its costs are wrong, "
+            "and so is the price."
         )
     )  # fmt: skip
 
@@ -313,8 +313,8 @@ def _step_cost() -> barchart.Panel:
             Query("avg by (tokens) (engine_spec_step_cost_seconds{@worker})", "{{tokens}}"),
             label="tokens",
         )
-        .title("What the gate believes a step takes")
-        .description("By the tokens that the step computes.")
+        .title("Step time in the gate's cost model")
+        .description("By the number of tokens that the step computes.")
         .unit("s")
     )
 
@@ -324,8 +324,8 @@ def _step_cost_over_time() -> timeseries.Panel:
         lines(
             Query("avg by (tokens) (engine_spec_step_cost_seconds{@worker})", "{{tokens}} tokens")
         )
-        .title("The same over time")
-        .description("It is learnt from measured steps: a jump means that the machine changed.")
+        .title("Step time in the gate's cost model over time")
+        .description("Learnt from measured steps; a jump means that the machine's speed changed.")
         .unit("s")
     )
 
@@ -338,7 +338,7 @@ def _waste_by_source() -> timeseries.Panel:
                   "{{source}} wasted"),
         )
         .title("Drafts: accepted and wasted")
-        .description("Draft tokens a second.")
+        .description("Draft tokens per second.")
         .unit("tok/s")
     )  # fmt: skip
 
@@ -353,6 +353,6 @@ def _waste_share_by_source() -> timeseries.Panel:
                 "{{source}}",
             )
         )
-        .title("Wasted drafts for a token of text")
-        .description("What is verified in vain for each token that a client gets.")
+        .title("Wasted draft tokens per generated token")
+        .description("Rejected draft tokens for each token that a client gets.")
     )

@@ -1,4 +1,4 @@
-"""The dashboards as JSON, as Grafana stores and imports it."""
+"""The dashboards in Grafana's JSON format."""
 
 import json
 from collections.abc import Mapping
@@ -18,17 +18,17 @@ _BUILDERS = {
 
 
 def dashboard_files() -> Mapping[str, str]:
-    """File names and texts."""
+    """Return the text of each dashboard by its file name."""
     return {name: _encode(_numbered(builder().build())) for name, builder in _BUILDERS.items()}
 
 
 def _numbered(dashboard: Dashboard) -> Dashboard:
-    """Give every panel an id, which is in links to it."""
-    for place, panel in enumerate(dashboard.panels or (), 1):
-        panel.id_val = place
+    """Give every panel its ID, which links to the panel contain."""
+    for number, panel in enumerate(dashboard.panels or (), 1):
+        panel.id_val = number
     return dashboard
 
 
 def _encode(dashboard: Dashboard) -> str:
-    # Keys in order: a new version of the SDK must not look like a change.
+    # Keys are sorted so that the SDK's order of them does not matter.
     return json.dumps(dashboard, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"

@@ -1,4 +1,4 @@
-"""*Fleet*: which workers are up, what they carry, how full they are, and what goes wrong."""
+"""The dashboard *Fleet*: state, load, memory and failures of the workers."""
 
 from grafana_foundation_sdk.builders import dashboard, stat, timeseries
 from grafana_foundation_sdk.builders.statetimeline import Panel as StatesPanel
@@ -24,8 +24,8 @@ def fleet_dashboard() -> dashboard.Dashboard:
         new_dashboard(
             "Fleet",
             "specgate-fleet",
-            "Which workers are up and how they fare: traffic, restarts, KV cache, the memory of "
-            "the suffix index, and every kind of failure.",
+            "Which workers are up; their traffic, restarts, KV cache and suffix index; all kinds "
+            "of failures.",
         )
         .with_row(dashboard.Row("Now"))
         .with_panel(_workers_up())
@@ -68,7 +68,7 @@ def _restarts_now() -> stat.Panel:
     return (
         number(Query("sum(increase(gateway_worker_restarts_total{@gateway}[1h]))"))
         .title("Restarts in an hour")
-        .description("Of supervised workers.")
+        .description("Restarts of supervised workers.")
         .decimals(0)
         .thresholds(worse_above(1, 3))
     )
@@ -78,7 +78,7 @@ def _requests_now() -> stat.Panel:
     return (
         number(Query(f"sum({_REQUESTS})"))
         .title("Requests")
-        .description("That ended, a second.")
+        .description("Completed requests per second, whatever their outcome.")
         .unit("reqps")
     )
 
@@ -87,7 +87,7 @@ def _failed_now() -> stat.Panel:
     return (
         number(Query(f"(sum({_FAILED}) or vector(0)) / sum({_REQUESTS})"))
         .title("Failed requests")
-        .description("Share of requests that a worker or the gateway failed.")
+        .description("Share of requests that failed because of a worker or the gateway.")
         .unit("percentunit")
         .thresholds(worse_above(0.001, 0.01))
     )
@@ -96,8 +96,8 @@ def _failed_now() -> stat.Panel:
 def _tokens_now() -> stat.Panel:
     return (
         number(Query('sum(rate(gateway_tokens_total{@model, kind="completion"}[$window]))'))
-        .title("Tokens written")
-        .description("A second, over all workers.")
+        .title("Generated tokens")
+        .description("Per second, over all workers.")
         .unit("tok/s")
     )
 
@@ -106,7 +106,7 @@ def _kv_now() -> stat.Panel:
     return (
         number(Query("max(vllm:kv_cache_usage_perc{@worker})"))
         .title("Fullest KV cache")
-        .description("Of all workers; when it is full, requests wait or start again.")
+        .description("Of all workers. When it is full, requests wait or are preempted.")
         .unit("percentunit")
         .thresholds(worse_above(0.8, 0.95))
     )
@@ -116,7 +116,7 @@ def _requests() -> timeseries.Panel:
     return (
         layers(Query(f"sum by (outcome) ({_REQUESTS})", "{{outcome}}"))
         .title("Requests by outcome")
-        .description("Requests that ended, a second.")
+        .description("Completed requests per second.")
         .unit("reqps")
     )
 
@@ -125,7 +125,7 @@ def _tokens() -> timeseries.Panel:
     return (
         lines(Query("sum by (kind) (rate(gateway_tokens_total{@model}[$window]))", "{{kind}}"))
         .title("Tokens")
-        .description("A second. cached is the part of prompts that did not need reading.")
+        .description("Per second. cached: prompt tokens found in the prefix cache.")
         .unit("tok/s")
     )
 
@@ -138,8 +138,8 @@ def _streams() -> timeseries.Panel:
                 "{{outcome}}",
             )
         )
-        .title("Streams by how they ended")
-        .description("A second. error_event: cut short by us; the access line says why.")
+        .title("Streams by outcome")
+        .description("Per second. error_event: ended by the gateway; see its access log.")
         .unit("reqps")
     )
 
@@ -151,8 +151,8 @@ def _rejections() -> timeseries.Panel:
                 "sum by (reason) (rate(gateway_rejections_total{@gateway}[$window]))", "{{reason}}"
             )
         )
-        .title("Requests that the gateway refused")
-        .description("A second, by reason. queue_full and queue_timeout: too few workers.")
+        .title("Requests that the gateway rejected")
+        .description("Per second, by reason. queue_full and queue_timeout: too few workers.")
         .unit("reqps")
     )
 
@@ -162,7 +162,7 @@ def _up() -> StatesPanel:
         states(Query("min by (worker) (gateway_worker_up{@gateway})", "{{worker}}"),
                off="down", on="up")
         .title("Workers")
-        .description("As their health checks see them.")
+        .description("By their health checks.")
     )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ def _restarts() -> timeseries.Panel:
             )
         )
         .title("Restarts")
-        .description("Of supervised workers, in the window. The log line has the last output.")
+        .description("Of supervised workers, within the window. The log has the last output.")
     )
 
 
@@ -189,7 +189,7 @@ def _failures() -> timeseries.Panel:
             )
         )
         .title("Requests that failed on a worker")
-        .description("In the window; most of them were answered by another try.")
+        .description("Within the window; most of them succeeded when they were retried.")
     )
 
 
@@ -202,7 +202,7 @@ def _steps() -> timeseries.Panel:
             )
         )
         .title("Steps of the workers")
-        .description("A second. 0 with requests in it: it is stuck.")
+        .description("Per second. A worker at 0 that has requests is stuck.")
         .unit("ops")
     )
 
@@ -215,8 +215,8 @@ def _finished() -> timeseries.Panel:
                 "{{finished_reason}}",
             )
         )
-        .title("Requests by how the workers ended them")
-        .description("A second. abort: the client left, or the gateway.")
+        .title("Requests by the workers' finish reason")
+        .description("Per second. abort: cancelled by the client or the gateway.")
         .unit("reqps")
     )
 
@@ -229,9 +229,10 @@ def _fallbacks() -> timeseries.Panel:
                 "{{reason}}",
             )
         )
-        .title("Speculation that failed")
+        .title("Failed speculation")
         .description(
-            "Steps or requests, in the window, that decoded plainly because of an error of ours."
+            "Steps or requests within the window that were decoded without speculation because of "
+            "an error."
         )
     )
 
@@ -242,11 +243,11 @@ def _kv() -> timeseries.Panel:
             Query("max by (instance) (vllm:kv_cache_usage_perc{@worker})", "{{instance}} in use"),
             Query(
                 "sum by (instance) (rate(vllm:num_preemptions_total{@worker}[$window]))",
-                "{{instance}} preemptions a second",
+                "{{instance}} preemptions per second",
             ),
         )
         .title("KV cache")
-        .description("Share in use, and requests that lost their place in it.")
+        .description("Share in use, and requests that were preempted.")
         .unit("percentunit")
     )
 
@@ -261,7 +262,7 @@ def _prefix_cache() -> timeseries.Panel:
             )
         )
         .title("Prompts from the prefix cache")
-        .description("Share of the prompts' tokens that were cached.")
+        .description("Share of the prompt tokens that were cached.")
         .unit("percentunit")
         .max(1)
     )
@@ -272,11 +273,11 @@ def _suffix_memory() -> timeseries.Panel:
         lines(
             Query("sum by (instance) (engine_suffix_bytes{@worker})", "{{instance}} in use"),
             Query(
-                "sum by (instance) (engine_suffix_capacity_bytes{@worker})", "{{instance}} bound"
+                "sum by (instance) (engine_suffix_capacity_bytes{@worker})", "{{instance}} limit"
             ),
         )
         .title("Memory of the suffix index")
-        .description("At its bound it forgets the oldest answers.")
+        .description("At its limit it evicts the oldest answers.")
         .unit("bytes")
     )
 
@@ -284,12 +285,12 @@ def _suffix_memory() -> timeseries.Panel:
 def _suffix_tokens() -> timeseries.Panel:
     return (
         lines(
-            Query("sum by (instance) (engine_suffix_tokens{@worker})", "{{instance}} kept"),
+            Query("sum by (instance) (engine_suffix_tokens{@worker})", "{{instance}} stored"),
             Query(
                 "sum by (instance) (rate(engine_suffix_evictions_total{@worker}[$window]))",
-                "{{instance}} forgotten a second",
+                "{{instance}} evicted per second",
             ),
         )
         .title("Tokens in the suffix index")
-        .description("Of finished answers.")
+        .description("Tokens of finished answers.")
     )

@@ -1,4 +1,4 @@
-"""A dashboard before its panels: variables, times, links to the others."""
+"""What all dashboards share: variables, time range, links to the others."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as model
@@ -10,12 +10,12 @@ _ALL = model.VariableOption(selected=True, text="All", value="$__all")
 
 
 def new_dashboard(title: str, uid: str, description: str) -> dashboard.Dashboard:
-    """A dashboard without panels.
+    """Return a dashboard without panels.
 
     Args:
         title: Follows the name of the project.
-        uid: In its address; fixed for ever.
-        description: What questions it answers.
+        uid: Part of its URL; must never change.
+        description: What it shows.
     """
     return (
         dashboard.Dashboard(f"specgate / {title}")
@@ -46,7 +46,7 @@ def new_dashboard(title: str, uid: str, description: str) -> dashboard.Dashboard
         )
         .with_variable(
             dashboard.IntervalVariable("window")
-            .label("Window of rates")
+            .label("Rate window")
             .values("1m,5m,15m,1h,6h")
             .current(model.VariableOption(selected=True, text="5m", value="5m"))
         )
@@ -54,7 +54,7 @@ def new_dashboard(title: str, uid: str, description: str) -> dashboard.Dashboard
 
 
 def _choice(name: str, query: str) -> dashboard.QueryVariable:
-    """A variable whose default is all values, and series that lack its label."""
+    """Return a variable; its default also matches series without the label."""
     return (
         dashboard.QueryVariable(name)
         .label(name.capitalize())

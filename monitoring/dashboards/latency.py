@@ -1,11 +1,11 @@
-"""*Latency*: how long clients wait, for the first token and between tokens, and where."""
+"""The dashboard *Latency*: how long clients wait for the first token and between tokens."""
 
 from grafana_foundation_sdk.builders import dashboard, heatmap, stat, timeseries
 
 from monitoring.dashboards.frame import new_dashboard
 from monitoring.dashboards.panels import heat, layers, lines, number, worse_above
 from monitoring.dashboards.query import Query, mean, quantiles
-from monitoring.rules import OBJECTIVES
+from monitoring.rules import OBJECTIVES, Objective
 
 _TTFT = "gateway_time_to_first_token_seconds"
 _GAPS = "gateway_inter_token_seconds"
@@ -18,8 +18,8 @@ def latency_dashboard() -> dashboard.Dashboard:
         new_dashboard(
             "Latency",
             "specgate-latency",
-            "How long clients wait for the first token and for each token after it, what pacing "
-            "adds to what the worker sends, where requests queue, and whether promises are kept.",
+            "How long clients wait for the first token and between tokens, the delay that pacing "
+            "adds, where requests queue, and whether service level objectives are met.",
         )
         .with_row(dashboard.Row("Now"))
         .with_panel(_ttft_now("Median first token", 0.5))
@@ -31,7 +31,7 @@ def latency_dashboard() -> dashboard.Dashboard:
         .with_row(dashboard.Row("First token"))
         .with_panel(_ttft())
         .with_panel(_ttft_heat())
-        .with_row(dashboard.Row("Tokens: as the worker sends them, and as clients get them"))
+        .with_row(dashboard.Row("Tokens: raw from the worker, and paced"))
         .with_panel(_gaps())
         .with_panel(_gaps_heat())
         .with_panel(_pacing_added())
@@ -43,7 +43,7 @@ def latency_dashboard() -> dashboard.Dashboard:
         .with_panel(_worker_queue())
         .with_panel(_worker_queue_time())
         .with_panel(_worker_phases())
-        .with_row(dashboard.Row("Promises"))
+        .with_row(dashboard.Row("Service level objectives"))
         .with_panel(_burn())
     )
 
@@ -53,7 +53,7 @@ def _ttft_now(title: str, quantile: float) -> stat.Panel:
     return (
         number(Query(f"histogram_quantile({quantile:g}, {buckets})"))
         .title(title)
-        .description("From a streaming request's arrival to its first text at the client.")
+        .description("From the arrival of a streaming request until its first text is sent.")
         .unit("s")
         .thresholds(worse_above(1, 2))
     )
@@ -64,7 +64,7 @@ def _gap_now(title: str, quantile: float) -> stat.Panel:
     return (
         number(Query(f"histogram_quantile({quantile:g}, {buckets})"))
         .title(title)
-        .description("Between two tokens as they were handed to the client.")
+        .description("Time between two tokens as they are sent to the client.")
         .unit("s")
         .thresholds(worse_above(0.05, 0.1))
     )
@@ -80,28 +80,27 @@ def _queued_now() -> stat.Panel:
 
 
 def _burn_now() -> stat.Panel:
-    series = " or ".join(_burn_of(place) for place in range(len(OBJECTIVES)))
+    series = " or ".join(_burn_of(objective) for objective in OBJECTIVES)
     return (
         number(Query(f"max({series})"))
-        .title("Fastest burn of a budget")
-        .description("At 1, what may be missed of a promise is used up just in time. See below.")
+        .title("Highest burn rate")
+        .description("At 1, an error budget lasts exactly 30 days. See the last row.")
         .decimals(2)
         .thresholds(worse_above(1, 6))
     )
 
 
-def _burn_of(place: int) -> str:
-    """The recorded burn rate of an objective, told apart from others by a label of its own."""
-    objective = OBJECTIVES[place]
+def _burn_of(objective: Objective) -> str:
+    """PromQL for the recorded burn rate; a label distinguishes it from those of others."""
     recorded = f"{objective.burn(_BURN_WINDOW)}{{@gateway}}"
-    return f'label_replace(max({recorded}), "promise", "{objective.name}", "", "")'
+    return f'label_replace(max({recorded}), "objective", "{objective.name}", "", "")'
 
 
 def _ttft() -> timeseries.Panel:
     return (
         lines(*quantiles(f"{_TTFT}_bucket{{@model}}", by="model", legend="{{model}}"))
         .title("Time to first token")
-        .description("Queue, worker and the first piece that pacing releases, all together.")
+        .description("Includes the queue, the worker and pacing.")
         .unit("s")
     )
 
@@ -110,7 +109,7 @@ def _ttft_heat() -> heatmap.Panel:
     return (
         heat(Query(f"sum by (le) (increase({_TTFT}_bucket{{@model}}[$window]))", "{{le}}"))
         .title("Time to first token of requests")
-        .description("Two bands: cached prompts and others, or requests that queued.")
+        .description("Two bands: cached and other prompts, or requests that had to wait.")
     )
 
 
@@ -119,8 +118,8 @@ def _gaps() -> timeseries.Panel:
         lines(*quantiles(f"{_GAPS}_bucket{{@gateway}}", by="stage", legend="{{stage}}"))
         .title("Time between tokens, raw and paced")
         .description(
-            "worker: as they came; drafts make tokens come in bursts, so the median is near 0. "
-            "client: as they were handed on."
+            "worker: as received; drafts produce bursts of tokens, so the median is near 0. "
+            "client: as sent."
         )
         .unit("s")
     )
@@ -131,7 +130,7 @@ def _gaps_heat() -> heatmap.Panel:
     return (
         heat(Query(f"sum by (le) ({buckets})", "{{le}}"))
         .title("Time between tokens at clients")
-        .description("How many tokens came after which gap.")
+        .description("Number of tokens by the gap before them.")
     )
 
 
@@ -143,7 +142,7 @@ def _pacing_added() -> timeseries.Panel:
             )
         )
         .title("Delay that pacing adds to a token")
-        .description("Bounded by gateway.pacing.max_delay_ms where streams are smoothed.")
+        .description("At most gateway.pacing.max_delay_ms where streams are smoothed.")
         .unit("s")
     )
 
@@ -151,8 +150,8 @@ def _pacing_added() -> timeseries.Panel:
 def _pacing_held() -> timeseries.Panel:
     return (
         lines(*quantiles("gateway_pacing_held_tokens_bucket{@gateway}", by="", legend=""))
-        .title("Tokens held as a piece leaves")
-        .description("What smoothing has in stock for a stream, against the worker's next pause.")
+        .title("Tokens buffered by pacing")
+        .description("Tokens of a stream that wait while another one is sent.")
     )
 
 
@@ -162,8 +161,8 @@ def _streams() -> timeseries.Panel:
             Query("sum by (mode) (rate(gateway_pacing_streams_total{@gateway}[$window]))",
                   "{{mode}}")
         )
-        .title("Streams that begin, by pacing")
-        .description("Streams a second.")
+        .title("Started streams by pacing mode")
+        .description("Streams per second.")
         .unit("reqps")
     )  # fmt: skip
 
@@ -177,8 +176,8 @@ def _durations() -> timeseries.Panel:
                 legend="{{endpoint}}",
             )
         )
-        .title("Time of a whole request")
-        .description("From its first byte to the true end of its answer.")
+        .title("Duration of a request")
+        .description("From its first byte to the end of its response.")
         .unit("s")
     )
 
@@ -186,11 +185,11 @@ def _durations() -> timeseries.Panel:
 def _queue() -> timeseries.Panel:
     return (
         lines(
-            Query("sum(gateway_inflight_requests{@gateway})", "hold a slot"),
-            Query("sum(gateway_queue_depth{@gateway})", "wait for one"),
+            Query("sum(gateway_inflight_requests{@gateway})", "running"),
+            Query("sum(gateway_queue_depth{@gateway})", "waiting"),
         )
         .title("Requests in the gateway")
-        .description("Nobody waits here while fewer than max_running_requests run.")
+        .description("Requests wait only when max_running_requests are running.")
     )
 
 
@@ -201,22 +200,20 @@ def _worker_queue() -> timeseries.Panel:
             Query("sum by (instance) (vllm:num_requests_waiting{@worker})", "{{instance}} waiting"),
         )
         .title("Requests in the workers")
-        .description("Many that wait: too little KV cache, or max_num_seqs is reached.")
+        .description("Many waiting: too little KV cache, or max_num_seqs is reached.")
     )
 
 
 def _worker_queue_time() -> timeseries.Panel:
     return (
         lines(
+            *quantiles("vllm:request_queue_time_seconds_bucket{@worker}", by="", legend="queue"),
             *quantiles(
-                "vllm:request_queue_time_seconds_bucket{@worker}", by="", legend="in its queue"
-            ),
-            *quantiles(
-                "vllm:request_prefill_time_seconds_bucket{@worker}", by="", legend="reading"
+                "vllm:request_prefill_time_seconds_bucket{@worker}", by="", legend="prefill"
             ),
         )
-        .title("Before a worker's first token")
-        .description("Waiting in its queue, and reading the prompt.")
+        .title("Time before a worker's first token")
+        .description("Time in the worker's queue, and prefill.")
         .unit("s")
     )
 
@@ -224,11 +221,11 @@ def _worker_queue_time() -> timeseries.Panel:
 def _worker_phases() -> timeseries.Panel:
     return (
         lines(Query(mean("vllm:request_decode_time_seconds", "@worker", by="instance"),
-                    "{{instance}} writing"),
+                    "{{instance}} decode"),
               Query(mean("vllm:request_inference_time_seconds", "@worker", by="instance"),
-                    "{{instance}} all"))
-        .title("A worker's time for a request, mean")
-        .description("All of it, and the part after the first token.")
+                    "{{instance}} total"))
+        .title("A worker's time per request, mean")
+        .description("Total, and the part after the first token.")
         .unit("s")
     )  # fmt: skip
 
@@ -244,10 +241,10 @@ def _burn() -> timeseries.Panel:
                 for objective in OBJECTIVES
             )
         )
-        .title("How fast budgets burn")
+        .title("Burn rates of error budgets")
         .description(
-            "Over the last hour. 1: what may be missed within 30 days is used up just then; above "
-            "14.4 somebody is woken."
+            "Over the last hour. At 1 a budget lasts exactly 30 days; above 14.4 a critical alert "
+            "fires."
         )
         .span(24)
         .thresholds(worse_above(1, 14.4))

@@ -1,4 +1,4 @@
-"""The kinds of panels, with the defaults that all dashboards share."""
+"""The kinds of panels, with their common defaults."""
 
 from grafana_foundation_sdk.builders import (
     barchart,
@@ -17,7 +17,7 @@ from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 from monitoring.dashboards.query import DATA_SOURCE, Query, targets
 
 NUMBER_WIDTH = 4
-"""Six numbers make a row of 24 columns."""
+"""In columns; six numbers fill a row of 24."""
 
 
 def lines(*queries: Query) -> timeseries.Panel:
@@ -42,7 +42,7 @@ def lines(*queries: Query) -> timeseries.Panel:
 
 
 def layers(*queries: Query) -> timeseries.Panel:
-    """Areas over time, one on the other: parts of a whole."""
+    """Stacked areas over time: parts of a whole."""
     return (
         lines(*queries)
         .fill_opacity(40)
@@ -51,7 +51,7 @@ def layers(*queries: Query) -> timeseries.Panel:
 
 
 def shares(*queries: Query) -> timeseries.Panel:
-    """Areas over time, one on the other, that together are always 100 %."""
+    """Stacked areas over time, scaled to 100 %."""
     return (
         lines(*queries)
         .fill_opacity(40)
@@ -60,7 +60,7 @@ def shares(*queries: Query) -> timeseries.Panel:
 
 
 def number(query: Query) -> stat.Panel:
-    """The latest value, large, over a small line."""
+    """The latest value in large digits, with a small graph."""
     return (
         stat.Panel()
         .datasource(DATA_SOURCE)
@@ -74,11 +74,11 @@ def number(query: Query) -> stat.Panel:
 
 
 def heat(query: Query, *, exemplars: bool = False) -> heatmap.Panel:
-    """A histogram over time, the fuller the darker; exemplars lie on it as points.
+    """A heat map of a histogram over time.
 
     Args:
         query: Increase of the buckets, by `le`.
-        exemplars: Ask for them too; a point shows its labels.
+        exemplars: Show exemplars as points with their labels.
     """
     return (
         heatmap.Panel()
@@ -99,10 +99,10 @@ def heat(query: Query, *, exemplars: bool = False) -> heatmap.Panel:
 
 
 def bars(query: Query, *, label: str) -> barchart.Panel:
-    """A bar for each value of a label that is a number, in its order; the latest values.
+    """The latest values as bars, sorted by a numeric label.
 
     Args:
-        query: Gives one value for each value of the label.
+        query: Returns one value for each value of the label.
         label: The label.
     """
     return (
@@ -137,7 +137,7 @@ def bars(query: Query, *, label: str) -> barchart.Panel:
 
 
 def states(query: Query, *, off: str, on: str) -> statetimeline.Panel:
-    """Stripes over time for values that are 0 or 1, named `off` and `on`."""
+    """States over time, for values of 0 and 1, named `off` and `on`."""
     return (
         statetimeline.Panel()
         .datasource(DATA_SOURCE)

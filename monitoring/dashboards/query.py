@@ -30,7 +30,7 @@ class Query:
 
     Attributes:
         promql: See the module.
-        legend: Name of each series; `{{label}}` is its value.
+        legend: Name of each series; `{{label}}` is replaced by the label's value.
     """
 
     promql: str
@@ -38,7 +38,7 @@ class Query:
 
     @property
     def expression(self) -> str:
-        """The query as Grafana gets it."""
+        """The query with Grafana's variables."""
         text = self.promql
         for sign, matchers in _MATCHERS.items():
             text = text.replace(sign, matchers)
@@ -52,19 +52,19 @@ def targets(
     exemplars: bool = False,
     layout: PromQueryFormat = PromQueryFormat.TIME_SERIES,
 ) -> list[Builder[Dataquery]]:
-    """Queries as Grafana's targets A, B and so on.
+    """Return Grafana's targets A, B and so on.
 
     Args:
         queries: In the order of the legend.
-        instant: The latest values alone.
-        exemplars: Ask for the exemplars of the buckets too.
-        layout: What Grafana makes of the answer.
+        instant: Query only the latest values.
+        exemplars: Query the exemplars of the buckets too.
+        layout: Format of the result.
     """
     made: list[Builder[Dataquery]] = []
-    for place, query in enumerate(queries):
+    for number, query in enumerate(queries):
         target = (
             prometheus.Dataquery()
-            .ref_id(chr(ord("A") + place))
+            .ref_id(chr(ord("A") + number))
             .expr(query.expression)
             .legend_format(query.legend)
             .format(layout)
@@ -78,8 +78,8 @@ def quantiles(histogram: str, *, by: str, legend: str) -> tuple[Query, Query]:
     """Median and 99th percentile of a histogram.
 
     Args:
-        histogram: Its buckets' selector without the window, such as `x_bucket{@model}`.
-        by: Labels to tell apart, beside `le`; may be empty.
+        histogram: Selector of its buckets without the window, such as `x_bucket{@model}`.
+        by: Labels to group by, in addition to `le`; may be empty.
         legend: Follows `p50` and `p99`.
     """
     labels = ", ".join(("le", by)) if by else "le"
@@ -92,16 +92,16 @@ def quantiles(histogram: str, *, by: str, legend: str) -> tuple[Query, Query]:
 
 
 def happened(counter: str) -> str:
-    """PromQL for how often something rare happened in the window.
+    """Return PromQL for the number of rare events in the window.
 
-    A series that something makes by happening for the first time begins at 1, and `increase` does
-    not see that: so a series that is younger than the window counts with its value.
+    The first event creates the series with the value 1, which `increase` misses; so a series that
+    is younger than the window counts with its value.
     """
     return f"(({counter} unless {counter} offset $window) or increase({counter}[$window]))"
 
 
 def mean(histogram: str, matchers: str, *, by: str) -> str:
-    """PromQL for the mean of a histogram's observations."""
+    """Return PromQL for the mean of a histogram's observations."""
     total, count = (
         f"sum by ({by}) (rate({histogram}_{part}{{{matchers}}}[$window]))"
         for part in ("sum", "count")

@@ -1,4 +1,4 @@
-"""What Prometheus computes ahead of time and what it watches."""
+"""Prometheus' recording rules and alerts."""
 
 from monitoring.rules.alerts import ALERTS
 from monitoring.rules.files import rule_files, rule_templates

@@ -1,4 +1,4 @@
-"""The alerts: speculation, workers, queues, and promises to clients."""
+"""The alerts on speculation, workers, queues and service level objectives."""
 
 from monitoring.rules.objectives import OBJECTIVES, Objective
 from monitoring.rules.rule import Alert, Condition
@@ -14,7 +14,7 @@ _SPECULATION = (
                 "/ namespace_source:engine_spec_acceptance:ratio_rate1d",
                 "< [[acceptanceDrop]]",
             ),
-            # A gate that has shut drafts a little now and then, to see: too little to judge by.
+            # A closed gate still drafts occasionally to re-measure: too little to judge by.
             Condition(
                 "namespace_source:engine_spec_draft_tokens:rate30m", "> [[acceptanceDraftRate]]"
             ),
@@ -33,15 +33,15 @@ _SPECULATION = (
                 "namespace_model_source:gateway_request_perfect:ratio_rate30m",
                 "> [[perfectRequests]]",
             ),
-            # A request with a handful of drafts is often perfect, and none of them is a loop.
+            # Short drafts are often accepted entirely without the text being a loop.
             Condition(
                 "namespace_model_source:gateway_request_draft_tokens:mean_rate30m",
                 "> [[perfectDraftTokens]]",
             ),
         ),
-        "Most answers of {{ $labels.model }} are guessed without a fault: they may be loops.",
-        "In {{ $value | humanizePercentage }} of the requests more than 95 % of the drafts of "
-        "{{ $labels.source }} were accepted, and they are long.",
+        "Nearly all drafts for {{ $labels.model }} are accepted: its answers may be loops.",
+        "In {{ $value | humanizePercentage }} of the requests more than 95 % of the draft tokens "
+        "of {{ $labels.source }} were accepted, and the drafts are long.",
         "acceptance-is-suspiciously-perfect",
     ),
     Alert(
@@ -59,8 +59,8 @@ _SPECULATION = (
                 joined="and on (namespace, instance)",
             ),
         ),
-        "The gate of {{ $labels.source }} on {{ $labels.instance }} does not open again.",
-        "The worker has been decoding all the time, and the source has not been let in.",
+        "The gate of {{ $labels.source }} on {{ $labels.instance }} stays closed.",
+        "The worker has been decoding, but the gate has not opened for the source.",
         "the-gate-is-stuck",
     ),
     Alert(
@@ -80,8 +80,8 @@ _SPECULATION = (
                 joined="and on (namespace, instance)",
             ),
         ),
-        "No draft pays on {{ $labels.instance }}, though nobody waits there.",
-        "A draft token would need a survival of {{ $value | humanizePercentage }}.",
+        "No draft pays on {{ $labels.instance }}, though no request waits there.",
+        "A draft token would need a survival probability of {{ $value | humanizePercentage }}.",
         "the-gate-is-stuck",
     ),
     Alert(
@@ -89,7 +89,7 @@ _SPECULATION = (
         "warning",
         "0m",
         (
-            # What fails for the first time makes a new series, in which nothing increases yet.
+            # The first failure creates the series with the value 1, which `increase` misses.
             Condition(
                 "sum by (namespace, instance, reason) "
                 "((engine_spec_fallbacks_total unless engine_spec_fallbacks_total offset 15m)"
@@ -98,7 +98,8 @@ _SPECULATION = (
             ),
         ),
         "Speculation fails on {{ $labels.instance }}: {{ $labels.reason }}.",
-        "{{ $value | humanize }} steps or requests of 15 minutes decoded plainly; none failed.",
+        "{{ $value | humanize }} steps or requests in 15 minutes were decoded without speculation; "
+        "none failed.",
         "speculation-failed-in-the-workers-log-engine_spec_fallbacks_total-rises",
     ),
     Alert(
@@ -107,15 +108,15 @@ _SPECULATION = (
         "30m",
         (
             Condition("engine_suffix_bytes / engine_suffix_capacity_bytes", "> [[suffixFull]]"),
-            # Full is how it should be; forgetting within two hours what it learnt is not.
+            # A full index is normal; one that evicts its contents within two hours is too small.
             Condition(
                 "increase(engine_suffix_evictions_total[1h]) / engine_suffix_tokens",
                 "> [[suffixForgotten]]",
             ),
         ),
-        "The suffix index of {{ $labels.instance }} forgets too soon.",
-        "{{ $value | humanizePercentage }} of its memory is in use, and within an hour it evicted "
-        "much of what it holds.",
+        "The suffix index of {{ $labels.instance }} is too small.",
+        "{{ $value | humanizePercentage }} of its memory is in use, and it evicted a large share "
+        "of its tokens within an hour.",
         "the-suffix-index-is-full",
     ),
 )
@@ -126,8 +127,8 @@ _WORKERS = (
         "critical",
         "1m",
         (Condition("max by (namespace) (gateway_worker_up)", "== 0"),),
-        "No worker is up: nothing is answered.",
-        "Requests wait and then get 503.",
+        "No worker is up: all requests fail.",
+        "Requests wait in the queue and then get 503.",
         "no-worker-is-up",
     ),
     Alert(
@@ -135,8 +136,8 @@ _WORKERS = (
         "critical",
         "5m",
         (Condition("max by (namespace) (gateway_workers)", "== 0"),),
-        "The gateways have found no worker: nothing is answered.",
-        "The name that they look up has had no address for 5 minutes.",
+        "The gateways have found no worker: all requests fail.",
+        "The workers' DNS name has had no address for 5 minutes.",
         "no-worker-is-found",
     ),
     Alert(
@@ -163,7 +164,7 @@ _WORKERS = (
                 "== 0",
             ),
         ),
-        "The worker {{ $labels.instance }} has requests and makes no step.",
+        "The worker {{ $labels.instance }} has requests but executes no steps.",
         "{{ $value | humanize }} requests are stuck in it.",
         "a-worker-makes-no-progress",
     ),
@@ -176,7 +177,7 @@ _WORKERS = (
                 "sum by (namespace, worker) (increase(gateway_worker_restarts_total[30m]))",
                 "> [[workerRestarts]]",
             ),
-            # Workers that something else restarts, such as Kubernetes: their counters begin anew.
+            # The counters of workers that Kubernetes restarts are reset.
             Condition(
                 "label_replace(max by (namespace, instance) "
                 "(resets(vllm:iteration_tokens_total_count[30m])), "
@@ -185,7 +186,7 @@ _WORKERS = (
                 joined="or on (namespace)",
             ),
         ),
-        "The worker {{ $labels.worker }} restarts again and again.",
+        "The worker {{ $labels.worker }} restarts repeatedly.",
         "{{ $value | humanize }} restarts in 30 minutes.",
         "a-worker-restarts-gateway_worker_restarts_total",
     ),
@@ -199,7 +200,7 @@ _WORKERS = (
                 "> [[workerFlaps]]",
             ),
         ),
-        "The worker {{ $labels.worker }} comes and goes.",
+        "The worker {{ $labels.worker }} is flapping.",
         "It went up or down {{ $value | humanize }} times in 30 minutes.",
         "a-worker-restarts-gateway_worker_restarts_total",
     ),
@@ -217,8 +218,8 @@ _QUEUES = (
                 "> [[refusedRate]]",
             ),
         ),
-        "Requests are turned away: the gateway's queue is full, or they wait too long in it.",
-        "{{ $value | humanize }} a second get 503.",
+        "Requests are rejected: the gateway's queue is full, or they wait too long in it.",
+        "{{ $value | humanize }} requests per second get 503.",
         "clients-get-503-overloaded",
     ),
     Alert(
@@ -233,14 +234,14 @@ _QUEUES = (
             ),
         ),
         "More requests wait in {{ $labels.instance }} than run.",
-        "{{ $value | humanize }} wait for each one that runs.",
+        "{{ $value | humanize }} requests wait for each running one.",
         "requests-wait-in-a-worker",
     ),
 )
 
 
 def _burns(objective: Objective) -> tuple[Alert, Alert]:
-    """Two alerts: the budget is gone in days or hours, or before the period ends."""
+    """Two alerts: the budget is exhausted within days, or before the end of the period."""
 
     def both(long: str, short: str, factor: str, *, joined: str = "and") -> tuple[Condition, ...]:
         return (
@@ -258,9 +259,9 @@ def _burns(objective: Objective) -> tuple[Alert, Alert]:
                 *both("1h", "5m", "[[burnHour]]"),
                 *both("6h", "30m", "[[burnHours]]", joined="or"),
             ),
-            f"{objective.title}: far too few.",
-            f"{objective.promise} What may be missed is used up {{{{ $value | humanize }}}} times "
-            "as fast as the promise allows.",
+            f"{objective.title}: far below the objective.",
+            f"{objective.statement} The error budget is used up {{{{ $value | humanize }}}} times "
+            "as fast as it allows.",
             objective.anchor,
         ),
         Alert(
@@ -268,9 +269,9 @@ def _burns(objective: Objective) -> tuple[Alert, Alert]:
             "warning",
             "1h",
             both("3d", "6h", "[[burnDays]]"),
-            f"{objective.title}: too few for days.",
-            f"{objective.promise} At this rate, {{{{ $value | humanize }}}} times what the promise "
-            "allows, it will not be kept this month.",
+            f"{objective.title}: below the objective for days.",
+            f"{objective.statement} The error budget is used up {{{{ $value | humanize }}}} times "
+            "as fast as it allows, so the objective will be missed this month.",
             objective.anchor,
         ),
     )

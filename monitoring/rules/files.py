@@ -1,4 +1,4 @@
-"""The rules as files: plain ones for Prometheus, and those that the chart puts its values into."""
+"""The rules as files: with the default thresholds, and as templates for the chart."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ _GENERATED = "# Written by `make dashboards` from monitoring/rules; do not edit.
 
 
 class _Readable(yaml.SafeDumper):
-    """Writes texts of several lines as blocks."""
+    """Writes strings of several lines as blocks."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -25,12 +25,12 @@ _Readable.add_representer(str, _represent_text)
 
 
 def rule_files() -> Mapping[str, str]:
-    """File names and texts of recordings and alerts, one group each, as Prometheus reads them."""
+    """Return the rule files for Prometheus by name: recordings and alerts, one group each."""
     return {name: with_defaults(text) for name, text in rule_templates().items()}
 
 
 def rule_templates() -> Mapping[str, str]:
-    """The same with places `[[name]]` for the chart's values."""
+    """Return the same files with placeholders `[[name]]` for the chart's values."""
     recordings = [{"record": rule.name, "expr": rule.query} for rule in RECORDINGS]
     return {
         "recordings.yaml": _file("specgate-recordings", recordings),

@@ -1,11 +1,11 @@
-"""Series that alerts compare, and dashboards draw, over windows too long to compute each time."""
+"""Recorded series for alerts and dashboards, over windows too long to compute for each query."""
 
 from monitoring.rules.objectives import OBJECTIVES, WINDOWS
 from monitoring.rules.rule import Recording
 
 
 def _acceptance(window: str) -> Recording:
-    """Accepted share of what was verified; 0, not nothing, for a source of which none was."""
+    """Accepted share of the draft tokens; 0, not absent, for a source without accepted ones."""
     drafted = f"sum by (namespace, source) (rate(engine_spec_draft_tokens_total[{window}]))"
     accepted = f"sum by (namespace, source) (rate(engine_spec_accepted_tokens_total[{window}]))"
     return Recording(

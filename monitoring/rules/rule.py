@@ -1,13 +1,13 @@
-"""What a rule is: a recording, or an alert made of conditions.
+"""The two kinds of rules: recordings, and alerts made of conditions.
 
-Texts may have places `[[name]]` for what the chart's values choose (`thresholds.py`).
+Texts may contain placeholders `[[name]]` for the chart's values (`thresholds.py`).
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 Severity = Literal["critical", "warning"]
-"""critical: wake somebody. warning: look at it on a working day."""
+"""critical: page somebody. warning: handle it on a working day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Recording:
     """A series that Prometheus computes at every evaluation.
 
     Attributes:
-        name: `labels:what:operation`, the form that Prometheus' documentation asks for.
+        name: `level:metric:operations`, as Prometheus' documentation recommends.
         query: PromQL.
     """
 
@@ -25,15 +25,14 @@ class Recording:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A query and what its value is when something is wrong.
+    """A query and the comparison that is true when something is wrong.
 
-    The query is apart from the test, so that a live check can see that it returns data in a
-    service where nothing is wrong.
+    They are separate so that a test can check that the query returns data from a healthy service.
 
     Attributes:
         query: PromQL; returns data wherever the metrics exist.
         test: A comparison, such as `> 0.5`.
-        joined: How it follows the condition before it: `and`, with labels to match on if need be.
+        joined: Operator that joins it to the previous condition, such as `and on (instance)`.
     """
 
     query: str
@@ -42,22 +41,22 @@ class Condition:
 
     @property
     def expression(self) -> str:
-        """The query with its test."""
+        """PromQL of the comparison."""
         return f"({self.query}) {self.test}"
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A state that a person should know of.
+    """An alert.
 
     Attributes:
-        name: In Prometheus.
-        severity: Who is told, and when.
-        lasting: How long the conditions hold before anybody is told, as Prometheus writes it.
-        conditions: All of them, joined from left to right.
-        summary: One line, may use `$labels`.
-        description: What it means and what was measured; may use `$value`.
-        anchor: The entry's heading in the runbook, as its link.
+        name: Its name in Prometheus.
+        severity: How urgent it is.
+        lasting: How long the conditions must hold, as a Prometheus duration.
+        conditions: Joined from left to right.
+        summary: One line; may use `$labels`.
+        description: Meaning and measured value; may use `$value`.
+        anchor: Anchor of its entry in the runbook.
     """
 
     name: str
@@ -70,12 +69,12 @@ class Alert:
 
     @property
     def expression(self) -> str:
-        """The conditions as one PromQL expression."""
+        """PromQL of all conditions."""
         first, *others = self.conditions
         lines = [first.expression, *(f"{c.joined} {c.expression}" for c in others)]
         return "\n".join(lines)
 
     @property
     def runbook_url(self) -> str:
-        """Where the runbook says what to do."""
+        """URL of its entry in the runbook."""
         return f"[[runbookUrl]]#{self.anchor}"

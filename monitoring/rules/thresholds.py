@@ -1,7 +1,8 @@
-"""The numbers in the rules that an operator may want otherwise; values of the chart.
+"""The thresholds of the rules, which are values of the chart.
 
-A rule's text says `[[name]]` where one belongs: a field of `Thresholds`, or `runbookUrl`. The plain
-files have the defaults there, the chart puts its values in (`templates/monitoring/rules.yaml`).
+A rule's text contains placeholders `[[name]]`, where the name is a field of `Thresholds` or
+`runbookUrl`. The plain files contain the defaults; the chart inserts its values
+(`templates/monitoring/rules.yaml`).
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 RUNBOOK = "docs/runbook.md"
-"""Where the runbook is, from the root of the project."""
+"""Path of the runbook in the repository."""
 
 # fmt: off
 FirstTokenBound = Literal[
@@ -22,93 +23,100 @@ TokenGapBound = Literal[
     "0.1", "0.15", "0.2", "0.3", "0.5", "1.0", "2.5",
 ]
 # fmt: on
-"""Bounds of the histograms' buckets, as Prometheus writes them: it counts by no others."""
+"""Bucket bounds of the histograms, as Prometheus writes them; only these can be compared with."""
 Share = Annotated[float, Field(gt=0, lt=1)]
 Limit = Annotated[float, Field(ge=0, le=100_000)]
 
 
 class Thresholds(BaseModel):
-    """What is too much, and what is promised."""
+    """Thresholds of the alerts and service level objectives (SLOs)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     acceptanceDrop: Share = Field(
         0.5,
-        description="`SpecgateAcceptanceCollapse`: acceptance of 30 minutes over that of a day.",
+        description="`SpecgateAcceptanceCollapse`: fires when acceptance over 30 minutes is below "
+        "this share of the acceptance over a day.",
     )
     acceptanceDraftRate: Limit = Field(
-        1, description="It judges no source with fewer draft tokens a second."
+        1, description="It ignores sources with fewer draft tokens per second."
     )
     perfectRequests: Share = Field(
         0.5,
-        description="`SpecgateAcceptanceSuspicious`: part of the requests of which next to all "
-        "drafts were accepted.",
+        description="`SpecgateAcceptanceSuspicious`: share of the requests with more than 95 % of "
+        "their draft tokens accepted.",
     )
     perfectDraftTokens: Limit = Field(
-        100, description="It judges no model with fewer draft tokens a request."
+        100, description="It ignores models with fewer draft tokens per request."
     )
     stuckPrice: Share = Field(
-        0.95, description="`SpecgatePriceStuck`: survival that a draft token needs."
+        0.95,
+        description="`SpecgatePriceStuck`: survival probability that a draft token needs to pay.",
     )
     fallbacks: Limit = Field(
-        0, description="`SpecgateSpeculationFallbacks`: steps or requests in 15 minutes."
+        0, description="`SpecgateSpeculationFallbacks`: failed steps or requests in 15 minutes."
     )
     suffixFull: Share = Field(
-        0.95, description="`SpecgateSuffixMemoryFull`: part of the suffix index's memory in use."
+        0.95, description="`SpecgateSuffixMemoryFull`: share of the suffix index's memory in use."
     )
     suffixForgotten: Limit = Field(
-        0.5, description="And what it forgets in an hour, over what it holds."
+        0.5, description="And tokens evicted within an hour, as a share of the tokens stored."
     )
     workerRestarts: Limit = Field(
         2, description="`SpecgateWorkerRestarts`: restarts in 30 minutes."
     )
     workerFlaps: Limit = Field(
-        5, description="`SpecgateWorkerFlaps`: times that it went up or down in 30 minutes."
+        5, description="`SpecgateWorkerFlaps`: changes between up and down in 30 minutes."
     )
     refusedRate: Limit = Field(
-        0, description="`SpecgateQueueSaturated`: requests turned away, a second."
+        0, description="`SpecgateQueueSaturated`: rejected requests per second."
     )
     workerQueue: Limit = Field(
-        1, description="`SpecgateWorkerQueueGrows`: requests that wait for each one that runs."
+        1, description="`SpecgateWorkerQueueGrows`: waiting requests per running request."
     )
     requestsKept: Share = Field(
-        0.999, description="Promise: part of the requests that we do not fail."
+        0.999, description="SLO: share of the requests that the service does not fail."
     )
     firstTokensKept: Share = Field(
-        0.99, description="Promise: part of the first tokens that come in time."
+        0.99, description="SLO: share of the first tokens within `firstTokenSeconds`."
     )
     firstTokenSeconds: FirstTokenBound = Field(
         "2.0",
-        description="What that time is: a bucket's bound as Prometheus writes it, in quotes.",
+        description="Time to first token, in seconds: one of the histogram's bucket bounds as "
+        "Prometheus writes it, in quotes.",
     )
     tokenGapsKept: Share = Field(
-        0.99, description="Promise: part of the tokens that follow the one before in time."
+        0.99, description="SLO: share of the gaps between tokens within `tokenGapSeconds`."
     )
-    tokenGapSeconds: TokenGapBound = Field("0.1", description="What that time is, likewise.")
+    tokenGapSeconds: TokenGapBound = Field(
+        "0.1",
+        description="Gap between tokens, in seconds: one of the histogram's bucket bounds, in "
+        "quotes.",
+    )
     burnHour: Limit = Field(
         14.4,
-        description="How many times as fast as promised the budget of what may be missed is used "
-        "up, over an hour, for somebody to be woken: 14.4 is 2 % of 30 days'.",
+        description="Burn rate of an error budget over one hour for a critical alert; 14.4 uses "
+        "2 % of the budget of 30 days.",
     )
-    burnHours: Limit = Field(6, description="The same over six hours: 6 is 5 % of it.")
+    burnHours: Limit = Field(6, description="The same over six hours; 6 uses 5 % of the budget.")
     burnDays: Limit = Field(
-        1, description="And over three days, for a look on a working day: 1 is 10 % of it."
+        1, description="Burn rate over three days for a warning; 1 uses 10 % of the budget."
     )
 
 
-_PLACE = re.compile(r"\[\[(\w+)\]\]")
+_PLACEHOLDER = re.compile(r"\[\[(\w+)\]\]")
 
 
 def with_defaults(text: str) -> str:
-    """A rule's text as it is for whoever chooses nothing.
+    """Return a rule's text with the default values.
 
     Raises:
-        KeyError: A place has the name of no value.
+        KeyError: A placeholder has an unknown name.
     """
     values = {"runbookUrl": RUNBOOK, **Thresholds().model_dump()}
-    return _PLACE.sub(lambda place: _shown(values[place[1]]), text)
+    return _PLACEHOLDER.sub(lambda match: _format(values[match[1]]), text)
 
 
-def _shown(value: float | str) -> str:
-    """As the chart shows it: 0.5, 14.4, 100."""
+def _format(value: float | str) -> str:
+    """Format a value as the chart does: 0.5, 14.4, 100."""
     return value if isinstance(value, str) else f"{value:g}"

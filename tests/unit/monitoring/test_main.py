@@ -8,11 +8,11 @@ from gateway.telemetry import GatewayMetrics
 from monitoring.__main__ import CHART, generated, stale, write
 
 
-def test_the_chart_holds_what_the_code_says() -> None:
+def test_the_charts_files_are_up_to_date() -> None:
     assert stale(CHART) == []
 
 
-def test_a_changed_file_and_a_stranger_are_found_and_put_right(tmp_path: Path) -> None:
+def test_changed_and_unknown_files_are_found_and_repaired(tmp_path: Path) -> None:
     write(tmp_path)
     (tmp_path / "rules" / "alerts.yaml").write_text("groups: []\n", encoding="utf-8")
     (tmp_path / "dashboards" / "old.json").write_text("{}\n", encoding="utf-8")
@@ -24,11 +24,11 @@ def test_a_changed_file_and_a_stranger_are_found_and_put_right(tmp_path: Path) -
     assert stale(tmp_path) == []
 
 
-def test_a_chart_without_files_lacks_all_of_them(tmp_path: Path) -> None:
+def test_missing_files_are_found(tmp_path: Path) -> None:
     assert stale(tmp_path) == sorted(generated())
 
 
-def test_only_metrics_that_exist_are_asked_for() -> None:
+def test_all_queried_metrics_exist() -> None:
     registry = CollectorRegistry()
     GatewayMetrics(registry)
     AcceptanceMetrics(registry)
@@ -45,6 +45,6 @@ def test_only_metrics_that_exist_are_asked_for() -> None:
     }
 
     text = "\n".join(generated().values())
-    asked = set(re.findall(r"(?<![\w:])(?:gateway|engine)_\w+\b(?![:\w])", text))
-    assert len(asked) > 30
-    assert asked - known == set()
+    queried = set(re.findall(r"(?<![\w:])(?:gateway|engine)_\w+\b(?![:\w])", text))
+    assert len(queried) > 30
+    assert queried - known == set()

@@ -1,4 +1,4 @@
-"""Prometheus' own tool: check rules, and play series to them."""
+"""Runs promtool: checks rules, and evaluates them on given series."""
 
 import re
 import subprocess
@@ -15,18 +15,18 @@ _SECONDS = 30
 
 
 def write_rules(folder: Path) -> list[str]:
-    """Write the rules as they are generated now; returns their paths."""
+    """Write the generated rule files and return their paths."""
     for name, text in rule_files().items():
         (folder / name).write_text(text, encoding="utf-8")
     return [str(folder / name) for name in rule_files()]
 
 
 def write_needed_rules(folder: Path, query: str) -> str:
-    """Write the rules that a query leads to, and no others: all of them cost seconds to evaluate.
+    """Write only the rules that a query refers to, since evaluating all of them takes seconds.
 
     Args:
-        folder: Gets the file.
-        query: Names what is recorded, and alerts as `ALERTS{alertname="..."}`.
+        folder: Where to write the file.
+        query: May name recorded series, and alerts as `ALERTS{alertname="..."}`.
 
     Returns:
         The file's path.
@@ -36,11 +36,11 @@ def write_needed_rules(folder: Path, query: str) -> str:
         rule.get("record") or rule["alert"]: rule for group in groups for rule in group["rules"]
     }
     needed: set[str] = set()
-    waiting = [query]
-    while waiting:
-        found = (set(re.findall(r"[\w:]+", waiting.pop())) & named.keys()) - needed
+    pending = [query]
+    while pending:
+        found = (set(re.findall(r"[\w:]+", pending.pop())) & named.keys()) - needed
         needed |= found
-        waiting += [named[name]["expr"] for name in found]
+        pending += [named[name]["expr"] for name in found]
     for group in groups:
         group["rules"] = [rule for rule in group["rules"] if rule in map(named.get, needed)]
     path = folder / "needed.yaml"
@@ -49,7 +49,7 @@ def write_needed_rules(folder: Path, query: str) -> str:
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run it to its end."""
+    """Run promtool."""
     command = find_tool("promtool")
     return subprocess.run(
         [command, *arguments], capture_output=True, text=True, timeout=_SECONDS, check=False
@@ -59,17 +59,17 @@ def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
 def evaluate(
     folder: Path, series: Mapping[str, str], query: str, *, at: str, expected: list[dict[str, Any]]
 ) -> str:
-    """Play series to the rules, a sample a minute, and compare what a query gives.
+    """Evaluate the rules on series with a sample per minute, and compare a query's result.
 
     Args:
-        folder: An empty one.
-        series: Selectors and values, in promtool's short form.
-        query: Any, over the series, what is recorded, and `ALERTS`.
-        at: When, from the start.
+        folder: An empty folder.
+        series: Selectors and values, in promtool's notation.
+        query: PromQL over the series, recorded series and `ALERTS`.
+        at: Time of the evaluation, from the start.
         expected: Labels and value of each sample.
 
     Returns:
-        What promtool has to say; empty if all is as expected.
+        promtool's output about differences; empty if there are none.
     """
     test = {
         "rule_files": [write_needed_rules(folder, query)],
