@@ -8,7 +8,15 @@ import pytest
 import yaml
 
 from monitoring.rules import Thresholds
-from tests.unit.helm.chart import CHART, FILES, complaint, needs_helm, render, run_helm
+from tests.unit.helm.chart import (
+    CHART,
+    FILES,
+    Object,
+    complaint,
+    needs_helm,
+    render,
+    run_helm,
+)
 from tests.unit.monitoring.rules.promtool import promtool
 
 pytestmark = needs_helm
@@ -64,13 +72,14 @@ def test_the_schema_refuses_wrong_values() -> None:
 
 
 def test_the_schema_takes_whatever_the_settings_take() -> None:
-    engine = {
+    engine: Object = {
         "environment": {"VLLM_CPU_KVCACHE_SPACE": 2},
         "speculation": {"sources": False, "step_cost": [[1, 1.5], [8, 2]]},
         "vllm": {"any_option": [1, {"a": None}]},
     }
+    values: Object = {"global": {"any": {"thing": 1}}, "settings": {"engine": engine}}
 
-    assert render(**{"global": {"any": {"thing": 1}}, "settings": {"engine": engine}}).objects
+    assert render(**values).objects
 
 
 @pytest.mark.parametrize(

@@ -156,13 +156,13 @@ def test_selectors_find_the_pods_of_one_component(rendered: Rendered) -> None:
         # Selectors of a workload can never change; the chart's version does.
         assert not {"helm.sh/chart", f"{PART_OF}version"} & selector.keys()
         labels = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}  # the controller's own
-        found = [
+        selected = [
             pod["metadata"]["labels"][f"{PART_OF}component"]
             for pod in rendered.pods
             if selector.items() <= (pod["metadata"]["labels"] | labels).items()
         ]
-        assert found
-        assert set(found) == {component}
+        assert selected
+        assert set(selected) == {component}
 
 
 def test_peers_in_network_policies_exist(rendered: Rendered) -> None:
