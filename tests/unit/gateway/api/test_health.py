@@ -1,26 +1,11 @@
 import json
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import cast
-
-import pytest
 
 from gateway.supervisor import Supervisor
 from gateway.types import WorkerId
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import Application, running
-
-
-@pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as started:
-        yield started
-
-
-@pytest.fixture
-async def gateway(worker: FakeWorker) -> AsyncIterator[Application]:
-    async with running(worker.url) as application:
-        yield application
 
 
 async def test_a_process_is_alive_whatever_its_workers_do() -> None:

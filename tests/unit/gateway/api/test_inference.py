@@ -1,13 +1,12 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.types import Message
 
-from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.waiting import eventually
 from tests.unit.gateway.application import Application, running
@@ -19,25 +18,10 @@ SECRETS = ("PROMPT-TEXT", "SYSTEM-TEXT", "ANSWER-TEXT", "SALT-TEXT", "COOKIE-TEX
 
 
 @pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as started:
-        yield started
-
-
-@pytest.fixture
-async def gateway(worker: FakeWorker) -> AsyncIterator[Application]:
-    async with running(worker.url) as application:
-        yield application
-
-
-@pytest.fixture
 def key(tmp_path: Path) -> tuple[str, Path]:
-    """An issued key and its file."""
-    text, record = new_key(
-        tenant="acme", name="", created="", limits=KeyLimits(requests_per_minute=2)
-    )
-    add_record(tmp_path / "keys", record)
-    return text, tmp_path / "keys"
+    """A key and its file."""
+    path = tmp_path / "keys"
+    return issue_key(path, requests_per_minute=2), path
 
 
 @pytest.mark.parametrize(
@@ -93,9 +77,9 @@ async def test_one_id_sent_twice_is_two_for_the_worker(
     ]
 
     assert [answer.headers["x-request-id"] for answer in answers] == ["mine", "mine"]
-    wire = {request.headers["x-request-id"] for request in worker.requests}
-    assert len(wire) == 2
-    assert all(name.startswith("mine-") for name in wire)
+    sent = {request.headers["x-request-id"] for request in worker.requests}
+    assert len(sent) == 2
+    assert all(name.startswith("mine-") for name in sent)
 
 
 async def test_without_an_id_the_worker_gets_ours(gateway: Application, worker: FakeWorker) -> None:
@@ -162,17 +146,11 @@ async def test_a_model_with_half_a_character_is_unknown(gateway: Application) ->
 async def test_a_wild_max_tokens_of_a_limited_key_crashes_nothing(
     worker: FakeWorker, tmp_path: Path
 ) -> None:
-    text, record = new_key(
-        tenant="acme", name="", created="", limits=KeyLimits(tokens_per_minute=10)
-    )
-    add_record(tmp_path / "keys", record)
+    text = issue_key(tmp_path / "keys", tokens_per_minute=10)
     body = b'{"messages":[],"max_tokens":' + b"9" * 4000 + b"}"
     async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
         answers = [
-            await gateway.client.post(
-                CHAT, content=body, headers={"authorization": f"Bearer {text}"}
-            )
-            for _ in range(2)
+            await gateway.client.post(CHAT, content=body, headers=bearer(text)) for _ in range(2)
         ]
 
     assert {answer.status_code for answer in answers} == {400}  # the worker's own refusal
@@ -210,7 +188,7 @@ async def test_without_a_key_nobody_enters(
 async def test_a_key_that_used_up_its_limit_is_told_when_to_come_again(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
-    headers = {"authorization": f"Bearer {key[0]}"}
+    headers = bearer(key[0])
     async with running(worker.url, keys={"file": key[1]}) as gateway:
         for _ in range(2):
             await gateway.client.post(CHAT, json=BODY, headers=headers)
@@ -225,7 +203,7 @@ async def test_a_key_that_used_up_its_limit_is_told_when_to_come_again(
 async def test_a_workers_refusal_still_shows_the_keys_limits(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
-    headers = {"authorization": f"Bearer {key[0]}"}
+    headers = bearer(key[0])
     async with running(worker.url, keys={"file": key[1]}) as gateway:
         answer = await gateway.client.post(
             CHAT, json={**BODY, "fake": {"status": 400}}, headers=headers

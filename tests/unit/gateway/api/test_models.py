@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import running
 
@@ -54,8 +54,7 @@ async def test_before_any_worker_came_up_there_is_nothing_to_list() -> None:
 async def test_a_key_is_asked_for(
     worker: FakeWorker, tmp_path: Path, header: str, prefix: str, status: int
 ) -> None:
-    text, record = new_key(tenant="acme", name="", created="", limits=KeyLimits())
-    add_record(tmp_path / "keys", record)
+    text = issue_key(tmp_path / "keys")
     async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
         answer = await gateway.client.get("/v1/models", headers={header: prefix + text})
 
@@ -63,12 +62,9 @@ async def test_a_key_is_asked_for(
 
 
 async def test_a_key_for_one_model_sees_that_one(worker: FakeWorker, tmp_path: Path) -> None:
-    text, record = new_key(
-        tenant="acme", name="", created="", limits=KeyLimits(), models=("other",)
-    )
-    add_record(tmp_path / "keys", record)
+    text = issue_key(tmp_path / "keys", models=("other",))
     async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
-        headers = {"authorization": f"Bearer {text}"}
+        headers = bearer(text)
         listed = await gateway.client.get("/v1/models", headers=headers)
         hidden = await gateway.client.get("/v1/models/org/model", headers=headers)
 
