@@ -55,7 +55,7 @@ def test_some_errors_have_the_header_that_http_requires() -> None:
     assert BodyTooLargeError("").headers == {"connection": "close"}
 
 
-def test_a_relayed_error_has_fields_of_its_own() -> None:
+def test_a_relayed_error_has_its_own_fields() -> None:
     error = RelayedError("m", status=418, type="t", code="c", param="p", retry_after_seconds=1)
 
     assert (error.status, error.type, error.code, error.param) == (418, "t", "c", "p")

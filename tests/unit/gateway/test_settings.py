@@ -36,10 +36,7 @@ def complaint(profile: Path | None, environ: dict[str, str] | None = None) -> st
 
 
 def test_without_profile_and_environment_the_defaults_apply() -> None:
-    settings = load_settings(None, {})
-
-    assert settings == GatewaySettings()
-    assert (settings.host, settings.port, settings.processes) == ("127.0.0.1", 8000, 1)
+    assert load_settings(None, {}) == GatewaySettings()
 
 
 def test_the_environment_overrides_the_profile(profile: Path) -> None:

@@ -33,14 +33,14 @@ async def remaining(admission: Admission) -> bytes:
         return dict(entry.headers)[b"x-ratelimit-remaining-tokens"]
 
 
-def test_without_keys_everybody_is_anonymous(limits: Limits) -> None:
+def test_without_keys_every_caller_is_anonymous(limits: Limits) -> None:
     admission = make_admission(limits)
 
     assert admission.recognise("Bearer whatever") is ANONYMOUS
     assert admission.recognise(None) is ANONYMOUS
 
 
-def test_with_keys_the_ring_in_force_decides(limits: Limits) -> None:
+def test_the_current_ring_is_used(limits: Limits) -> None:
     text, record = new_key(tenant="acme", name="", created="", limits=KeyLimits())
     rings = [KeyRing([record], defaults=KeyLimits()), KeyRing([], defaults=KeyLimits())]
     slots = Slots(running=1, queued=1, timeout_seconds=1, on_change=lambda running, queued: None)
@@ -78,7 +78,7 @@ def test_the_wait_for_a_slot_is_measured(limits: Limits) -> None:
 @pytest.mark.parametrize(
     ("used", "left"), [(30, b"70"), (0, b"100"), (None, b"40")], ids=["counted", "none", "unknown"]
 )
-def test_what_was_used_is_settled_at_the_end(limits: Limits, used: int | None, left: bytes) -> None:
+def test_used_tokens_are_settled_at_the_end(limits: Limits, used: int | None, left: bytes) -> None:
     async def scenario() -> None:
         admission = make_admission(limits)
 

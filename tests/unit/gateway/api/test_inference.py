@@ -46,7 +46,7 @@ async def test_every_endpoint_is_served(
     assert answer.json()
 
 
-async def test_only_harmless_headers_reach_the_worker(
+async def test_only_listed_headers_reach_the_worker(
     gateway: Application, worker: FakeWorker
 ) -> None:
     sent = {
@@ -68,7 +68,7 @@ async def test_only_harmless_headers_reach_the_worker(
     assert seen["content-type"] == "application/json"
 
 
-async def test_one_id_sent_twice_is_two_for_the_worker(
+async def test_a_repeated_id_is_unique_for_the_worker(
     gateway: Application, worker: FakeWorker
 ) -> None:
     answers = [
@@ -82,7 +82,9 @@ async def test_one_id_sent_twice_is_two_for_the_worker(
     assert all(name.startswith("mine-") for name in sent)
 
 
-async def test_without_an_id_the_worker_gets_ours(gateway: Application, worker: FakeWorker) -> None:
+async def test_without_an_id_the_worker_gets_a_generated_one(
+    gateway: Application, worker: FakeWorker
+) -> None:
     answer = await gateway.client.post(CHAT, json=BODY)
 
     assert worker.requests[0].headers["x-request-id"] == answer.headers["x-request-id"]
@@ -107,7 +109,7 @@ async def test_without_an_id_the_worker_gets_ours(gateway: Application, worker: 
     ],
     ids=lambda body: repr(body[:50]),
 )
-async def test_a_hostile_body_is_refused_before_the_worker(
+async def test_an_invalid_body_does_not_reach_the_worker(
     gateway: Application, worker: FakeWorker, body: bytes
 ) -> None:
     answer = await gateway.client.post(CHAT, content=body)
@@ -128,7 +130,7 @@ async def test_a_hostile_body_is_refused_before_the_worker(
     ],
     ids=lambda body: repr(body[:50]),
 )
-async def test_a_strange_body_crashes_nothing(
+async def test_an_unusual_body_is_forwarded(
     gateway: Application, worker: FakeWorker, body: bytes
 ) -> None:
     answer = await gateway.client.post(CHAT, content=body)
@@ -137,13 +139,13 @@ async def test_a_strange_body_crashes_nothing(
     assert len(worker.requests) == 1
 
 
-async def test_a_model_with_half_a_character_is_unknown(gateway: Application) -> None:
+async def test_a_model_name_with_a_lone_surrogate_is_unknown(gateway: Application) -> None:
     answer = await gateway.client.post(CHAT, content=b'{"messages":[],"model":"\\ud800"}')
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
 
-async def test_a_wild_max_tokens_of_a_limited_key_crashes_nothing(
+async def test_a_huge_max_tokens_with_a_limited_key_is_forwarded(
     worker: FakeWorker, tmp_path: Path
 ) -> None:
     text = issue_key(tmp_path / "keys", tokens_per_minute=10)
@@ -157,7 +159,7 @@ async def test_a_wild_max_tokens_of_a_limited_key_crashes_nothing(
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
-async def test_a_key_may_come_in_either_sdks_header(
+async def test_a_key_is_accepted_in_either_sdks_header(
     worker: FakeWorker, key: tuple[str, Path], header: str
 ) -> None:
     text, path = key
@@ -172,7 +174,7 @@ async def test_a_key_may_come_in_either_sdks_header(
 @pytest.mark.parametrize(
     ("path", "kind"), [(CHAT, None), ("/v1/messages", "error")], ids=["openai", "anthropic"]
 )
-async def test_without_a_key_nobody_enters(
+async def test_without_a_key_requests_are_refused(
     worker: FakeWorker, key: tuple[str, Path], path: str, kind: str | None
 ) -> None:
     async with running(worker.url, keys={"file": key[1]}) as gateway:
@@ -185,7 +187,7 @@ async def test_without_a_key_nobody_enters(
     assert worker.requests == []
 
 
-async def test_a_key_that_used_up_its_limit_is_told_when_to_come_again(
+async def test_a_key_over_its_limit_gets_retry_after(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
     headers = bearer(key[0])
@@ -200,7 +202,7 @@ async def test_a_key_that_used_up_its_limit_is_told_when_to_come_again(
     assert answer.json()["error"]["code"] == "rate_limit_exceeded"
 
 
-async def test_a_workers_refusal_still_shows_the_keys_limits(
+async def test_a_refusal_of_the_worker_has_the_rate_limit_headers(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
     headers = bearer(key[0])
@@ -222,7 +224,7 @@ async def test_a_body_over_the_limit_is_refused(worker: FakeWorker) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_a_client_that_leaves_frees_the_worker(
+async def test_a_disconnect_aborts_the_request_on_the_worker(
     gateway: Application, worker: FakeWorker, stream: bool
 ) -> None:
     script = {"hang_after_chunks": 1} if stream else {"hang_before_headers": True}
@@ -249,7 +251,7 @@ async def test_a_client_that_leaves_frees_the_worker(
     assert line["status"] == (200 if stream else 499)
 
 
-async def test_a_client_that_leaves_in_mid_body_is_no_error(
+async def test_a_disconnect_while_sending_is_no_error(
     gateway: Application, worker: FakeWorker
 ) -> None:
     async def receive() -> Message:
@@ -266,7 +268,7 @@ async def test_a_client_that_leaves_in_mid_body_is_no_error(
     assert worker.requests == []
 
 
-async def test_a_long_answer_that_breaks_is_cut_not_ended(worker: FakeWorker) -> None:
+async def test_a_long_answer_that_breaks_is_not_ended(worker: FakeWorker) -> None:
     body = json.dumps({**BODY, "fake": {"unary_bytes": 5000, "truncate_unary": True}}).encode()
     sent: list[Message] = []
 
@@ -305,7 +307,7 @@ async def test_a_long_answer_that_breaks_is_cut_not_ended(worker: FakeWorker) ->
     ],
     ids=str,
 )
-async def test_nothing_of_what_was_asked_or_answered_is_logged(
+async def test_prompts_and_answers_are_not_logged(
     worker: FakeWorker, key: tuple[str, Path], script: dict[str, Any], stream: bool
 ) -> None:
     text, path = key
@@ -329,7 +331,7 @@ async def test_nothing_of_what_was_asked_or_answered_is_logged(
     assert not any(secret in log.text for secret in (*SECRETS, text, text.split("-", 2)[2]))
 
 
-async def test_nothing_of_a_refused_body_or_key_is_logged(
+async def test_refused_bodies_and_keys_are_not_logged(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
     headers = {"authorization": f"Bearer {key[0][:-1]}X"}
