@@ -33,8 +33,31 @@ def _whole_usage(reply: Reply) -> JsonDict:
     return reply.usage_after(len(reply.texts)) | details
 
 
-class Chat:
+class _ChunkDialect:
+    """What chat and text completions have in common."""
+
+    id_prefix: str
+    chunk_object: str
+
+    def closing(self, reply: Reply) -> list[bytes]:
+        usage = [_usage_chunk(reply, self._head(reply))] if reply.include_usage else []
+        return [*usage, _DONE]
+
+    def failure(self, message: str) -> list[bytes]:
+        return _failure_frames(message)
+
+    def _head(self, reply: Reply) -> str:
+        return (
+            f'data: {{"id":"{self.id_prefix}-{reply.serial}","object":"{self.chunk_object}",'
+            f'"created":{reply.created},"model":{json.dumps(reply.model)},'
+        )
+
+
+class Chat(_ChunkDialect):
     """Chat completions."""
+
+    id_prefix = "chatcmpl"
+    chunk_object = "chat.completion.chunk"
 
     def unary(self, reply: Reply) -> JsonDict:
         message = {
@@ -92,22 +115,12 @@ class Chat:
             f'"logprobs":null,{end},"token_ids":null}}]{usage}{fingerprint}}}\n\n'
         ).encode()
 
-    def closing(self, reply: Reply) -> list[bytes]:
-        usage = [_usage_chunk(reply, self._head(reply))] if reply.include_usage else []
-        return [*usage, _DONE]
 
-    def failure(self, message: str) -> list[bytes]:
-        return _failure_frames(message)
-
-    def _head(self, reply: Reply) -> str:
-        return (
-            f'data: {{"id":"chatcmpl-{reply.serial}","object":"chat.completion.chunk",'
-            f'"created":{reply.created},"model":{json.dumps(reply.model)},'
-        )
-
-
-class Completions:
+class Completions(_ChunkDialect):
     """Text completions."""
+
+    id_prefix = "cmpl"
+    chunk_object = "text_completion"
 
     def unary(self, reply: Reply) -> JsonDict:
         choice = {
@@ -152,16 +165,3 @@ class Completions:
         usage = _running_usage(reply, index + 1)
         stamp = f',"system_fingerprint":"{FINGERPRINT}"' if last and not reply.include_usage else ""
         return f'{self._head(reply)}"choices":[{compact(choice)}]{usage}{stamp}}}\n\n'.encode()
-
-    def closing(self, reply: Reply) -> list[bytes]:
-        usage = [_usage_chunk(reply, self._head(reply))] if reply.include_usage else []
-        return [*usage, _DONE]
-
-    def failure(self, message: str) -> list[bytes]:
-        return _failure_frames(message)
-
-    def _head(self, reply: Reply) -> str:
-        return (
-            f'data: {{"id":"cmpl-{reply.serial}","object":"text_completion",'
-            f'"created":{reply.created},"model":{json.dumps(reply.model)},'
-        )

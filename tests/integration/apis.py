@@ -1,4 +1,4 @@
-"""The four endpoints that stream: what to send to each, and its official SDK as the judge."""
+"""The four endpoints that stream: what to send to each, and its official SDK."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
@@ -20,17 +20,17 @@ Ask = Callable[[str, Mapping[str, Any]], Coroutine[None, None, str]]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One endpoint and the SDK that speaks to it.
+    """One endpoint and its SDK.
 
     Attributes:
-        name: For the ids of tests.
+        name: Name in test ids.
         path: On gateway and worker.
         fields: The smallest body.
-        error: Base class of the errors that the SDK raises for what the server answers.
-        end: What a whole stream contains and a broken one must not.
+        error: Base class of the errors that the SDK raises for error responses.
+        end: Bytes that only a complete stream contains.
         read_stream: Streams with the SDK from a base URL, with extra fields in the body; appends
-            each piece of text to the list as it comes.
-        ask: The same without a stream; returns the text.
+            each piece of text to the list.
+        ask: The same without streaming; returns the text.
     """
 
     name: str
@@ -52,7 +52,7 @@ def _openai(url: str) -> openai.AsyncOpenAI:
         api_key=_KEY,
         max_retries=0,
         timeout=20.0,
-        # Without certificates, which take longer to read than an answer.
+        # Loading certificates would take longer than an answer.
         http_client=openai.DefaultAsyncHttpxClient(verify=False),
     )
 

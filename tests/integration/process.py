@@ -1,4 +1,4 @@
-"""A gateway as a process of its own: started from a profile, read by its log, ended by signals."""
+"""A gateway in a separate process: started from a profile, ended by signals, its log captured."""
 
 import asyncio
 import json
@@ -33,15 +33,15 @@ SERVE = (str(Path(sys.executable).with_name("specgate")), "serve")
 
 @dataclass(slots=True)
 class GatewayProcess:
-    """A gateway that runs somewhere else.
+    """A gateway in a separate process.
 
     Attributes:
-        process: Its leading process.
+        process: The process that was started; with several processes, their parent.
         port: On 127.0.0.1.
         url: Base URL.
         client: For requests to it.
-        folder: Holds its profile, and the files of the stand-in worker.
-        lines: What it has written to stderr so far.
+        folder: Has its profile and the files of the stand-in worker.
+        lines: The lines of its stderr so far.
     """
 
     process: asyncio.subprocess.Process
@@ -53,12 +53,12 @@ class GatewayProcess:
 
     @property
     def rss_bytes(self) -> int:
-        """Resident memory of the leading process."""
+        """Resident memory of the process."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     @property
     def lives(self) -> list[list[int]]:
-        """Process ids of the stand-in worker's lives, oldest first."""
+        """Process ids of each run of the stand-in worker, oldest first."""
         file = self.folder / "lives"
         text = file.read_text(encoding="utf-8") if file.exists() else ""
         return [[int(pid) for pid in line.split()] for line in text.splitlines()]
@@ -69,20 +69,20 @@ class GatewayProcess:
         return [line for line in parsed if line["event"] == event]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the leading process."""
+        """Send a signal to the process."""
         self.process.send_signal(number)
 
     async def ended(self, *, within_seconds: float = _STOP_SECONDS) -> int:
-        """Wait for the end; returns the exit status."""
+        """Wait until it has ended; returns the exit status."""
         async with asyncio.timeout(within_seconds):
             return await self.process.wait()
 
     async def until_ready(self) -> None:
-        """Wait until it has a worker that can take requests."""
+        """Wait until it has a worker that is ready."""
         await self._until_200("/health/ready")
 
     async def until_live(self) -> None:
-        """Wait until it answers, worker or not."""
+        """Wait until it answers, with or without a worker."""
         await self._until_200("/health/live")
 
     async def _until_200(self, path: str) -> None:
@@ -106,14 +106,14 @@ async def gateway_process(
     environment: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncIterator[GatewayProcess]:
-    """Start a gateway, and end it whatever happens.
+    """Start a gateway; it is ended in any case.
 
     Args:
-        folder: Empty; gets the profile. A Unix socket's path has 107 bytes at most.
-        workers: Remote workers; none: it starts the stand-in.
+        folder: An empty folder for the profile. The path of a Unix socket has at most 107 bytes.
+        workers: Remote workers; none: the gateway starts the stand-in worker.
         command: `ALONE` or `SERVE`.
-        wait_ready: Return when it is ready.
-        environment: On top of the test's own.
+        wait_ready: Wait until it is ready.
+        environment: Added to the test's environment.
         settings: The profile's `gateway:` section.
     """
     port = _free_port()
@@ -157,7 +157,7 @@ async def _read_lines(process: asyncio.subprocess.Process, lines: list[str]) -> 
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """End the process and everything it started, politely first."""
+    """End the process and its descendants, by SIGTERM first."""
     below = _below(process.pid)
     if process.returncode is None:
         process.terminate()

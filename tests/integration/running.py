@@ -1,4 +1,4 @@
-"""A real gateway on a real socket in the test's own loop, with metrics of its own."""
+"""A gateway on a real socket in the test's event loop, with its own metrics registry."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -18,7 +18,7 @@ from tests.fakes.worker import FakeWorker
 
 _START_SECONDS = 5.0
 _STOP_SECONDS = 10.0
-# Quick enough for tests; whoever tests one of these says so by its own value.
+# Short times for tests; a test may override them.
 _QUICK: Mapping[str, Mapping[str, Any]] = {
     "upstream": {"probe_seconds": 0.05, "probe_timeout_seconds": 1.0, "slow_start_seconds": 0.0},
     "drain": {"finish_seconds": 1.0},
@@ -28,12 +28,12 @@ _QUICK: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class RunningGateway:
-    """A gateway that serves, and a client of it.
+    """A running gateway and a client.
 
     Attributes:
         url: Base URL.
         port: On 127.0.0.1.
-        client: Sends no key; ended with the gateway.
+        client: Sends no key; closed with the gateway.
         registry: Its metrics.
     """
 
@@ -43,7 +43,7 @@ class RunningGateway:
     registry: CollectorRegistry
 
     def metric(self, name: str, /, **labels: str) -> float:
-        """One sample of the metrics; 0 while nothing was counted."""
+        """The value of one sample; 0 if it does not exist."""
         return self.registry.get_sample_value(name, labels) or 0.0
 
 
@@ -51,12 +51,12 @@ class RunningGateway:
 async def running_gateway(
     *workers: FakeWorker, wait_ready: bool = True, **sections: Any
 ) -> AsyncIterator[RunningGateway]:
-    """Serve in front of `workers`.
+    """Run a gateway in front of `workers`.
 
     Args:
         workers: Already started, unless `wait_ready` is false.
-        wait_ready: Return when a worker is known to be up.
-        sections: Settings; a section is laid over the quick ones.
+        wait_ready: Wait until a worker is up.
+        sections: Settings by section; they override the short times.
     """
     merged: dict[str, Any] = {name: {**_QUICK[name]} for name in _QUICK}
     for name, value in sections.items():

@@ -8,8 +8,8 @@ import httpx
 import openai
 import pytest
 
-from gateway.admission import KeyLimits, add_record, new_key
 from gateway.protocol import tenant_digest
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
 from tests.integration.running import RunningGateway, running_gateway
@@ -20,9 +20,7 @@ _HANG = {"hang_before_headers": True}
 
 def _key_with(folder: Path, **limits: int) -> tuple[dict[str, Path], dict[str, str]]:
     """Write a key file with one key; returns the `keys` section and the request header."""
-    key, record = new_key(tenant="acme", name="", created="", limits=KeyLimits(**limits))
-    add_record(folder / "keys", record)
-    return {"file": folder / "keys"}, {"authorization": f"Bearer {key}"}
+    return {"file": folder / "keys"}, bearer(issue_key(folder / "keys", **limits))
 
 
 async def _ask(
@@ -123,12 +121,9 @@ async def test_concurrency_on_the_worker_is_bounded(worker: FakeWorker) -> None:
 
 
 async def test_tenants_take_turns(worker: FakeWorker, folder: Path) -> None:
-    headers = {}
-    for tenant in ("loud", "quiet"):
-        key, record = new_key(tenant=tenant, name="", created="", limits=KeyLimits())
-        add_record(folder / "keys", record)
-        headers[tenant] = {"authorization": f"Bearer {key}"}
-    keys, admission = {"file": folder / "keys"}, {"max_running_requests": 1}
+    path = folder / "keys"
+    headers = {tenant: bearer(issue_key(path, tenant=tenant)) for tenant in ("loud", "quiet")}
+    keys, admission = {"file": path}, {"max_running_requests": 1}
     async with running_gateway(worker, keys=keys, admission=admission) as gateway:
         worker.state.stall = True
         asking = []

@@ -6,22 +6,12 @@ import anthropic
 import openai
 import pytest
 
-from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, MESSAGES
 from tests.integration.process import SERVE, gateway_process
 from tests.integration.running import running_gateway
 from tests.integration.waiting import eventually
-
-
-def _issue(file: Path, *, tenant: str = "acme", **limits: int) -> str:
-    key, record = new_key(tenant=tenant, name="", created="2026-01-01", limits=KeyLimits(**limits))
-    add_record(file, record)
-    return key
-
-
-def _bearer(key: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {key}"}
 
 
 @pytest.fixture
@@ -43,12 +33,12 @@ async def test_each_sdk_raises_its_authentication_error(worker: FakeWorker, key_
 async def test_key_is_accepted_as_openai_and_as_anthropic_send_it(
     worker: FakeWorker, key_file: Path
 ) -> None:
-    key = _issue(key_file)
+    key = issue_key(key_file)
     async with running_gateway(worker, keys={"file": key_file}) as gateway:
-        bearer = await gateway.client.post(CHAT.path, json=CHAT.body(), headers=_bearer(key))
+        first = await gateway.client.post(CHAT.path, json=CHAT.body(), headers=bearer(key))
         other = await gateway.client.post(CHAT.path, json=CHAT.body(), headers={"x-api-key": key})
 
-    assert (bearer.status_code, other.status_code) == (200, 200)
+    assert (first.status_code, other.status_code) == (200, 200)
 
 
 async def test_probes_and_scrapers_need_no_key(worker: FakeWorker, key_file: Path) -> None:
@@ -60,10 +50,10 @@ async def test_probes_and_scrapers_need_no_key(worker: FakeWorker, key_file: Pat
 
 
 async def test_worker_gets_one_digest_for_each_tenant(worker: FakeWorker, key_file: Path) -> None:
-    keys = [_issue(key_file, tenant=tenant) for tenant in ("acme", "acme", "other")]
+    keys = [issue_key(key_file, tenant=tenant) for tenant in ("acme", "acme", "other")]
     async with running_gateway(worker, keys={"file": key_file}) as gateway:
         for key in keys:
-            await gateway.client.post(CHAT.path, json=CHAT.body(), headers=_bearer(key))
+            await gateway.client.post(CHAT.path, json=CHAT.body(), headers=bearer(key))
 
     sent = [request.json() for request in worker.requests]
     salts = [body["cache_salt"] for body in sent]
@@ -74,12 +64,12 @@ async def test_worker_gets_one_digest_for_each_tenant(worker: FakeWorker, key_fi
 
 
 async def test_key_is_neither_logged_nor_sent_on(worker: FakeWorker, folder: Path) -> None:
-    key = _issue(folder / "keys")
+    key = issue_key(folder / "keys")
     log = {"format": "json", "level": "debug"}
     keys = {"file": str(folder / "keys")}
     async with gateway_process(folder, worker, keys=keys, log=log) as gateway:
         body = CHAT.body(stream=True, messages=[{"role": "user", "content": "a private matter"}])
-        await gateway.client.post(CHAT.path, json=body, headers=_bearer(key))
+        await gateway.client.post(CHAT.path, json=body, headers=bearer(key))
         await eventually(lambda: any(CHAT.path in line for line in gateway.lines))
 
         text = "\n".join(gateway.lines)

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, Api, each_api
 from tests.integration.running import RunningGateway, running_gateway
 from tests.integration.waiting import eventually
 
 _TEXT = " the quick brown 狐 👩‍🔬"
-_BURSTS = {"chunks": 10, "gap_seconds": 0.03, "tokens_per_chunk": 5, "text": [_TEXT]}
+_BURSTS = {"chunks": 10, "gap_seconds": 0.06, "tokens_per_chunk": 5, "text": [_TEXT]}
 _PRIVATE = {
-    "private_tick_ms": 10.0,
-    "private_start_ms": 20.0,
-    "private_least_seconds": 0.4,
+    "private_tick_ms": 20.0,
+    "private_start_ms": 50.0,
+    "private_least_seconds": 0.8,
     "private_packet_bytes": 1024,
 }
 
@@ -136,9 +136,7 @@ async def test_the_request_overrides_settings_except_private(worker: FakeWorker)
 
 
 async def test_a_key_has_a_mode_of_its_own(worker: FakeWorker, folder: Path) -> None:
-    key, record = new_key(tenant="t", name="", created="", limits=KeyLimits(), pacing="private")
-    add_record(folder / "keys", record)
+    key = issue_key(folder / "keys", pacing="private")
     keys = {"file": folder / "keys"}
     async with running_gateway(worker, pacing=_PRIVATE, keys=keys) as gateway:
-        headers = {"authorization": f"Bearer {key}"}
-        assert await _mode_of(gateway, headers=headers, pacing="off") == "private"
+        assert await _mode_of(gateway, headers=bearer(key), pacing="off") == "private"

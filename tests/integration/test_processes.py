@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
 from tests.integration.process import SERVE, GatewayProcess, gateway_process
@@ -44,30 +44,25 @@ async def _until_all_serve(gateway: GatewayProcess, worker: FakeWorker) -> None:
 async def _ask_anew(gateway: GatewayProcess, *, key: str = "none") -> int:
     """One request on a connection of its own; returns its status."""
     async with httpx.AsyncClient(base_url=gateway.url, verify=False) as client:
-        headers = {"authorization": f"Bearer {key}"}
-        answer = await client.post(CHAT.path, json=CHAT.body(), headers=headers)
+        answer = await client.post(CHAT.path, json=CHAT.body(), headers=bearer(key))
         return answer.status_code
 
 
 async def _streams_through(
     gateway: GatewayProcess, worker: FakeWorker, index: int, count: int
 ) -> list[asyncio.Task[None]]:
-    """Open streams that stall, while all processes but one are suspended.
+    """Stall the worker and open streams, while all processes but one are suspended.
 
     All processes listen on one socket, so the kernel might give every connection to one of them.
     """
     children = _children(gateway)
     others = [child for child in children if child != children[index]]
     before = worker.active
+    worker.state.stall = True
     for child in others:
         child.suspend()
     try:
-        streams = [
-            asyncio.create_task(
-                CHAT.read_stream(gateway.url, {"fake": {"stall_after_chunks": 1}}, [])
-            )
-            for _ in range(count)
-        ]
+        streams = [asyncio.create_task(CHAT.read_stream(gateway.url, {}, [])) for _ in range(count)]
         await eventually(lambda: worker.active == before + count, within_seconds=10.0)
     finally:
         for child in others:
@@ -97,9 +92,7 @@ async def test_both_processes_serve_and_metrics_add_up(worker: FakeWorker, folde
 
 
 async def test_limits_of_a_key_hold_across_processes(worker: FakeWorker, folder: Path) -> None:
-    limits = KeyLimits(requests_per_minute=5)
-    key, record = new_key(tenant="one", name="", created="2026-01-01", limits=limits)
-    add_record(folder / "keys", record)
+    key = issue_key(folder / "keys", requests_per_minute=5)
     keys = {"file": str(folder / "keys")}
     async with gateway_process(folder, worker, command=SERVE, processes=2, keys=keys) as gateway:
         statuses = await asyncio.gather(*(_ask_anew(gateway, key=key) for _ in range(20)))

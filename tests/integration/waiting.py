@@ -1,21 +1,21 @@
-"""Wait for something to become true, and fail with its name when it does not in time."""
+"""Wait until a condition holds."""
 
 import asyncio
 import time
 from collections.abc import Callable
 
-_LOOK_SECONDS = 0.005
+_POLL_SECONDS = 0.005
 
 
 async def eventually(claim: Callable[[], bool], *, within_seconds: float = 3.0) -> float:
-    """Wait until `claim` holds; returns how many seconds that took.
+    """Wait until `claim` holds; returns the seconds that it took.
 
     Raises:
-        AssertionError: It did not hold in time.
+        AssertionError: It does not hold in time.
     """
     started = time.monotonic()
     while not claim():
         waited = time.monotonic() - started
         assert waited < within_seconds, f"not true within {within_seconds} s"
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     return time.monotonic() - started

@@ -1,4 +1,4 @@
-"""The whole gateway in the test's loop, before workers that a test gives; no socket of its own."""
+"""The whole gateway in the test's loop, called over ASGI instead of a socket."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,10 +21,10 @@ class Application:
     """A running gateway.
 
     Attributes:
-        app: It as ASGI, with the lifespan's state in each request's scope.
-        client: Asks it over ASGI; an answer is collected whole.
-        services: Its parts.
-        lifecycle: Its drain.
+        app: The ASGI app, with the lifespan's state in each request's scope.
+        client: Calls it over ASGI; it returns complete responses only.
+        services: What the lifespan built.
+        lifecycle: Its shutdown state.
         registry: Its metrics.
     """
 
@@ -37,7 +37,7 @@ class Application:
 
 @asynccontextmanager
 async def running(*workers: str, ready: bool = True, **settings: Any) -> AsyncIterator[Application]:
-    """Run the gateway before `workers`; `ready` waits until one of them is up."""
+    """Run the gateway in front of `workers`; `ready` waits until one of them is up."""
     chosen = {"upstream": {"probe_seconds": 30, "probe_timeout_seconds": 1}, **settings}
     registry, lifecycle = CollectorRegistry(), Lifecycle()
     built = create_app(
@@ -64,7 +64,7 @@ async def started(
     process: ProcessContext | None = None,
     lifecycle: Lifecycle | None = None,
 ) -> AsyncIterator[Services]:
-    """The parts of a gateway of these settings, running; there is nobody to ask it."""
+    """Run the services of a gateway with these settings, without an HTTP client."""
     app = create_app(settings, process=process, lifecycle=lifecycle, registry=CollectorRegistry())
     async with app.router.lifespan_context(app) as state:
         assert state is not None

@@ -1,4 +1,4 @@
-"""A server that answers fixed bytes, however wrong, and closes; for what no real server sends."""
+"""A server that sends fixed bytes, valid or not, and closes the connection."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ class CannedServer:
     """Answers each connection's first request with `answer`.
 
     Attributes:
-        requests: Heads as they came, with as much of the body as came along.
-        hang: Keep the connection open afterwards, and say nothing.
+        requests: What the first read of each connection returned.
+        hang: Keep the connection open afterwards without sending anything.
     """
 
     def __init__(self, answer: bytes = b"", *, hang: bool = False) -> None:
@@ -38,6 +38,6 @@ class CannedServer:
 
 
 def ok(body: bytes, *headers: bytes) -> bytes:
-    """A faultless answer."""
+    """A valid response."""
     lines = [b"HTTP/1.1 200 OK", b"content-length: %d" % len(body), *headers, b"", body]
     return b"\r\n".join(lines)

@@ -1,4 +1,4 @@
-"""Both ends of an exchange, without a network: what a worker sends, what a client gets."""
+"""Both ends of an exchange without a network: a scripted worker and a recording client."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,11 +7,14 @@ from gateway.types import Headers
 
 
 class RecordingSink:
-    """A client that takes everything, or nothing any more once it is `stuck`.
+    """A client that records what is written to it.
+
+    Args:
+        stuck_after: After this many writes it blocks; None: never.
 
     Attributes:
-        writes: Each piece as it was written.
-        ended: The answer was ended in order.
+        writes: Each write.
+        ended: Whether the answer was ended.
     """
 
     def __init__(self, *, stuck_after: int | None = None) -> None:
@@ -27,7 +30,7 @@ class RecordingSink:
 
     @property
     def body(self) -> bytes:
-        """All that was written."""
+        """All bytes that were written."""
         return b"".join(self.writes)
 
     async def start(self, status: int, headers: Headers) -> None:
@@ -58,11 +61,11 @@ class RecordingSink:
 
 
 class ScriptedSource:
-    """A worker that sends pieces, waits (seconds) between them, or fails.
+    """A worker that sends bytes, waits (seconds) or raises, step by step.
 
     Attributes:
-        taken: Steps done.
-        tapped: Pieces that a tap took.
+        taken: Number of steps done.
+        tapped: Number of byte strings that a tap consumed.
     """
 
     def __init__(self, steps: Sequence[bytes | float | Exception]) -> None:

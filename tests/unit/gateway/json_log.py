@@ -1,4 +1,4 @@
-"""The gateway's own JSON log of a test, and the logging of pytest back afterwards."""
+"""Capture the gateway's JSON log in a test; restores pytest's logging afterwards."""
 
 import json
 import logging
@@ -13,18 +13,18 @@ from gateway.telemetry import configure_logging
 
 
 class JsonLog:
-    """What was logged so far."""
+    """The log lines so far."""
 
     def __init__(self) -> None:
         self.buffer = StringIO()
 
     @property
     def text(self) -> str:
-        """All of it, as it was written."""
+        """The raw log."""
         return self.buffer.getvalue()
 
     def lines(self) -> list[dict[str, Any]]:
-        """Each line, parsed."""
+        """All lines, parsed."""
         return [json.loads(line) for line in self.text.split("\n") if line]
 
     def of(self, event: str) -> list[dict[str, Any]]:
@@ -39,7 +39,7 @@ def json_log(level: str = "debug") -> Iterator[JsonLog]:
     before = root.handlers[:], root.level
     with redirect_stderr(log.buffer):
         configure_logging(log_format="json", level=level)
-        # Or a module's logger would write into the first test's log for ever.
+        # Otherwise a module's logger would keep writing to the log of the first test.
         structlog.configure(cache_logger_on_first_use=False)
     try:
         yield log

@@ -1,4 +1,4 @@
-"""Requests as a route would read them, for tests that need one."""
+"""Requests as a route reads them."""
 
 import json
 from typing import Any
@@ -15,6 +15,6 @@ TOKENIZE = BY_PATH["/tokenize"]
 
 
 def request_to(endpoint: Endpoint, **fields: Any) -> InferenceRequest:
-    """A request whose body holds `fields` and what the endpoint requires."""
+    """A request with `fields` and the fields that the endpoint requires."""
     required: dict[str, Any] = {name: [] for name in endpoint.required}
     return read_request(endpoint, json.dumps(required | fields).encode())

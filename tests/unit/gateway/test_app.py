@@ -27,7 +27,7 @@ def write_oops(path: Path) -> None:
     ],
     ids=["damaged-keys", "keys-folder", "empty-secret", "secret-folder"],
 )
-def test_a_file_that_is_not_what_it_should_be_is_found_before_the_start(
+def test_an_invalid_file_is_found_before_the_start(
     tmp_path: Path, section: str, field: str, make: Callable[[Path], None], words: str
 ) -> None:
     path = tmp_path / "file"
@@ -38,7 +38,7 @@ def test_a_file_that_is_not_what_it_should_be_is_found_before_the_start(
         create_app(settings, registry=CollectorRegistry())
 
 
-async def test_more_paths_of_the_worker_are_forwarded_as_they_are() -> None:
+async def test_configured_paths_are_forwarded() -> None:
     async with FakeWorker() as worker, running(worker.url) as gateway:
         answer = await gateway.client.post("/v1/score", content=b'{"x": 1.0}')
         unknown = await gateway.client.post("/v1/unheard-of", content=b"{}")
@@ -47,7 +47,7 @@ async def test_more_paths_of_the_worker_are_forwarded_as_they_are() -> None:
     assert answer.json()["error"]["message"] != unknown.json()["error"]["message"]
 
 
-async def test_the_gateways_own_pages_are_no_documentation() -> None:
+async def test_there_are_no_documentation_pages() -> None:
     async with running(NOBODY, ready=False) as gateway:
         statuses = [
             (await gateway.client.get(path)).status_code

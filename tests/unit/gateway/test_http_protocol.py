@@ -13,8 +13,8 @@ from gateway.api import DIRECT_BODY
 from gateway.http_protocol import DirectBody, GatewayProtocol, HeadCork
 
 
-class Wire(asyncio.Transport):
-    """A transport that keeps what is written."""
+class RecordingTransport(asyncio.Transport):
+    """A transport that records what is written."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
@@ -36,59 +36,67 @@ HEAD = b"HTTP/1.1 200 OK\r\na: b\r\n\r\n"
 
 
 @pytest.fixture
-async def wire() -> Wire:
-    return Wire()
+async def transport() -> RecordingTransport:
+    return RecordingTransport()
 
 
 @pytest.fixture
-async def cork(wire: Wire) -> HeadCork:
-    return HeadCork(wire, asyncio.get_running_loop())
+async def cork(transport: RecordingTransport) -> HeadCork:
+    return HeadCork(transport, asyncio.get_running_loop())
 
 
-async def test_a_head_leaves_with_the_first_bytes_of_its_body(wire: Wire, cork: HeadCork) -> None:
+async def test_a_head_is_sent_with_the_first_bytes_of_its_body(
+    transport: RecordingTransport, cork: HeadCork
+) -> None:
     cork.write(HEAD)
     cork.write(b"1")
     cork.write(b"2")
 
-    assert wire.writes == [HEAD + b"1", b"2"]
+    assert transport.writes == [HEAD + b"1", b"2"]
 
 
-async def test_a_head_alone_leaves_when_the_loop_comes_round(wire: Wire, cork: HeadCork) -> None:
+async def test_a_head_alone_is_sent_in_the_next_loop_turn(
+    transport: RecordingTransport, cork: HeadCork
+) -> None:
     cork.write(HEAD)
-    assert wire.writes == []
+    assert transport.writes == []
 
     await asyncio.sleep(0)
 
-    assert wire.writes == [HEAD]
+    assert transport.writes == [HEAD]
     cork.write(b"1")
-    assert wire.writes == [HEAD, b"1"]
+    assert transport.writes == [HEAD, b"1"]
 
 
-async def test_a_head_is_sent_once(wire: Wire, cork: HeadCork) -> None:
+async def test_a_head_is_sent_once(transport: RecordingTransport, cork: HeadCork) -> None:
     cork.write(HEAD)
     cork.write(b"1")
     await asyncio.sleep(0)
 
-    assert wire.writes == [HEAD + b"1"]
+    assert transport.writes == [HEAD + b"1"]
 
 
-async def test_heads_one_after_another_keep_their_order(wire: Wire, cork: HeadCork) -> None:
+async def test_consecutive_heads_keep_their_order(
+    transport: RecordingTransport, cork: HeadCork
+) -> None:
     cork.write(HEAD)
     cork.write(HEAD)
     await asyncio.sleep(0)
 
-    assert b"".join(wire.writes) == HEAD + HEAD
+    assert b"".join(transport.writes) == HEAD + HEAD
 
 
-async def test_closing_sends_what_is_held(wire: Wire, cork: HeadCork) -> None:
+async def test_closing_sends_a_held_head(transport: RecordingTransport, cork: HeadCork) -> None:
     cork.write(HEAD)
     cork.close()
     await asyncio.sleep(0)
 
-    assert (wire.writes, wire.closed) == ([HEAD], True)
+    assert (transport.writes, transport.closed) == ([HEAD], True)
 
 
-async def test_all_else_is_the_transports(wire: Wire, cork: HeadCork) -> None:
+async def test_everything_else_is_forwarded_to_the_transport(
+    transport: RecordingTransport, cork: HeadCork
+) -> None:
     extra = cork.get_extra_info
 
     assert extra("peername") == ("127.0.0.1", 1)  # type: ignore[operator]  # same
@@ -151,7 +159,7 @@ async def ask(port: int, sent: bytes) -> bytes:
     ],
     ids=["text", "tls", "version", "length", "huge-length", "chunk", "header"],
 )
-async def test_what_is_no_http_is_answered_in_openais_shape(port: int, sent: bytes) -> None:
+async def test_invalid_http_is_answered_in_openais_format(port: int, sent: bytes) -> None:
     head, _, body = (await ask(port, sent)).partition(b"\r\n\r\n")
 
     assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
@@ -159,14 +167,14 @@ async def test_what_is_no_http_is_answered_in_openais_shape(port: int, sent: byt
     assert json.loads(body)["error"]["message"] == "The request is not valid HTTP."
 
 
-async def test_what_is_http_is_answered(port: int) -> None:
+async def test_valid_http_is_answered(port: int) -> None:
     answer = await ask(port, b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
 
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert b"ok" in answer
 
 
-async def test_a_chunk_may_go_past_asgi(port: int) -> None:
+async def test_a_chunk_may_be_written_directly(port: int) -> None:
     answer = await ask(port, b"GET /stream HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
 
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -179,7 +187,7 @@ async def test_a_chunk_may_go_past_asgi(port: int) -> None:
     [(b"GET /stream?length HTTP/1.1", b"asgi.."), (b"HEAD /stream HTTP/1.1", b"")],
     ids=["with-length", "head"],
 )
-async def test_an_answer_without_chunks_may_not(
+async def test_a_response_with_a_length_may_not_be_written_directly(
     port: int, request_line: bytes, expected: bytes
 ) -> None:
     answer = await ask(port, request_line + b"\r\nhost: x\r\nconnection: close\r\n\r\n")
@@ -194,7 +202,7 @@ class Cycle:
         self.flow = SimpleNamespace(write_paused=paused)
         self.chunked_encoding, self.response_complete = True, False
         self.disconnected = disconnected
-        self.transport = Wire()
+        self.transport = RecordingTransport()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +214,7 @@ class Cycle:
     ],
     ids=["open", "client-slow", "client-gone"],
 )
-def test_the_short_way_knows_the_clients_state(
+def test_direct_writes_follow_the_clients_state(
     cycle: Cycle, taken: bool, written: list[bytes]
 ) -> None:
     direct = DirectBody(cast(RequestResponseCycle, cycle))

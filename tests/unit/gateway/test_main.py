@@ -23,17 +23,10 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
     ids=["setting", "file"],
 )
-def test_wrong_settings_end_with_2_and_one_line(tmp_path: Path, profile: str, words: str) -> None:
+def test_wrong_settings_exit_with_2_and_one_line(tmp_path: Path, profile: str, words: str) -> None:
     path = tmp_path / "p.yaml"
     path.write_text(profile, encoding="utf-8")
 
     ended = run("--config", str(path))
 
     assert (ended.returncode, ended.stderr) == (2, words)
-
-
-def test_help_names_the_module() -> None:
-    ended = run("--help")
-
-    assert ended.returncode == 0
-    assert ended.stdout.startswith("usage: python -m gateway")

@@ -35,14 +35,11 @@ def complaint(profile: Path | None, environ: dict[str, str] | None = None) -> st
     return str(caught.value)
 
 
-def test_without_anything_the_defaults_are_in_force() -> None:
-    settings = load_settings(None, {})
-
-    assert settings == GatewaySettings()
-    assert (settings.host, settings.port, settings.processes) == ("127.0.0.1", 8000, 1)
+def test_without_profile_and_environment_the_defaults_apply() -> None:
+    assert load_settings(None, {}) == GatewaySettings()
 
 
-def test_environment_comes_before_profile_before_default(profile: Path) -> None:
+def test_the_environment_overrides_the_profile(profile: Path) -> None:
     write(profile, port=1, keys={"file": "a", "reload_seconds": 5})
     environ = {"SPECGATE_GATEWAY__PORT": "2", "SPECGATE_GATEWAY__KEYS__FILE": "b"}
 
@@ -58,7 +55,7 @@ def test_lists_in_the_environment_are_json() -> None:
     assert load_settings(None, environ).workers == ("http://a:1", "http://b:1")
 
 
-def test_what_is_not_ours_in_the_environment_is_left_alone() -> None:
+def test_other_variables_are_ignored() -> None:
     environ = {
         "PATH": "/bin",
         "SPECGATE_ENGINE__MODEL": "m",
@@ -80,7 +77,7 @@ def test_what_is_not_ours_in_the_environment_is_left_alone() -> None:
         "SPECGATE_GATEWAY_PORT",
     ],
 )
-def test_a_misspelt_variable_is_refused_by_name(name: str) -> None:
+def test_an_unknown_variable_is_refused_by_name(name: str) -> None:
     assert complaint(None, {name: "1"}) == f"unknown environment variable {name}"
 
 
@@ -102,24 +99,26 @@ def test_a_misspelt_variable_is_refused_by_name(name: str) -> None:
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_wrong_profile_is_refused_with_the_place(profile: Path, text: bytes, words: str) -> None:
+def test_an_error_in_the_profile_is_refused_with_its_position(
+    profile: Path, text: bytes, words: str
+) -> None:
     profile.write_bytes(text)
 
     assert words in complaint(profile)
 
 
 @pytest.mark.parametrize("text", [b"", b"gateway:", b"engine: {anything: 1}"], ids=repr)
-def test_a_profile_may_leave_the_gateway_out(profile: Path, text: bytes) -> None:
+def test_a_profile_may_omit_the_gateway(profile: Path, text: bytes) -> None:
     profile.write_bytes(text)
 
     assert load_settings(profile, {}) == GatewaySettings()
 
 
-def test_a_profile_that_is_not_there_is_named(profile: Path) -> None:
+def test_a_missing_profile_is_named(profile: Path) -> None:
     assert complaint(profile) == f"{profile}: No such file or directory"
 
 
-def test_every_fault_has_a_line_of_its_own(profile: Path) -> None:
+def test_every_error_has_its_own_line(profile: Path) -> None:
     write(profile, port=-1, processes=0, drain={"finish_seconds": 0})
 
     lines = complaint(profile).splitlines()
@@ -150,7 +149,7 @@ def test_a_variable_that_should_be_json_is_refused(value: str) -> None:
     ],
     ids=str,
 )
-def test_a_worker_that_cannot_be_one_is_refused(profile: Path, urls: list[str], words: str) -> None:
+def test_an_invalid_worker_url_is_refused(profile: Path, urls: list[str], words: str) -> None:
     assert words in complaint(write(profile, workers=urls))
 
 
@@ -180,13 +179,13 @@ def test_a_forwarded_path_begins_with_a_slash(profile: Path) -> None:
         ("", False),
     ],
 )
-def test_only_this_machine_may_come_without_keys(profile: Path, host: str, loopback: bool) -> None:
+def test_loopback_addresses_are_recognised(profile: Path, host: str, loopback: bool) -> None:
     assert is_loopback(host) == loopback
     assert load_settings(write(profile, host=host, keys={"file": "k"}), {}).host == host
     assert load_settings(write(profile, host=host, allow_without_keys=True), {}).host == host
 
 
-def test_an_open_door_is_refused(profile: Path) -> None:
+def test_a_public_address_without_keys_is_refused(profile: Path) -> None:
     assert "there are no keys" in complaint(write(profile, host="0.0.0.0"))
 
 
@@ -201,7 +200,7 @@ def sections(model: type[BaseModel]) -> list[type[BaseModel]]:
 
 
 @pytest.mark.parametrize("section", sections(GatewaySettings), ids=lambda section: section.__name__)
-def test_every_field_is_explained_and_nothing_can_be_changed(section: type[BaseModel]) -> None:
+def test_every_field_has_a_description_and_is_frozen(section: type[BaseModel]) -> None:
     values = [field for field in section.model_fields.values() if not _is_section(field.default)]
 
     assert all(field.description for field in values)
@@ -213,7 +212,7 @@ def _is_section(default: object) -> bool:
     return isinstance(default, BaseModel)
 
 
-def test_a_secret_is_read_from_its_file_and_hides(tmp_path: Path) -> None:
+def test_a_secret_is_read_from_its_file_and_not_shown(tmp_path: Path) -> None:
     path = tmp_path / "secret"
     path.write_text("hunter2\n", encoding="utf-8")
 
@@ -241,7 +240,9 @@ def test_a_secret_that_cannot_be_read_is_refused(
         read_secret(path)
 
 
-def test_a_child_finds_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_child_process_knows_its_position(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv(PROCESS_VARIABLE, raising=False)
     assert process_position() == (0, None)
 
@@ -254,7 +255,7 @@ def test_a_child_finds_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert environ["PATH"] == os.environ["PATH"]
 
 
-def test_the_cache_is_where_the_system_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
     assert cache_dir() == Path("/somewhere/specgate")
 

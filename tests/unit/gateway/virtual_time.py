@@ -1,4 +1,4 @@
-"""An event loop whose clock jumps to the next timer: waits of minutes take no time."""
+"""An event loop whose clock jumps to the next timer, so that waits take no time."""
 
 import asyncio
 import selectors
@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Skips over waits instead of waiting; a wait without an end is a deadlock."""
+    """Advances the clock instead of waiting; a wait without a timeout is a deadlock."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,25 +19,25 @@ class _JumpingSelector(selectors.SelectSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
-            raise RuntimeError("everybody waits and nothing is due: deadlock")
+            raise RuntimeError("deadlock: all tasks wait and no timer is due")
         self.now_seconds += max(0.0, timeout)
         return super().select(0)
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """For code that waits for timers only; it knows nothing of the outside world."""
+    """For code that waits for timers only, not for sockets."""
 
     def __init__(self) -> None:
         self._jumping = _JumpingSelector()
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Virtual seconds since the loop was created."""
         return self._jumping.now_seconds
 
 
 def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` to its end."""
+    """Run `work` in virtual time; returns its result."""
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(work)
 
@@ -45,7 +45,7 @@ def run_in_virtual_time(work: Coroutine[Any, Any, T]) -> T:
 def in_virtual_time(
     test: Callable[P, Coroutine[Any, Any, None]],
 ) -> Callable[P, None]:
-    """Make a test of a coroutine, which runs in virtual time."""
+    """Decorate a coroutine test to run in virtual time."""
 
     @wraps(test)
     def run(*args: P.args, **named: P.kwargs) -> None:
@@ -55,5 +55,5 @@ def in_virtual_time(
 
 
 def now() -> float:
-    """The running loop's clock."""
+    """The running loop's time in seconds."""
     return asyncio.get_running_loop().time()

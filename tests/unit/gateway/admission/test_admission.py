@@ -33,14 +33,14 @@ async def remaining(admission: Admission) -> bytes:
         return dict(entry.headers)[b"x-ratelimit-remaining-tokens"]
 
 
-def test_without_keys_everybody_is_anonymous(limits: Limits) -> None:
+def test_without_keys_every_caller_is_anonymous(limits: Limits) -> None:
     admission = make_admission(limits)
 
     assert admission.recognise("Bearer whatever") is ANONYMOUS
     assert admission.recognise(None) is ANONYMOUS
 
 
-def test_with_keys_the_ring_in_force_decides(limits: Limits) -> None:
+def test_the_current_ring_is_used(limits: Limits) -> None:
     text, record = new_key(tenant="acme", name="", created="", limits=KeyLimits())
     rings = [KeyRing([record], defaults=KeyLimits()), KeyRing([], defaults=KeyLimits())]
     slots = Slots(running=1, queued=1, timeout_seconds=1, on_change=lambda running, queued: None)
@@ -61,7 +61,7 @@ def test_a_caller_without_limits_gets_no_headers(limits: Limits) -> None:
     run_in_virtual_time(scenario())
 
 
-def test_the_wait_for_a_place_is_told(limits: Limits) -> None:
+def test_the_wait_for_a_slot_is_measured(limits: Limits) -> None:
     async def scenario() -> None:
         admission = make_admission(limits)
 
@@ -78,7 +78,7 @@ def test_the_wait_for_a_place_is_told(limits: Limits) -> None:
 @pytest.mark.parametrize(
     ("used", "left"), [(30, b"70"), (0, b"100"), (None, b"40")], ids=["counted", "none", "unknown"]
 )
-def test_what_was_used_is_settled_at_the_end(limits: Limits, used: int | None, left: bytes) -> None:
+def test_used_tokens_are_settled_at_the_end(limits: Limits, used: int | None, left: bytes) -> None:
     async def scenario() -> None:
         admission = make_admission(limits)
 
@@ -90,7 +90,7 @@ def test_what_was_used_is_settled_at_the_end(limits: Limits, used: int | None, l
     run_in_virtual_time(scenario())
 
 
-def test_a_block_that_fails_frees_place_and_limits(limits: Limits) -> None:
+def test_a_block_that_fails_frees_its_slot_and_its_limits(limits: Limits) -> None:
     async def scenario() -> None:
         admission = make_admission(limits)
 
@@ -109,7 +109,7 @@ def test_a_block_that_fails_frees_place_and_limits(limits: Limits) -> None:
     run_in_virtual_time(scenario())
 
 
-def test_who_got_no_place_has_used_nothing(limits: Limits) -> None:
+def test_a_request_without_a_slot_has_used_nothing(limits: Limits) -> None:
     async def scenario() -> None:
         admission = make_admission(limits, queued=0)
         async with admission.enter(ANONYMOUS, estimated_tokens=0):
@@ -123,7 +123,7 @@ def test_who_got_no_place_has_used_nothing(limits: Limits) -> None:
     run_in_virtual_time(scenario())
 
 
-def test_who_leaves_the_queue_has_used_nothing(limits: Limits) -> None:
+def test_a_request_that_leaves_the_queue_has_used_nothing(limits: Limits) -> None:
     async def scenario() -> None:
         admission = make_admission(limits)
         async with admission.enter(ANONYMOUS, estimated_tokens=0):
@@ -138,7 +138,7 @@ def test_who_leaves_the_queue_has_used_nothing(limits: Limits) -> None:
     run_in_virtual_time(scenario())
 
 
-def test_a_limit_is_asked_before_the_queue(limits: Limits) -> None:
+def test_limits_are_checked_before_the_queue(limits: Limits) -> None:
     async def scenario() -> None:
         admission = make_admission(limits, queued=0)
         async with admission.enter(LIMITED, estimated_tokens=100):

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys" / "keys.jsonl"
 
 
-def test_what_is_added_is_read_back(path: Path) -> None:
+def test_an_added_key_is_read_back(path: Path) -> None:
     records = [
         issue(limits=KeyLimits(1, None, 3))[1],
         issue("zürich \u2028")[1],
@@ -41,7 +41,7 @@ def test_what_is_added_is_read_back(path: Path) -> None:
     assert read_records(path) == records
 
 
-def test_a_record_from_before_models_is_for_all_of_them(path: Path) -> None:
+def test_a_record_without_models_allows_all_of_them(path: Path) -> None:
     path.parent.mkdir()
     fields = {name: value for name, value in GOOD.items() if name != "models"}
     path.write_text(json.dumps(fields), encoding="utf-8")
@@ -49,11 +49,11 @@ def test_a_record_from_before_models_is_for_all_of_them(path: Path) -> None:
     assert [record.models for record in read_records(path)] == [None]
 
 
-def test_a_file_that_is_not_there_holds_no_keys(path: Path) -> None:
+def test_a_missing_file_has_no_keys(path: Path) -> None:
     assert read_records(path) == []
 
 
-def test_the_file_is_its_owners_alone_and_holds_no_secret(path: Path) -> None:
+def test_only_the_owner_can_read_the_file_and_it_has_no_secret(path: Path) -> None:
     text, record = issue()
     before = os.umask(0)
     try:
@@ -66,7 +66,7 @@ def test_the_file_is_its_owners_alone_and_holds_no_secret(path: Path) -> None:
     assert record.secret_sha256 in path.read_text(encoding="utf-8")
 
 
-def test_a_revoked_key_is_gone_and_the_others_stay(path: Path) -> None:
+def test_revoking_removes_one_key(path: Path) -> None:
     kept, revoked = issue()[1], issue()[1]
     add_record(path, kept)
     add_record(path, revoked)
@@ -84,7 +84,7 @@ def test_revoking_an_unknown_key_changes_nothing(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_keys_added_at_the_same_time_are_all_there(path: Path) -> None:
+def test_keys_added_concurrently_are_all_stored(path: Path) -> None:
     records = [issue()[1] for _ in range(20)]
 
     with ThreadPoolExecutor(8) as pool:
@@ -119,7 +119,7 @@ DAMAGED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED.keys())
-def test_a_damaged_line_is_named_and_never_quoted(path: Path, line: bytes) -> None:
+def test_a_damaged_line_is_reported_by_number_and_not_quoted(path: Path, line: bytes) -> None:
     path.parent.mkdir()
     path.write_bytes(b"\n" + json.dumps(GOOD).encode() + b"\n" + line + b"\n")
 
@@ -131,7 +131,7 @@ def test_a_damaged_line_is_named_and_never_quoted(path: Path, line: bytes) -> No
 
 
 @pytest.mark.parametrize("line", DAMAGED.values(), ids=DAMAGED.keys())
-def test_a_damaged_file_leaves_the_last_good_keys_in_force(path: Path, line: bytes) -> None:
+def test_with_a_damaged_file_the_last_good_keys_stay_valid(path: Path, line: bytes) -> None:
     text, record = issue()
     add_record(path, record)
     watched = WatchedKeyFile(path, defaults=KeyLimits())
@@ -158,7 +158,7 @@ def test_a_repaired_file_is_read_again(path: Path) -> None:
     assert watched.ring.recognise(f"Bearer {text}").tenant == "acme"
 
 
-def test_a_change_is_picked_up_once(path: Path) -> None:
+def test_a_change_is_read_once(path: Path) -> None:
     watched = WatchedKeyFile(path, defaults=KeyLimits(requests_per_minute=5))
     text, record = issue()
 
@@ -169,7 +169,7 @@ def test_a_change_is_picked_up_once(path: Path) -> None:
     assert watched.ring.recognise(f"Bearer {text}").limits == KeyLimits(requests_per_minute=5)
 
 
-def test_a_revoked_key_is_refused_after_the_next_look(path: Path) -> None:
+def test_a_revoked_key_is_refused_after_the_next_refresh(path: Path) -> None:
     text, record = issue()
     add_record(path, record)
     watched = WatchedKeyFile(path, defaults=KeyLimits())
@@ -181,7 +181,7 @@ def test_a_revoked_key_is_refused_after_the_next_look(path: Path) -> None:
         watched.ring.recognise(f"Bearer {text}")
 
 
-def test_a_file_taken_away_takes_its_keys_with_it(path: Path) -> None:
+def test_a_removed_file_has_no_keys(path: Path) -> None:
     add_record(path, issue()[1])
     watched = WatchedKeyFile(path, defaults=KeyLimits())
     path.unlink()
@@ -190,7 +190,7 @@ def test_a_file_taken_away_takes_its_keys_with_it(path: Path) -> None:
     assert len(watched.ring) == 0
 
 
-def test_a_file_that_cannot_be_read_leaves_the_last_good_keys_in_force(path: Path) -> None:
+def test_with_an_unreadable_file_the_last_good_keys_stay_valid(path: Path) -> None:
     add_record(path, issue()[1])
     watched = WatchedKeyFile(path, defaults=KeyLimits())
     path.unlink()

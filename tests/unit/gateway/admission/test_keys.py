@@ -31,14 +31,14 @@ UNKNOWN = [
 ]
 
 
-def test_a_new_key_is_shown_once_and_stored_as_a_hash() -> None:
+def test_a_key_is_stored_as_a_hash() -> None:
     assert f"sg-{RECORD.key_id}-{SECRET}" == TEXT
     assert len(SECRET) == 43
     assert SECRET not in repr(RECORD)
     assert hashlib.sha256(SECRET.encode()).hexdigest() == RECORD.secret_sha256
 
 
-def test_no_two_keys_are_alike() -> None:
+def test_keys_are_unique() -> None:
     issued = [new_key(tenant="a", name="", created="", limits=KeyLimits())[0] for _ in range(100)]
 
     assert len(set(issued)) == 100
@@ -51,12 +51,12 @@ def test_an_issued_key_finds_its_tenant(scheme: str) -> None:
     assert caller == Caller("acme", RECORD.key_id, KeyLimits())
 
 
-def test_spaces_around_a_key_do_not_matter() -> None:
+def test_spaces_around_a_key_are_ignored() -> None:
     assert RING.recognise(f"Bearer  {TEXT} ").tenant == "acme"
 
 
 @pytest.mark.parametrize("authorization", UNKNOWN)
-def test_what_was_never_issued_is_refused(authorization: str) -> None:
+def test_an_unknown_key_is_refused(authorization: str) -> None:
     with pytest.raises(AuthenticationError) as caught:
         RING.recognise(authorization)
 
@@ -64,7 +64,7 @@ def test_what_was_never_issued_is_refused(authorization: str) -> None:
     assert caught.value.headers == {"www-authenticate": "Bearer"}
 
 
-def test_no_key_at_all_is_asked_for() -> None:
+def test_a_missing_key_is_requested() -> None:
     with pytest.raises(AuthenticationError, match="must provide"):
         RING.recognise(None)
 
@@ -72,7 +72,7 @@ def test_no_key_at_all_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "authorization", [*UNKNOWN, pytest.param(f"Bearer {TEXT}", id="right-key")]
 )
-def test_every_presented_key_costs_one_hash_and_one_constant_time_comparison(
+def test_every_key_is_checked_with_one_hash_and_one_constant_time_comparison(
     authorization: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[tuple[int, int]] = []
@@ -97,7 +97,7 @@ def test_every_presented_key_costs_one_hash_and_one_constant_time_comparison(
     ],
     ids=["none-of-its-own", "one", "all"],
 )
-def test_limits_of_its_own_come_before_the_defaults(own: KeyLimits, effective: Any) -> None:
+def test_the_limits_of_a_key_override_the_defaults(own: KeyLimits, effective: Any) -> None:
     text, record = new_key(tenant="t", name="", created="", limits=own)
     ring = KeyRing([record], defaults=KeyLimits(10, 20, 30))
 
@@ -116,7 +116,7 @@ def test_limits_of_its_own_come_before_the_defaults(own: KeyLimits, effective: A
     ],
     ids=["all", "all-unnamed", "one-of-them", "another", "unnamed", "none"],
 )
-def test_a_key_is_for_the_models_it_names(
+def test_a_key_may_use_the_models_that_it_names(
     models: tuple[str, ...] | None, asked: str | None, may: bool
 ) -> None:
     text, record = new_key(tenant="t", name="", created="", limits=KeyLimits(), models=models)
@@ -125,5 +125,5 @@ def test_a_key_is_for_the_models_it_names(
     assert ring.recognise(f"Bearer {text}").may_use(asked) == may
 
 
-def test_a_ring_knows_how_many_keys_it_holds() -> None:
+def test_the_length_of_a_ring_is_its_number_of_keys() -> None:
     assert (len(RING), len(KeyRing([], defaults=KeyLimits()))) == (2, 0)

@@ -40,12 +40,12 @@ def ledger() -> Iterator[Ledger]:
     made.close()
 
 
-def test_an_account_begins_empty(ledger: Ledger) -> None:
+def test_a_new_account_is_empty(ledger: Ledger) -> None:
     with ledger.account("k") as account:
         assert (account.arrivals, account.running) == ((0.0, 0.0), 0)
 
 
-def test_accounts_keep_apart_what_they_hold(ledger: Ledger) -> None:
+def test_accounts_are_independent(ledger: Ledger) -> None:
     with ledger.account("a") as account:
         account.arrivals = 1.5, 2.5
         account.add_running(3)
@@ -56,7 +56,7 @@ def test_accounts_keep_apart_what_they_hold(ledger: Ledger) -> None:
         assert (account.arrivals, account.running) == ((1.5, 2.5), 3)
 
 
-def test_processes_see_one_account(descriptor: int) -> None:
+def test_processes_share_an_account(descriptor: int) -> None:
     first, second = Ledger(descriptor, process=0), Ledger(descriptor, process=63)
 
     with first.account("k") as account:
@@ -68,7 +68,7 @@ def test_processes_see_one_account(descriptor: int) -> None:
         assert (account.arrivals, account.running) == ((1.0, 2.0), 3)
 
 
-def test_a_process_that_died_leaves_no_load_behind(descriptor: int) -> None:
+def test_requests_of_a_process_that_died_are_not_counted(descriptor: int) -> None:
     survivor, dead = Ledger(descriptor, process=0), Ledger(descriptor, process=1)
     for each, count in ((survivor, 2), (dead, 5)):
         with each.account("k") as account:
@@ -80,7 +80,7 @@ def test_a_process_that_died_leaves_no_load_behind(descriptor: int) -> None:
         assert account.running == 2
 
 
-def test_a_successor_keeps_what_the_limits_have_counted(descriptor: int) -> None:
+def test_a_restarted_process_keeps_the_used_limits(descriptor: int) -> None:
     with Ledger(descriptor, process=1).account("k") as account:
         account.arrivals = 7.0, 8.0
 
@@ -104,7 +104,7 @@ def test_processes_do_not_overwrite_each_other(descriptor: int) -> None:
         assert (account.arrivals, account.running) == ((10_000.0, 20_000.0), 10_000)
 
 
-def test_every_slot_can_be_used_and_no_more() -> None:
+def test_a_full_ledger_is_an_error() -> None:
     ledger = Ledger(entries=500)
     for number in range(500):
         with ledger.account(f"k{number}") as account:

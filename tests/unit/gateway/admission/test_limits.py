@@ -31,7 +31,7 @@ def take(limits: Limits, who: Caller, *, tokens: int = 1, now: float = NOW) -> T
 @pytest.mark.parametrize(
     "who", [Caller("acme", None, KeyLimits(1, 1, 1)), caller()], ids=["no-key", "no-limits"]
 )
-def test_who_has_no_limits_takes_nothing(limits: Limits, who: Caller) -> None:
+def test_a_caller_without_limits_takes_nothing(limits: Limits, who: Caller) -> None:
     assert limits.take(who, estimated_tokens=10**9, now=NOW) is None
 
 
@@ -55,7 +55,7 @@ def test_the_request_over_the_limit_is_refused_with_all_headers(limits: Limits) 
     }
 
 
-def test_the_headers_of_an_answer_show_what_it_left(limits: Limits) -> None:
+def test_the_headers_show_what_remains(limits: Limits) -> None:
     took = take(limits, caller(requests=60, tokens=6000), tokens=50)
 
     assert dict(took.headers) == {
@@ -68,11 +68,11 @@ def test_the_headers_of_an_answer_show_what_it_left(limits: Limits) -> None:
     }
 
 
-def test_a_limit_that_is_not_set_has_no_headers(limits: Limits) -> None:
+def test_an_unset_limit_has_no_headers(limits: Limits) -> None:
     assert take(limits, caller(concurrent=5)).headers == []
 
 
-def test_whoever_waits_as_told_is_let_in(limits: Limits) -> None:
+def test_a_request_passes_after_retry_after(limits: Limits) -> None:
     who = caller(requests=25)  # one each 2.4 s: rounding down would be too early
     for _ in range(25):
         take(limits, who)
@@ -96,7 +96,7 @@ def test_a_refused_request_takes_nothing(limits: Limits) -> None:
     assert dict(took.headers)[b"x-ratelimit-remaining-requests"] == b"9"
 
 
-def test_unused_tokens_come_back(limits: Limits) -> None:
+def test_unused_tokens_are_returned(limits: Limits) -> None:
     who = caller(tokens=100)
     took = take(limits, who, tokens=100)
 
@@ -105,7 +105,7 @@ def test_unused_tokens_come_back(limits: Limits) -> None:
     assert dict(take(limits, who, tokens=80).headers)[b"x-ratelimit-remaining-tokens"] == b"0"
 
 
-def test_tokens_beyond_the_estimate_are_paid_afterwards(limits: Limits) -> None:
+def test_tokens_above_the_estimate_are_charged_afterwards(limits: Limits) -> None:
     who = caller(tokens=60)
     took = take(limits, who, tokens=10)
 
@@ -116,7 +116,7 @@ def test_tokens_beyond_the_estimate_are_paid_afterwards(limits: Limits) -> None:
     assert caught.value.headers["retry-after"] == "61"
 
 
-def test_without_a_count_the_estimate_stands(limits: Limits) -> None:
+def test_without_a_count_the_estimate_is_charged(limits: Limits) -> None:
     who = caller(tokens=100)
     limits.settle(take(limits, who, tokens=60), used_tokens=None, now=NOW)
 
@@ -126,7 +126,7 @@ def test_without_a_count_the_estimate_stands(limits: Limits) -> None:
 
 
 @pytest.mark.parametrize("tokens", [10**6, 10**18, 10**4000], ids=["million", "10^18", "10^4000"])
-def test_a_wild_estimate_costs_a_minute_at_most(limits: Limits, tokens: int) -> None:
+def test_a_large_estimate_costs_one_minute_at_most(limits: Limits, tokens: int) -> None:
     who = caller(tokens=100)
 
     limits.settle(take(limits, who, tokens=tokens), used_tokens=None, now=NOW)
@@ -134,7 +134,7 @@ def test_a_wild_estimate_costs_a_minute_at_most(limits: Limits, tokens: int) -> 
     assert take(limits, who, tokens=100, now=NOW + 60).key_id == "k"
 
 
-def test_an_estimate_of_nothing_is_fully_given_back(limits: Limits) -> None:
+def test_a_request_that_used_nothing_costs_nothing(limits: Limits) -> None:
     who = caller(tokens=100)
 
     limits.settle(take(limits, who, tokens=10**9), used_tokens=0, now=NOW)

@@ -50,7 +50,7 @@ def test_a_request_passes_when_the_bucket_has_room(
 @given(LIMIT, st.floats(0, 10**8))
 @example(3, START)
 @example(7, 1e8 + 1 / 3)
-def test_a_minutes_allowance_may_be_used_at_once(limit: int, now: float) -> None:
+def test_the_allowance_of_a_minute_may_be_used_at_once(limit: int, now: float) -> None:
     arrival = 0.0
     for _ in range(min(limit, 100) - 1):
         arrival = taken(arrival, now=now, limit=min(limit, 100), units=1)
@@ -70,7 +70,7 @@ def test_after_its_wait_a_request_passes(limit: int, before: int, units: int) ->
     assert wait_seconds(arrival, now=START + wait, limit=limit, units=units) == 0
 
 
-def test_what_is_larger_than_the_limit_passes_once_and_is_paid_back() -> None:
+def test_a_request_above_the_limit_passes_and_delays_the_next() -> None:
     wait_first = wait_seconds(0.0, now=START, limit=10, units=30)
     arrival = taken(0.0, now=START, limit=10, units=30)
 
@@ -79,13 +79,13 @@ def test_what_is_larger_than_the_limit_passes_once_and_is_paid_back() -> None:
 
 
 @given(LIMIT, st.integers(0, 20_000))
-def test_what_is_given_back_was_never_taken(limit: int, units: int) -> None:
+def test_returned_units_have_no_effect(limit: int, units: int) -> None:
     arrival = taken(START, now=START, limit=limit, units=units)
 
     assert taken(arrival, now=START, limit=limit, units=-units) == pytest.approx(START)
 
 
-def test_more_than_was_taken_cannot_be_given_back() -> None:
+def test_no_more_than_was_taken_can_be_returned() -> None:
     assert taken(START, now=START, limit=10, units=-100) == START
 
 
@@ -99,13 +99,13 @@ def test_more_than_was_taken_cannot_be_given_back() -> None:
     ],
     ids=["untouched", "one", "all", "overdrawn"],
 )
-def test_a_reading_tells_what_is_left(used: int, expected: Reading) -> None:
+def test_a_reading_shows_what_remains(used: int, expected: Reading) -> None:
     arrival = taken(0.0, now=0.0, limit=60, units=used)
 
     assert reading(arrival, now=0.0, limit=60) == expected
 
 
-def test_a_bucket_left_alone_is_full_again_after_a_minute() -> None:
+def test_an_unused_bucket_is_full_after_a_minute() -> None:
     arrival = taken(START, now=START, limit=10, units=10)
 
     found = reading(arrival, now=START + PERIOD_SECONDS, limit=10)

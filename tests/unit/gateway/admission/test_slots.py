@@ -15,8 +15,8 @@ TENTHS = st.integers(0, 30).map(lambda tenths: tenths / 10)
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """One request's plan, in virtual seconds."""
+class Request:
+    """One request: when it arrives, runs and is cancelled, in virtual seconds."""
 
     tenant: str
     arrives: float
@@ -24,16 +24,15 @@ class Visit:
     leaves: float | None
 
 
-VISIT = st.builds(Visit, TENANT, TENTHS, TENTHS, st.none() | TENTHS)
+REQUEST = st.builds(Request, TENANT, TENTHS, TENTHS, st.none() | TENTHS)
 
 
-class Hall:
-    """Slots, and what was seen of them."""
+class Scenario:
+    """Slots, and a record of what happened."""
 
     def __init__(self, *, running: int, queued: int, timeout_seconds: float = 2.0) -> None:
         self.changes: list[tuple[int, int]] = []
         self.served: list[str] = []
-        self.inside = 0
         self.slots = Slots(
             running=running,
             queued=queued,
@@ -41,46 +40,46 @@ class Hall:
             on_change=lambda running, queued: self.changes.append((running, queued)),
         )
 
-    async def visit(self, visit: Visit) -> None:
-        await asyncio.sleep(visit.arrives)
-        await self.slots.take(visit.tenant)
-        self.served.append(visit.tenant)
+    async def serve(self, request: Request) -> None:
+        await asyncio.sleep(request.arrives)
+        await self.slots.take(request.tenant)
+        self.served.append(request.tenant)
         try:
-            await asyncio.sleep(visit.holds)
+            await asyncio.sleep(request.holds)
         finally:
             self.slots.give_back()
 
-    async def run(self, visits: list[Visit]) -> list[BaseException | None]:
-        tasks = [asyncio.create_task(self.visit(visit)) for visit in visits]
+    async def run(self, requests: list[Request]) -> list[BaseException | None]:
+        tasks = [asyncio.create_task(self.serve(request)) for request in requests]
         loop = asyncio.get_running_loop()
-        for task, visit in zip(tasks, visits, strict=True):
-            if visit.leaves is not None:
-                loop.call_later(visit.leaves, task.cancel)
+        for task, request in zip(tasks, requests, strict=True):
+            if request.leaves is not None:
+                loop.call_later(request.leaves, task.cancel)
         return await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@given(st.lists(VISIT, max_size=25), st.integers(1, 3), st.integers(0, 4))
-def test_no_place_is_lost_or_given_twice(visits: list[Visit], running: int, queued: int) -> None:
+@given(st.lists(REQUEST, max_size=25), st.integers(1, 3), st.integers(0, 4))
+def test_no_slot_is_lost_or_given_twice(requests: list[Request], running: int, queued: int) -> None:
     async def scenario() -> None:
-        hall = Hall(running=running, queued=queued)
+        scene = Scenario(running=running, queued=queued)
 
-        outcomes = await hall.run(visits)
+        outcomes = await scene.run(requests)
 
-        assert all(seen[0] <= running and seen[1] <= queued for seen in hall.changes)
-        assert all(count >= 0 for seen in hall.changes for count in seen)
-        assert hall.changes[-1:] in ([], [(0, 0)])
-        assert (hall.slots.running, hall.slots.queued) == (0, 0)
+        assert all(seen[0] <= running and seen[1] <= queued for seen in scene.changes)
+        assert all(count >= 0 for seen in scene.changes for count in seen)
+        assert scene.changes[-1:] in ([], [(0, 0)])
+        assert (scene.slots.running, scene.slots.queued) == (0, 0)
         fine = (type(None), QueueFullError, QueueTimeoutError, asyncio.CancelledError)
         assert all(isinstance(outcome, fine) for outcome in outcomes)
         async with asyncio.timeout(0):
             for _ in range(running):
-                await hall.slots.take("later")
+                await scene.slots.take("later")
 
     run_in_virtual_time(scenario())
 
 
 def turns(waiting: list[str]) -> list[str]:
-    """The slow twin of fairness: tenants in order of arrival, one request each in a round."""
+    """The expected order: in each round one request per tenant, in order of arrival."""
     rounds = {tenant: deque([tenant] * waiting.count(tenant)) for tenant in waiting}
     order = []
     while any(rounds.values()):
@@ -91,33 +90,33 @@ def turns(waiting: list[str]) -> list[str]:
 @given(st.lists(TENANT, max_size=20))
 def test_tenants_take_turns(waiting: list[str]) -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=20, timeout_seconds=100)
+        scene = Scenario(running=1, queued=20, timeout_seconds=100)
 
-        await hall.run([Visit(tenant, 0, 1, None) for tenant in ["first", *waiting]])
+        await scene.run([Request(tenant, 0, 1, None) for tenant in ["first", *waiting]])
 
-        assert hall.served == ["first", *turns(waiting)]
+        assert scene.served == ["first", *turns(waiting)]
 
     run_in_virtual_time(scenario())
 
 
-def test_a_burst_of_one_tenant_does_not_stand_before_another() -> None:
+def test_a_burst_of_one_tenant_does_not_delay_another() -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=20, timeout_seconds=100)
+        scene = Scenario(running=1, queued=20, timeout_seconds=100)
 
-        await hall.run([Visit("burst", 0, 1, None)] * 10 + [Visit("late", 0.5, 1, None)])
+        await scene.run([Request("burst", 0, 1, None)] * 10 + [Request("late", 0.5, 1, None)])
 
-        assert hall.served.index("late") == 2
+        assert scene.served.index("late") == 2
 
     run_in_virtual_time(scenario())
 
 
 def test_a_full_queue_refuses_at_once() -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=0)
-        await hall.slots.take("a")
+        scene = Scenario(running=1, queued=0)
+        await scene.slots.take("a")
 
         with pytest.raises(QueueFullError) as caught:
-            await hall.slots.take("b")
+            await scene.slots.take("b")
 
         assert now() == 0
         assert caught.value.headers == {"retry-after": "1"}
@@ -125,26 +124,26 @@ def test_a_full_queue_refuses_at_once() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_who_waited_its_time_is_told_so() -> None:
+def test_the_wait_for_a_slot_is_limited() -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=1, timeout_seconds=2.0)
-        await hall.slots.take("a")
+        scene = Scenario(running=1, queued=1, timeout_seconds=2.0)
+        await scene.slots.take("a")
 
         with pytest.raises(QueueTimeoutError):
-            await hall.slots.take("b")
+            await scene.slots.take("b")
 
         assert now() == 2.0
-        assert (hall.slots.running, hall.slots.queued) == (1, 0)
+        assert (scene.slots.running, scene.slots.queued) == (1, 0)
 
     run_in_virtual_time(scenario())
 
 
-def test_a_turn_that_comes_with_the_timeout_goes_to_the_next() -> None:
+def test_a_slot_given_at_the_timeout_goes_to_the_next() -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=2, timeout_seconds=2.0)
+        scene = Scenario(running=1, queued=2, timeout_seconds=2.0)
 
-        outcomes = await hall.run(
-            [Visit("a", 0, 2.0, None), Visit("b", 0, 1, None), Visit("c", 1.0, 1, None)]
+        outcomes = await scene.run(
+            [Request("a", 0, 2.0, None), Request("b", 0, 1, None), Request("c", 1.0, 1, None)]
         )
 
         assert isinstance(outcomes[1], QueueTimeoutError | None)
@@ -153,62 +152,47 @@ def test_a_turn_that_comes_with_the_timeout_goes_to_the_next() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_a_turn_that_comes_with_a_cancel_goes_to_the_next() -> None:
+@pytest.mark.parametrize("slot_first", [True, False], ids=["slot-first", "cancel-first"])
+def test_a_slot_given_at_a_cancellation_goes_to_the_next(slot_first: bool) -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=2)
-        await hall.slots.take("a")
-        leaver = asyncio.create_task(hall.slots.take("b"))
-        stayer = asyncio.create_task(hall.slots.take("c"))
+        scene = Scenario(running=1, queued=2)
+        await scene.slots.take("a")
+        leaver = asyncio.create_task(scene.slots.take("b"))
+        stayer = asyncio.create_task(scene.slots.take("c"))
         await asyncio.sleep(0)
 
-        hall.slots.give_back()
-        leaver.cancel()
+        steps = [scene.slots.give_back, leaver.cancel]
+        for step in steps if slot_first else reversed(steps):
+            step()
 
         await stayer
         with pytest.raises(asyncio.CancelledError):
             await leaver
-        assert (hall.slots.running, hall.slots.queued) == (1, 0)
+        assert (scene.slots.running, scene.slots.queued) == (1, 0)
 
     run_in_virtual_time(scenario())
 
 
-def test_who_left_in_the_same_moment_is_passed_over() -> None:
+def test_new_requests_do_not_overtake_the_queue() -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=2)
-        await hall.slots.take("a")
-        leaver = asyncio.create_task(hall.slots.take("b"))
-        stayer = asyncio.create_task(hall.slots.take("c"))
-        await asyncio.sleep(0)
+        scene = Scenario(running=1, queued=5, timeout_seconds=100)
 
-        leaver.cancel()
-        hall.slots.give_back()
+        await scene.run(
+            [Request("a", 0, 1, None), Request("b", 0.5, 1, None), Request("c", 1, 1, None)]
+        )
 
-        await stayer
-        with pytest.raises(asyncio.CancelledError):
-            await leaver
-        assert (hall.slots.running, hall.slots.queued) == (1, 0)
+        assert scene.served == ["a", "b", "c"]
 
     run_in_virtual_time(scenario())
 
 
-def test_nobody_overtakes_those_who_wait() -> None:
+def test_closed_slots_refuse_new_requests() -> None:
     async def scenario() -> None:
-        hall = Hall(running=1, queued=5, timeout_seconds=100)
-
-        await hall.run([Visit("a", 0, 1, None), Visit("b", 0.5, 1, None), Visit("c", 1, 1, None)])
-
-        assert hall.served == ["a", "b", "c"]
-
-    run_in_virtual_time(scenario())
-
-
-def test_closed_places_take_nothing_new() -> None:
-    async def scenario() -> None:
-        hall = Hall(running=1, queued=1)
-        hall.slots.close()
+        scene = Scenario(running=1, queued=1)
+        scene.slots.close()
 
         with pytest.raises(DrainingError) as caught:
-            await hall.slots.take("a")
+            await scene.slots.take("a")
 
         assert caught.value.status == 503
         assert caught.value.headers == {"retry-after": "1"}

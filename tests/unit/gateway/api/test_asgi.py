@@ -36,7 +36,7 @@ async def ignore(message: Message) -> None:
     pass
 
 
-async def test_a_sink_speaks_asgi() -> None:
+async def test_a_sink_sends_asgi_messages() -> None:
     sent: list[Message] = []
 
     async def send(message: Message) -> None:
@@ -55,7 +55,7 @@ async def test_a_sink_speaks_asgi() -> None:
     ]
 
 
-async def test_a_sink_writes_directly_what_the_server_takes() -> None:
+async def test_a_sink_writes_directly_if_the_server_allows_it() -> None:
     sent: list[Message] = []
     direct: list[bytes] = []
 
@@ -78,7 +78,7 @@ async def test_a_sink_writes_directly_what_the_server_takes() -> None:
     assert [message["body"] for message in sent] == [b"refused", b"last"]
 
 
-def test_a_body_is_put_together() -> None:
+def test_a_body_is_joined() -> None:
     receive = receiving(piece(b"1", more=True), 1.0, {"type": "http.request", "more_body": True})
     whole = receiving(piece(b"1", more=True), piece(b"", more=True), 1.0, piece(b"23"))
 
@@ -87,7 +87,7 @@ def test_a_body_is_put_together() -> None:
         run_in_virtual_time(read_body(receive, timeout_seconds=5))
 
 
-def test_a_body_may_take_so_long() -> None:
+def test_the_time_for_a_body_is_limited() -> None:
     async def scenario() -> None:
         with pytest.raises(RequestTimeoutError) as caught:
             await read_body(receiving(piece(b"1", more=True)), timeout_seconds=5)
@@ -97,12 +97,12 @@ def test_a_body_may_take_so_long() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_a_client_that_leaves_while_it_sends_is_gone() -> None:
+def test_a_disconnect_while_sending_is_reported() -> None:
     with pytest.raises(ClientGoneError):
         run_in_virtual_time(read_body(receiving(piece(b"1", more=True), GONE), timeout_seconds=5))
 
 
-def test_a_client_that_leaves_ends_the_block() -> None:
+def test_a_disconnect_ends_the_block() -> None:
     async def scenario() -> None:
         ended = False
 
@@ -123,7 +123,7 @@ def test_a_client_that_leaves_ends_the_block() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_a_block_that_ends_first_is_left_alone() -> None:
+def test_a_block_that_ends_first_is_not_cancelled() -> None:
     async def scenario() -> None:
         async with ended_by_disconnect(receiving(3.0, GONE), AsgiSink(ignore)):
             await asyncio.sleep(1)
@@ -134,7 +134,7 @@ def test_a_block_that_ends_first_is_left_alone() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_what_the_client_still_sends_is_no_disconnect() -> None:
+def test_further_body_messages_are_no_disconnect() -> None:
     async def scenario() -> None:
         async with ended_by_disconnect(receiving(piece(b""), piece(b"")), AsgiSink(ignore)):
             await asyncio.sleep(1)
@@ -142,7 +142,7 @@ def test_what_the_client_still_sends_is_no_disconnect() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_a_disconnect_after_the_end_is_no_loss() -> None:
+def test_a_disconnect_after_the_end_is_ignored() -> None:
     async def scenario() -> None:
         sink = AsgiSink(ignore)
         async with ended_by_disconnect(receiving(1.0, GONE), sink):
@@ -153,7 +153,7 @@ def test_a_disconnect_after_the_end_is_no_loss() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_a_cancel_from_outside_travels_on() -> None:
+def test_another_cancellation_is_not_converted() -> None:
     async def scenario() -> None:
         async def work() -> None:
             async with ended_by_disconnect(receiving(), AsgiSink(ignore)):
@@ -169,7 +169,7 @@ def test_a_cancel_from_outside_travels_on() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_a_cancel_from_outside_wins_over_a_disconnect() -> None:
+def test_another_cancellation_takes_precedence_over_a_disconnect() -> None:
     async def scenario() -> None:
         async def leave_as_we_are_cancelled() -> Message:
             await asyncio.sleep(1)
@@ -188,7 +188,7 @@ def test_a_cancel_from_outside_wins_over_a_disconnect() -> None:
     run_in_virtual_time(scenario())
 
 
-def test_an_error_of_the_block_travels_on() -> None:
+def test_an_error_of_the_block_is_raised() -> None:
     async def work() -> None:
         async with ended_by_disconnect(receiving(), AsgiSink(ignore)):
             raise ZeroDivisionError

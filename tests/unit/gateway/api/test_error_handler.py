@@ -75,7 +75,7 @@ async def test_every_error_has_openais_shape(
     assert asked.records[0].status == status
 
 
-async def test_errors_bring_their_headers(asked: Asked) -> None:
+async def test_errors_have_their_headers(asked: Asked) -> None:
     full = await asked.client.get("/full")
     wrong = await asked.client.post("/full")
 
@@ -83,13 +83,13 @@ async def test_errors_bring_their_headers(asked: Asked) -> None:
     assert wrong.headers["allow"] == "GET"
 
 
-async def test_a_long_path_is_not_repeated_whole(asked: Asked) -> None:
+async def test_a_long_path_is_cut(asked: Asked) -> None:
     answer = await asked.client.get("/" + "x" * 5000)
 
     assert len(answer.json()["error"]["message"]) < 250
 
 
-async def test_what_became_of_a_request_is_recorded(asked: Asked) -> None:
+async def test_an_error_is_recorded(asked: Asked) -> None:
     await asked.client.get("/full")
 
     (record,) = asked.records

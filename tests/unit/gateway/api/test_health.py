@@ -1,9 +1,6 @@
 import json
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import cast
-
-import pytest
 
 from gateway.supervisor import Supervisor
 from gateway.types import WorkerId
@@ -11,19 +8,7 @@ from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import Application, running
 
 
-@pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as started:
-        yield started
-
-
-@pytest.fixture
-async def gateway(worker: FakeWorker) -> AsyncIterator[Application]:
-    async with running(worker.url) as application:
-        yield application
-
-
-async def test_a_process_is_alive_whatever_its_workers_do() -> None:
+async def test_a_process_is_alive_without_workers() -> None:
     async with running("http://127.0.0.1:1", ready=False) as gateway:
         answer = await gateway.client.get("/health/live")
 
@@ -43,7 +28,7 @@ async def test_a_gateway_without_a_worker_is_not_ready() -> None:
     assert (answer.status_code, answer.json()) == (503, {"status": "no healthy worker"})
 
 
-async def test_a_gateway_that_drains_is_not_ready(gateway: Application) -> None:
+async def test_a_draining_gateway_is_not_ready(gateway: Application) -> None:
     gateway.lifecycle.draining = True
 
     answer = await gateway.client.get("/health/ready")
@@ -79,7 +64,7 @@ async def test_a_supervised_worker_shows_its_supervisor(gateway: Application) ->
     assert answer.json()["workers"][0]["supervisor"] == vars(supervisor)
 
 
-async def test_what_probes_see_names_no_path(gateway: Application) -> None:
+async def test_health_shows_no_path(gateway: Application) -> None:
     gateway.services.pool.workers[0].models[WorkerId("m")] = {"id": "m", "root": "/srv/m"}
 
     text = json.dumps((await gateway.client.get("/health/workers")).json())

@@ -1,13 +1,12 @@
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.types import Message
 
-from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.waiting import eventually
 from tests.unit.gateway.application import Application, running
@@ -19,25 +18,10 @@ SECRETS = ("PROMPT-TEXT", "SYSTEM-TEXT", "ANSWER-TEXT", "SALT-TEXT", "COOKIE-TEX
 
 
 @pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as started:
-        yield started
-
-
-@pytest.fixture
-async def gateway(worker: FakeWorker) -> AsyncIterator[Application]:
-    async with running(worker.url) as application:
-        yield application
-
-
-@pytest.fixture
 def key(tmp_path: Path) -> tuple[str, Path]:
-    """An issued key and its file."""
-    text, record = new_key(
-        tenant="acme", name="", created="", limits=KeyLimits(requests_per_minute=2)
-    )
-    add_record(tmp_path / "keys", record)
-    return text, tmp_path / "keys"
+    """A key and its file."""
+    path = tmp_path / "keys"
+    return issue_key(path, requests_per_minute=2), path
 
 
 @pytest.mark.parametrize(
@@ -62,7 +46,7 @@ async def test_every_endpoint_is_served(
     assert answer.json()
 
 
-async def test_only_harmless_headers_reach_the_worker(
+async def test_only_listed_headers_reach_the_worker(
     gateway: Application, worker: FakeWorker
 ) -> None:
     sent = {
@@ -84,7 +68,7 @@ async def test_only_harmless_headers_reach_the_worker(
     assert seen["content-type"] == "application/json"
 
 
-async def test_one_id_sent_twice_is_two_for_the_worker(
+async def test_a_repeated_id_is_unique_for_the_worker(
     gateway: Application, worker: FakeWorker
 ) -> None:
     answers = [
@@ -93,12 +77,14 @@ async def test_one_id_sent_twice_is_two_for_the_worker(
     ]
 
     assert [answer.headers["x-request-id"] for answer in answers] == ["mine", "mine"]
-    wire = {request.headers["x-request-id"] for request in worker.requests}
-    assert len(wire) == 2
-    assert all(name.startswith("mine-") for name in wire)
+    sent = {request.headers["x-request-id"] for request in worker.requests}
+    assert len(sent) == 2
+    assert all(name.startswith("mine-") for name in sent)
 
 
-async def test_without_an_id_the_worker_gets_ours(gateway: Application, worker: FakeWorker) -> None:
+async def test_without_an_id_the_worker_gets_a_generated_one(
+    gateway: Application, worker: FakeWorker
+) -> None:
     answer = await gateway.client.post(CHAT, json=BODY)
 
     assert worker.requests[0].headers["x-request-id"] == answer.headers["x-request-id"]
@@ -123,7 +109,7 @@ async def test_without_an_id_the_worker_gets_ours(gateway: Application, worker: 
     ],
     ids=lambda body: repr(body[:50]),
 )
-async def test_a_hostile_body_is_refused_before_the_worker(
+async def test_an_invalid_body_does_not_reach_the_worker(
     gateway: Application, worker: FakeWorker, body: bytes
 ) -> None:
     answer = await gateway.client.post(CHAT, content=body)
@@ -144,7 +130,7 @@ async def test_a_hostile_body_is_refused_before_the_worker(
     ],
     ids=lambda body: repr(body[:50]),
 )
-async def test_a_strange_body_crashes_nothing(
+async def test_an_unusual_body_is_forwarded(
     gateway: Application, worker: FakeWorker, body: bytes
 ) -> None:
     answer = await gateway.client.post(CHAT, content=body)
@@ -153,33 +139,27 @@ async def test_a_strange_body_crashes_nothing(
     assert len(worker.requests) == 1
 
 
-async def test_a_model_with_half_a_character_is_unknown(gateway: Application) -> None:
+async def test_a_model_name_with_a_lone_surrogate_is_unknown(gateway: Application) -> None:
     answer = await gateway.client.post(CHAT, content=b'{"messages":[],"model":"\\ud800"}')
 
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
 
-async def test_a_wild_max_tokens_of_a_limited_key_crashes_nothing(
+async def test_a_huge_max_tokens_with_a_limited_key_is_forwarded(
     worker: FakeWorker, tmp_path: Path
 ) -> None:
-    text, record = new_key(
-        tenant="acme", name="", created="", limits=KeyLimits(tokens_per_minute=10)
-    )
-    add_record(tmp_path / "keys", record)
+    text = issue_key(tmp_path / "keys", tokens_per_minute=10)
     body = b'{"messages":[],"max_tokens":' + b"9" * 4000 + b"}"
     async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
         answers = [
-            await gateway.client.post(
-                CHAT, content=body, headers={"authorization": f"Bearer {text}"}
-            )
-            for _ in range(2)
+            await gateway.client.post(CHAT, content=body, headers=bearer(text)) for _ in range(2)
         ]
 
     assert {answer.status_code for answer in answers} == {400}  # the worker's own refusal
 
 
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
-async def test_a_key_may_come_in_either_sdks_header(
+async def test_a_key_is_accepted_in_either_sdks_header(
     worker: FakeWorker, key: tuple[str, Path], header: str
 ) -> None:
     text, path = key
@@ -194,7 +174,7 @@ async def test_a_key_may_come_in_either_sdks_header(
 @pytest.mark.parametrize(
     ("path", "kind"), [(CHAT, None), ("/v1/messages", "error")], ids=["openai", "anthropic"]
 )
-async def test_without_a_key_nobody_enters(
+async def test_without_a_key_requests_are_refused(
     worker: FakeWorker, key: tuple[str, Path], path: str, kind: str | None
 ) -> None:
     async with running(worker.url, keys={"file": key[1]}) as gateway:
@@ -207,10 +187,10 @@ async def test_without_a_key_nobody_enters(
     assert worker.requests == []
 
 
-async def test_a_key_that_used_up_its_limit_is_told_when_to_come_again(
+async def test_a_key_over_its_limit_gets_retry_after(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
-    headers = {"authorization": f"Bearer {key[0]}"}
+    headers = bearer(key[0])
     async with running(worker.url, keys={"file": key[1]}) as gateway:
         for _ in range(2):
             await gateway.client.post(CHAT, json=BODY, headers=headers)
@@ -222,10 +202,10 @@ async def test_a_key_that_used_up_its_limit_is_told_when_to_come_again(
     assert answer.json()["error"]["code"] == "rate_limit_exceeded"
 
 
-async def test_a_workers_refusal_still_shows_the_keys_limits(
+async def test_a_refusal_of_the_worker_has_the_rate_limit_headers(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
-    headers = {"authorization": f"Bearer {key[0]}"}
+    headers = bearer(key[0])
     async with running(worker.url, keys={"file": key[1]}) as gateway:
         answer = await gateway.client.post(
             CHAT, json={**BODY, "fake": {"status": 400}}, headers=headers
@@ -244,7 +224,7 @@ async def test_a_body_over_the_limit_is_refused(worker: FakeWorker) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_a_client_that_leaves_frees_the_worker(
+async def test_a_disconnect_aborts_the_request_on_the_worker(
     gateway: Application, worker: FakeWorker, stream: bool
 ) -> None:
     script = {"hang_after_chunks": 1} if stream else {"hang_before_headers": True}
@@ -271,7 +251,7 @@ async def test_a_client_that_leaves_frees_the_worker(
     assert line["status"] == (200 if stream else 499)
 
 
-async def test_a_client_that_leaves_in_mid_body_is_no_error(
+async def test_a_disconnect_while_sending_is_no_error(
     gateway: Application, worker: FakeWorker
 ) -> None:
     async def receive() -> Message:
@@ -288,7 +268,7 @@ async def test_a_client_that_leaves_in_mid_body_is_no_error(
     assert worker.requests == []
 
 
-async def test_a_long_answer_that_breaks_is_cut_not_ended(worker: FakeWorker) -> None:
+async def test_a_long_answer_that_breaks_is_not_ended(worker: FakeWorker) -> None:
     body = json.dumps({**BODY, "fake": {"unary_bytes": 5000, "truncate_unary": True}}).encode()
     sent: list[Message] = []
 
@@ -327,7 +307,7 @@ async def test_a_long_answer_that_breaks_is_cut_not_ended(worker: FakeWorker) ->
     ],
     ids=str,
 )
-async def test_nothing_of_what_was_asked_or_answered_is_logged(
+async def test_prompts_and_answers_are_not_logged(
     worker: FakeWorker, key: tuple[str, Path], script: dict[str, Any], stream: bool
 ) -> None:
     text, path = key
@@ -351,7 +331,7 @@ async def test_nothing_of_what_was_asked_or_answered_is_logged(
     assert not any(secret in log.text for secret in (*SECRETS, text, text.split("-", 2)[2]))
 
 
-async def test_nothing_of_a_refused_body_or_key_is_logged(
+async def test_refused_bodies_and_keys_are_not_logged(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:
     headers = {"authorization": f"Bearer {key[0][:-1]}X"}

@@ -1,7 +1,7 @@
 from tests.unit.gateway.application import running
 
 
-async def test_metrics_are_shown_in_the_format_that_is_accepted() -> None:
+async def test_metrics_have_the_format_that_is_accepted() -> None:
     async with running("http://127.0.0.1:1", ready=False) as gateway:
         plain = await gateway.client.get("/metrics")
         opened = await gateway.client.get(
@@ -14,7 +14,7 @@ async def test_metrics_are_shown_in_the_format_that_is_accepted() -> None:
     assert opened.text.endswith("# EOF\n")
 
 
-async def test_asking_for_metrics_counts_no_request() -> None:
+async def test_scrapes_are_not_counted() -> None:
     async with running("http://127.0.0.1:1", ready=False) as gateway:
         await gateway.client.get("/metrics")
         text = (await gateway.client.get("/metrics")).text
@@ -22,7 +22,7 @@ async def test_asking_for_metrics_counts_no_request() -> None:
     assert 'endpoint="/metrics"' not in text
 
 
-async def test_remote_workers_are_scraped_themselves() -> None:
+async def test_metrics_of_remote_workers_are_not_forwarded() -> None:
     async with running("http://127.0.0.1:1", ready=False) as gateway:
         answer = await gateway.client.get("/metrics/worker")
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admission import KeyLimits, add_record, new_key
+from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import running
 
@@ -24,7 +24,7 @@ async def test_models_are_listed(worker: FakeWorker) -> None:
     assert [model["id"] for model in listed["data"]] == ["org/model", "other"]
 
 
-async def test_one_model_is_shown_also_with_a_slash_in_its_name(worker: FakeWorker) -> None:
+async def test_a_model_with_a_slash_in_its_name_is_shown(worker: FakeWorker) -> None:
     async with running(worker.url) as gateway:
         answer = await gateway.client.get("/v1/models/org/model")
 
@@ -39,7 +39,7 @@ async def test_an_unknown_model_is_not_found(worker: FakeWorker) -> None:
     assert len(answer.json()["error"]["message"]) < 300
 
 
-async def test_before_any_worker_came_up_there_is_nothing_to_list() -> None:
+async def test_before_a_worker_is_up_listing_is_answered_503() -> None:
     async with running("http://127.0.0.1:1", ready=False) as gateway:
         answer = await gateway.client.get("/v1/models")
 
@@ -51,24 +51,20 @@ async def test_before_any_worker_came_up_there_is_nothing_to_list() -> None:
     ("header", "prefix", "status"),
     [("authorization", "Bearer ", 200), ("x-api-key", "", 200), ("x-other", "", 401)],
 )
-async def test_a_key_is_asked_for(
+async def test_models_need_a_key(
     worker: FakeWorker, tmp_path: Path, header: str, prefix: str, status: int
 ) -> None:
-    text, record = new_key(tenant="acme", name="", created="", limits=KeyLimits())
-    add_record(tmp_path / "keys", record)
+    text = issue_key(tmp_path / "keys")
     async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
         answer = await gateway.client.get("/v1/models", headers={header: prefix + text})
 
     assert answer.status_code == status
 
 
-async def test_a_key_for_one_model_sees_that_one(worker: FakeWorker, tmp_path: Path) -> None:
-    text, record = new_key(
-        tenant="acme", name="", created="", limits=KeyLimits(), models=("other",)
-    )
-    add_record(tmp_path / "keys", record)
+async def test_a_key_for_one_model_lists_only_that(worker: FakeWorker, tmp_path: Path) -> None:
+    text = issue_key(tmp_path / "keys", models=("other",))
     async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
-        headers = {"authorization": f"Bearer {text}"}
+        headers = bearer(text)
         listed = await gateway.client.get("/v1/models", headers=headers)
         hidden = await gateway.client.get("/v1/models/org/model", headers=headers)
 

@@ -4,7 +4,7 @@ from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import running
 
 
-async def test_each_worker_is_asked_and_who_does_not_answer_is_shown() -> None:
+async def test_each_worker_is_asked_and_errors_are_shown() -> None:
     async with FakeWorker() as worker:
         gone = "http://127.0.0.1:1"
         async with running(worker.url, gone) as gateway:
@@ -17,7 +17,7 @@ async def test_each_worker_is_asked_and_who_does_not_answer_is_shown() -> None:
     assert silent == {"worker": "127.0.0.1:1", "error": "The engine could not be reached."}
 
 
-async def test_a_worker_that_stays_silent_is_not_waited_for_long() -> None:
+async def test_the_wait_for_a_silent_worker_is_limited() -> None:
     async def stay_silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

@@ -18,7 +18,7 @@ CHAT = "/v1/chat/completions"
 @pytest.mark.parametrize(
     ("processes", "share"), [(1, 10), (3, 4), (10, 1), (64, 1)], ids=["one", "three", "ten", "64"]
 )
-async def test_places_are_shared_by_processes(processes: int, share: int) -> None:
+async def test_slots_are_divided_among_processes(processes: int, share: int) -> None:
     admission = {"max_running_requests": 10, "max_queued_requests": 0}
     settings = GatewaySettings.model_validate(
         {"workers": [NOBODY], "processes": processes, "admission": admission}
@@ -35,7 +35,7 @@ async def test_places_are_shared_by_processes(processes: int, share: int) -> Non
         assert type(refused.exception()).__name__ == "QueueFullError"
 
 
-async def test_keys_are_followed_without_restart(tmp_path: Path) -> None:
+async def test_a_changed_key_file_is_read_without_restart(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     text, record = new_key(tenant="acme", name="", created="", limits=KeyLimits())
     keys = {"file": path, "reload_seconds": 0.02}
@@ -57,7 +57,7 @@ async def test_keys_are_followed_without_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"{oops", b"\xff\xfe"], ids=repr)
-async def test_a_damaged_key_file_is_told_once_and_locks_nobody_out(
+async def test_a_damaged_key_file_is_logged_once_and_locks_nobody_out(
     tmp_path: Path, damage: bytes
 ) -> None:
     path = tmp_path / "keys"

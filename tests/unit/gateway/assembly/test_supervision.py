@@ -30,7 +30,7 @@ def supervised(tmp_path: Path, **settings: Any) -> GatewaySettings:
     )
 
 
-async def test_the_worker_of_its_own_is_started_with_profile_and_socket(
+async def test_the_own_worker_is_started_with_profile_and_socket(
     tmp_path: Path, become: Become, process: ProcessContext
 ) -> None:
     become('echo "$@"; sleep 60')
@@ -53,7 +53,7 @@ async def test_the_worker_of_its_own_is_started_with_profile_and_socket(
     assert services.supervisor.state == "stopped"
 
 
-async def test_other_processes_use_the_worker_and_do_not_start_it(
+async def test_other_processes_use_the_worker_without_starting_it(
     tmp_path: Path, become: Become
 ) -> None:
     become("touch started")
@@ -62,7 +62,7 @@ async def test_other_processes_use_the_worker_and_do_not_start_it(
         assert [worker.id for worker in services.pool.workers] == ["local"]
 
 
-async def test_the_worker_stays_until_the_other_processes_are_gone(
+async def test_the_worker_is_stopped_after_the_other_processes(
     tmp_path: Path, become: Become, process: ProcessContext
 ) -> None:
     become("sleep 60")

@@ -23,7 +23,7 @@ async def test_a_background_task_that_fails_ends_the_gateway() -> None:
     assert log.of("background_task_failed")[0]["task"] == "announce"
 
 
-async def test_nothing_is_left_running_at_the_end() -> None:
+async def test_tasks_are_cancelled_at_the_end() -> None:
     before = asyncio.all_tasks()
     async with started(GatewaySettings(workers=(NOBODY,))):
         assert len(asyncio.all_tasks()) > len(before)

@@ -18,7 +18,7 @@ async def test_remote_workers_are_named_by_host_and_port() -> None:
         assert services.supervisor is None
 
 
-async def test_without_workers_and_without_a_place_for_one_there_is_no_gateway() -> None:
+async def test_without_workers_and_socket_folder_there_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"gateway\.workers is empty"):
         async with started(GatewaySettings()):
             pass
@@ -34,7 +34,7 @@ async def test_the_workers_key_is_read_from_its_file(tmp_path: Path) -> None:
         assert worker.requests[0].headers["authorization"] == "Bearer worker-key"
 
 
-async def test_the_addresses_of_a_name_are_workers() -> None:
+async def test_every_address_of_a_dns_name_is_a_worker() -> None:
     async with FakeWorker() as worker:
         name = f"dns+http://localhost:{worker.port}"
         async with running(name, upstream={"probe_seconds": 0.05}) as gateway:

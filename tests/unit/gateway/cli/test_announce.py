@@ -25,7 +25,7 @@ def announced(*, log_file: Path | None = None, keys: bool = False, after: float 
     run_in_virtual_time(scenario())
 
 
-def test_a_request_to_paste_is_shown_when_ready(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_example_request_is_shown_when_ready(capsys: pytest.CaptureFixture[str]) -> None:
     announced()
 
     text = capsys.readouterr().err
@@ -36,7 +36,7 @@ def test_a_request_to_paste_is_shown_when_ready(capsys: pytest.CaptureFixture[st
     assert "authorization" not in text
 
 
-def test_where_there_are_keys_the_request_has_a_place_for_one(
+def test_with_keys_the_example_request_has_a_key_header(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     announced(keys=True)
@@ -44,13 +44,13 @@ def test_where_there_are_keys_the_request_has_a_place_for_one(
     assert "-H 'authorization: Bearer YOUR_KEY'" in capsys.readouterr().err
 
 
-def test_the_workers_log_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_workers_log_file_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     announced(log_file=Path("/tmp/w.log"))
 
     assert "the worker's output goes to /tmp/w.log\n" in capsys.readouterr().err
 
 
-def test_a_terminal_sees_something_move(
+def test_a_terminal_shows_a_spinner(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
@@ -63,7 +63,7 @@ def test_a_terminal_sees_something_move(
     assert "\r\033[K" in text
 
 
-def test_a_log_gets_a_line_now_and_then(
+def test_a_log_gets_a_line_at_intervals(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter(range(0, 1000, 4))

@@ -7,7 +7,9 @@ from gateway.cli import main
 from tests.unit.gateway.cli.stand_in import interpreter
 
 
-def test_what_is_in_force_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_merged_settings_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     profile = tmp_path / "p.yaml"
     profile.write_text("gateway: {workers: ['http://a:1'], port: 9}", encoding="utf-8")
 
@@ -26,7 +28,7 @@ def test_the_engine_reads_its_own_section(capsys: pytest.CaptureFixture[str]) ->
     assert shown["engine"]["model"] == "smollm2-135m"
 
 
-def test_a_fault_of_the_engine_is_passed_on(
+def test_an_error_of_the_engine_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     interpreter(tmp_path, monkeypatch)("echo engine.model: is missing >&2; exit 2")
@@ -37,7 +39,7 @@ def test_a_fault_of_the_engine_is_passed_on(
     assert (shown.out, shown.err) == ("", "engine.model: is missing\n")
 
 
-def test_secrets_are_named_by_their_file_only(
+def test_secrets_are_shown_by_file_name_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     secret, profile = tmp_path / "secret", tmp_path / "p.yaml"

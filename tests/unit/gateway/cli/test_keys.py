@@ -12,7 +12,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "keys.jsonl"
 
 
-def test_a_key_is_shown_once_and_works(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_created_key_is_printed_and_works(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--tenant", "acme", "--name", "ci", "--requests-per-minute", "5"]
 
     assert main(["keys", "create", *arguments, "--file", str(path)]) == 0
@@ -43,7 +43,7 @@ def test_keys_are_listed_without_their_hashes(
     assert record.secret_sha256 not in shown
 
 
-def test_a_key_may_be_for_some_models_only(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_may_be_limited_to_models(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = ["--model", "a", "--model", "b/c"]
 
     main(["keys", "create", "--tenant", "acme", *models, "--file", str(path)])
@@ -54,7 +54,7 @@ def test_a_key_may_be_for_some_models_only(path: Path, capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out)["models"] == ["a", "b/c"]
 
 
-def test_a_key_may_have_a_pacing_of_its_own(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_may_have_its_own_pacing(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["keys", "create", "--tenant", "acme", "--pacing", "private", "--file", str(path)])
     capsys.readouterr()
     main(["keys", "list", "--file", str(path)])
@@ -63,7 +63,7 @@ def test_a_key_may_have_a_pacing_of_its_own(path: Path, capsys: pytest.CaptureFi
     assert json.loads(capsys.readouterr().out)["pacing"] == "private"
 
 
-def test_a_revoked_key_is_gone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_revoked_key_is_removed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["keys", "create", "--tenant", "acme", "--file", str(path)])
     (record,) = read_records(path)
 
@@ -86,12 +86,12 @@ def test_the_profile_names_the_file(path: Path, capsys: pytest.CaptureFixture[st
     assert len(read_records(path)) == 1
 
 
-def test_without_any_file_it_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_key_file_there_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "list"]) == 2
     assert "no key file" in capsys.readouterr().err
 
 
-def test_a_damaged_file_is_left_alone(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_file_is_not_changed(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path.write_text("oops\n", encoding="utf-8")
 
     assert main(["keys", "create", "--tenant", "acme", "--file", str(path)]) == 2
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_left_alone(path: Path, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "1.5"])
-def test_a_limit_is_a_number_from_1(path: Path, count: str) -> None:
+def test_a_limit_is_at_least_1(path: Path, count: str) -> None:
     arguments = ["keys", "create", "--tenant", "a", f"--requests-per-minute={count}"]
 
     with pytest.raises(SystemExit) as caught:

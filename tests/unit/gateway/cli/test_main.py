@@ -6,13 +6,13 @@ from gateway import __version__
 from gateway.cli import main
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version"]) == 0
     assert capsys.readouterr().out == f"specgate {__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["serve", "--fast"], ["keys"]], ids=str)
-def test_what_is_no_command_is_explained(
+def test_an_unknown_command_is_explained(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
@@ -23,15 +23,13 @@ def test_what_is_no_command_is_explained(
 
 
 @pytest.mark.parametrize("command", ["serve", "check-config", "model"])
-def test_a_profile_that_does_not_exist_ends_with_2(
-    command: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_profile_exits_with_2(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--config", "nope"]) == 2
     assert capsys.readouterr().err.startswith("nope: no such profile; there are cpu-")
 
 
 @pytest.mark.parametrize("command", ["serve", "check-config"])
-def test_a_wrong_setting_ends_with_2_and_one_line(
+def test_a_wrong_setting_exits_with_2_and_one_line(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     profile = tmp_path / "p.yaml"

@@ -23,7 +23,7 @@ def test_the_engine_fetches_the_model_of_the_profile(
     ]
 
 
-def test_on_the_way_to_a_start_only_progress_is_shown(
+def test_before_a_start_the_path_is_not_printed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     interpreter(tmp_path, monkeypatch)("echo /the/folder; echo 50 % >&2")

@@ -9,14 +9,14 @@ from gateway.errors import ConfigError
 ROOT = Path(__file__).parents[4]
 
 
-def test_a_profile_that_came_along_is_found_by_its_name() -> None:
+def test_a_packaged_profile_is_found_by_its_name() -> None:
     found = find_profile(DEFAULT)
 
     assert found.name == f"{DEFAULT}.yaml"
     assert found.is_file()
 
 
-def test_a_recipe_that_came_along_is_found_by_its_name() -> None:
+def test_a_packaged_recipe_is_found_by_its_name() -> None:
     found = find_file("smollm2-135m-lstm", "configs/recipes", kind="recipe")
 
     assert found == ROOT / "configs" / "recipes" / "smollm2-135m-lstm.yaml"
@@ -29,7 +29,9 @@ def test_a_file_is_found_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert find_profile("mine.yaml") == tmp_path / "mine.yaml"
 
 
-def test_a_file_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_takes_precedence_over_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / DEFAULT).touch()
     monkeypatch.chdir(tmp_path)
 
@@ -37,12 +39,12 @@ def test_a_file_comes_before_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["nope", ""])
-def test_what_is_none_is_answered_with_those_there_are(name: str, tmp_path: Path) -> None:
+def test_an_unknown_name_is_answered_with_the_known_ones(name: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cpu-smollm2, gateway-remote"):
         find_profile(name or str(tmp_path))
 
 
-def test_the_embedded_profile_is_the_default() -> None:
+def test_the_default_profile_exists() -> None:
     parser = ArgumentParser()
     add_config_argument(parser)
 

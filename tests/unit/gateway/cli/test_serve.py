@@ -37,7 +37,7 @@ def taken() -> socket.socket:
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_port_that_is_taken_ends_with_2_and_one_line(
+def test_a_port_in_use_exits_with_2_and_one_line(
     tmp_path: Path, taken: socket.socket, processes: int
 ) -> None:
     with taken:
@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_ends_with_2_and_one_line(
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_damaged_key_file_ends_with_2_and_one_line(tmp_path: Path, processes: int) -> None:
+def test_a_damaged_key_file_exits_with_2_and_one_line(tmp_path: Path, processes: int) -> None:
     path = tmp_path / "keys"
     path.write_text("oops\n", encoding="utf-8")
 

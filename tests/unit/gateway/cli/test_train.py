@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[4]
 COMMAND = "import sys; sys.executable = sys.argv.pop(1); from gateway.cli import main; main()"
 
 
-def test_the_command_becomes_the_engines_own(tmp_path: Path) -> None:
+def test_the_process_is_replaced_with_the_engines(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\necho "$$ $@"; exit 7\n', encoding="utf-8")
     python.chmod(0o755)
@@ -37,7 +37,7 @@ def test_the_command_becomes_the_engines_own(tmp_path: Path) -> None:
     ]
 
 
-def test_a_recipe_that_is_not_there_is_named_with_those_that_are(
+def test_an_unknown_recipe_is_answered_with_the_known_ones(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["train", "nothing"]) == 2

@@ -58,7 +58,7 @@ async def test_an_announced_length_over_the_limit_is_refused_unread() -> None:
     assert caught.value.status == 413
 
 
-async def test_a_body_that_grows_past_the_limit_is_refused_there() -> None:
+async def test_a_body_that_grows_past_the_limit_is_refused() -> None:
     client = Client(b"12345", b"67890", b"1", b"never asked for")
 
     with pytest.raises(BodyTooLargeError):
@@ -67,16 +67,16 @@ async def test_a_body_that_grows_past_the_limit_is_refused_there() -> None:
     assert client.asked == 3
 
 
-async def test_a_client_that_announces_less_than_it_sends_is_refused_too() -> None:
+async def test_a_body_longer_than_announced_is_refused() -> None:
     with pytest.raises(BodyTooLargeError):
         await read(Client(b"12345678901"), (b"content-length", b"5"))
 
 
-async def test_a_length_that_is_no_number_is_the_servers_business() -> None:
+async def test_a_length_that_is_not_a_number_is_ignored() -> None:
     assert await read(Client(b"123"), (b"content-length", b"x")) == b"123"
 
 
-async def test_what_is_not_http_passes() -> None:
+async def test_other_protocols_pass() -> None:
     seen: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

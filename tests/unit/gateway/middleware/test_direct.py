@@ -14,7 +14,7 @@ from gateway.middleware import DirectRoutes
         ("POST", "/other", "router"),
     ],
 )
-async def test_only_a_post_on_a_known_path_goes_the_short_way(
+async def test_only_a_post_to_a_known_path_is_routed_directly(
     method: str, path: str, expected: str
 ) -> None:
     app = DirectRoutes(PlainTextResponse("router"), routes={"/short": PlainTextResponse("direct")})

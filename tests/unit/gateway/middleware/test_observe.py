@@ -68,7 +68,7 @@ def request_id(messages: list[Message]) -> bytes:
     return headers[b"x-request-id"]
 
 
-async def test_every_answer_carries_an_id(log: JsonLog) -> None:
+async def test_every_response_has_an_id(log: JsonLog) -> None:
     messages = await Observed(ok).get()
 
     assert messages[0]["headers"][0] == (b"a", b"b")
@@ -85,13 +85,13 @@ async def test_a_clients_id_is_kept() -> None:
 @pytest.mark.parametrize(
     "sent", [b"", b"a b", b"a\nb", b"x" * 129, b"\xff", b'"', b"a\n"], ids=repr
 )
-async def test_an_id_that_could_do_harm_is_replaced(sent: bytes) -> None:
+async def test_an_invalid_id_is_replaced(sent: bytes) -> None:
     messages = await Observed(ok).get(CHAT, (b"x-request-id", sent))
 
     assert re.fullmatch(rb"[0-9a-f]{32}", request_id(messages))
 
 
-async def test_the_access_line_is_written_at_the_true_end(log: JsonLog) -> None:
+async def test_the_access_line_is_written_when_the_request_ends(log: JsonLog) -> None:
     released = asyncio.Event()
 
     async def stream(record: RequestRecord, send: Send) -> None:
@@ -112,7 +112,7 @@ async def test_the_access_line_is_written_at_the_true_end(log: JsonLog) -> None:
     assert len(observed.counted) == 1
 
 
-async def test_the_access_line_has_all_that_is_known(log: JsonLog) -> None:
+async def test_the_access_line_has_all_known_facts(log: JsonLog) -> None:
     async def answer(record: RequestRecord, send: Send) -> None:
         record.model, record.tenant, record.key_id, record.stream = "m", "acme", "k1", True
         record.attempts, record.queued_seconds = 2, 0.125
@@ -163,7 +163,7 @@ async def test_acceptance_without_a_drafted_step_has_no_length(log: JsonLog) -> 
     assert "acceptance_length" not in log.of("request")[0]
 
 
-async def test_an_unknown_path_becomes_no_label_and_no_log(log: JsonLog) -> None:
+async def test_an_unknown_path_is_neither_label_nor_logged(log: JsonLog) -> None:
     observed = Observed(ok)
 
     await observed.get("/secret-path")
@@ -181,7 +181,7 @@ async def test_probes_and_scrapes_are_quiet(log: JsonLog) -> None:
     assert log.of("request")[0]["level"] == "debug"
 
 
-async def test_a_crash_is_answered_in_openais_shape_and_tells_nothing(log: JsonLog) -> None:
+async def test_a_crash_is_answered_with_500_and_no_details(log: JsonLog) -> None:
     async def crash(record: RequestRecord, send: Send) -> None:
         raise ZeroDivisionError("at /opt/secret.py")
 
@@ -196,7 +196,7 @@ async def test_a_crash_is_answered_in_openais_shape_and_tells_nothing(log: JsonL
     assert "ZeroDivisionError" in log.of("request_crashed")[0]["exception"]
 
 
-async def test_a_crash_in_mid_answer_sends_nothing_more(log: JsonLog) -> None:
+async def test_after_a_crash_in_mid_answer_nothing_more_is_sent(log: JsonLog) -> None:
     async def crash(record: RequestRecord, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         raise ZeroDivisionError
@@ -208,7 +208,7 @@ async def test_a_crash_in_mid_answer_sends_nothing_more(log: JsonLog) -> None:
     assert log.of("request")[0]["outcome"] == "internal_error"
 
 
-async def test_a_request_that_was_cancelled_did_not_complete(log: JsonLog) -> None:
+async def test_a_cancelled_request_is_counted_as_cancelled(log: JsonLog) -> None:
     async def hang(record: RequestRecord, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200})
         await asyncio.Event().wait()
@@ -223,7 +223,7 @@ async def test_a_request_that_was_cancelled_did_not_complete(log: JsonLog) -> No
     assert observed.counted[0].outcome == "cancelled"
 
 
-async def test_a_client_that_left_before_any_answer_is_logged_as_499(log: JsonLog) -> None:
+async def test_a_disconnect_before_any_answer_is_logged_as_499(log: JsonLog) -> None:
     async def nothing(record: RequestRecord, send: Send) -> None:
         pass
 
@@ -233,7 +233,7 @@ async def test_a_client_that_left_before_any_answer_is_logged_as_499(log: JsonLo
     assert (line["status"], line["outcome"]) == (499, "cancelled")
 
 
-async def test_requests_at_the_same_time_keep_their_ids_apart(log: JsonLog) -> None:
+async def test_concurrent_requests_are_logged_with_their_own_ids(log: JsonLog) -> None:
     async def answer(record: RequestRecord, send: Send) -> None:
         await asyncio.sleep(0.01)
         await ok(record, send)
@@ -247,7 +247,7 @@ async def test_requests_at_the_same_time_keep_their_ids_apart(log: JsonLog) -> N
     assert sorted(line["request_id"] for line in log.of("request")) == ["one", "three", "two"]
 
 
-async def test_what_is_not_http_passes() -> None:
+async def test_other_protocols_pass() -> None:
     seen: list[Scope] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -263,7 +263,7 @@ async def test_what_is_not_http_passes() -> None:
     assert seen == [{"type": "lifespan"}]
 
 
-async def test_a_traced_request_ends_with_its_record_and_the_log_names_its_trace(
+async def test_a_trace_gets_the_record_and_its_id_is_logged(
     log: JsonLog,
 ) -> None:
     begun: list[tuple[str, str]] = []

@@ -28,7 +28,7 @@ async def test_it_runs_until_it_ends() -> None:
     assert process.exit_status == 3
 
 
-async def test_it_leads_a_session_of_its_own() -> None:
+async def test_it_leads_its_own_session() -> None:
     process = await WorkerProcess.start(shell("sleep 60"))
 
     assert process.exit_status is None
@@ -36,7 +36,7 @@ async def test_it_leads_a_session_of_its_own() -> None:
     await process.stop(grace_seconds=1)
 
 
-async def test_it_gets_the_chance_to_end_in_order(tmp_path: Path) -> None:
+async def test_it_gets_sigterm_first(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "w.log"
     script = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done"
     process = await WorkerProcess.start(shell(script, log))
@@ -48,7 +48,7 @@ async def test_it_gets_the_chance_to_end_in_order(tmp_path: Path) -> None:
     assert process.last_lines(1) == ["bye"]
 
 
-async def test_what_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
+async def test_it_is_killed_after_the_grace_period(tmp_path: Path) -> None:
     script = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
     process = await WorkerProcess.start(shell(script, tmp_path / "w.log"))
     await eventually(lambda: process.last_lines(1) == ["ready"])
@@ -58,7 +58,7 @@ async def test_what_does_not_end_in_time_is_killed(tmp_path: Path) -> None:
     assert process.exit_status == -signal.SIGKILL
 
 
-async def test_children_end_with_it_also_when_it_died_first(tmp_path: Path) -> None:
+async def test_its_children_are_killed_even_if_it_died_first(tmp_path: Path) -> None:
     script = "sleep 60 & echo $!; exit 1"
     process = await WorkerProcess.start(shell(script, tmp_path / "w.log"))
     await process.wait()
@@ -70,7 +70,7 @@ async def test_children_end_with_it_also_when_it_died_first(tmp_path: Path) -> N
     await eventually(lambda: not is_alive(child))
 
 
-async def test_stopping_twice_does_no_harm() -> None:
+async def test_stopping_twice_is_allowed() -> None:
     process = await WorkerProcess.start(shell("exit 0"))
 
     await process.stop(grace_seconds=1)
@@ -99,14 +99,14 @@ async def test_the_last_lines_of_a_long_log_are_read(tmp_path: Path) -> None:
     assert process.last_lines(3) == ["19998", "19999", "20000"]
 
 
-async def test_a_log_that_is_no_text_is_shown_as_well_as_it_goes(tmp_path: Path) -> None:
+async def test_a_binary_log_is_decoded_with_replacements(tmp_path: Path) -> None:
     process = await WorkerProcess.start(shell(r"printf 'a\377b\n'", tmp_path / "w.log"))
     await process.wait()
 
     assert process.last_lines(1) == ["a\ufffdb"]
 
 
-async def test_without_a_log_of_its_own_there_are_no_lines(tmp_path: Path) -> None:
+async def test_without_a_log_file_there_are_no_lines(tmp_path: Path) -> None:
     log = tmp_path / "w.log"
     own, removed = await WorkerProcess.start(shell(":")), await WorkerProcess.start(shell(":", log))
     for process in (own, removed):
@@ -117,6 +117,6 @@ async def test_without_a_log_of_its_own_there_are_no_lines(tmp_path: Path) -> No
     assert removed.last_lines(5) == []
 
 
-async def test_a_program_that_does_not_exist_is_an_error() -> None:
+async def test_a_missing_program_is_an_error() -> None:
     with pytest.raises(FileNotFoundError):
         await WorkerProcess.start(WorkerCommand(("/nowhere/at-all",), None))

@@ -16,27 +16,27 @@ def verdicts(*readings: tuple[float, int, float]) -> list[Progress]:
     ]
 
 
-def test_a_worker_that_counts_on_moves() -> None:
+def test_a_worker_that_counts_iterations_is_moving() -> None:
     assert verdicts((0, 1, 5), (100, 1, 6), (200, 1, 7)) == [MOVING] * 3
 
 
-def test_a_worker_without_requests_may_rest() -> None:
+def test_a_worker_without_requests_is_moving() -> None:
     assert verdicts((0, 0, 5), (100, 0, 5), (200, 0, 5)) == [MOVING] * 3
 
 
-def test_a_hung_worker_is_suspected_tried_and_given_up() -> None:
+def test_a_hung_worker_is_suspect_and_then_stalled() -> None:
     found = verdicts((0, 1, 5), (1, 1, 5), (5, 1, 5), (6, 1, 5), (10, 1, 5), (11, 1, 5))
 
     assert found == [MOVING, MOVING, MOVING, SUSPECT, MOVING, STALLED]
 
 
-def test_a_worker_that_answers_the_trial_is_not_given_up() -> None:
+def test_a_worker_that_answers_the_trial_is_not_stalled() -> None:
     found = verdicts((0, 1, 5), (1, 1, 5), (6, 1, 5), (7, 1, 6), (8, 1, 6), (12, 1, 6))
 
     assert found == [MOVING, MOVING, SUSPECT, MOVING, MOVING, MOVING]
 
 
-def test_without_a_trial_there_is_no_verdict_however_late_the_look() -> None:
+def test_without_a_trial_a_worker_is_never_stalled() -> None:
     assert verdicts((0, 1, 5), (1, 1, 5), (100, 1, 5), (101, 1, 5)) == [
         MOVING,
         MOVING,
@@ -45,12 +45,12 @@ def test_without_a_trial_there_is_no_verdict_however_late_the_look() -> None:
     ]
 
 
-def test_a_restarted_counter_is_movement() -> None:
+def test_a_counter_that_was_reset_is_progress() -> None:
     assert verdicts((0, 1, 500), (1, 1, 500), (9, 1, 0), (12, 1, 0))[-1] is MOVING
 
 
 @given(st.lists(READING, max_size=40))
-def test_a_stall_is_always_a_time_of_stillness_with_requests_and_a_trial(
+def test_a_stall_needs_requests_no_iterations_and_a_trial(
     readings: list[tuple[int, int, int]],
 ) -> None:
     watch, now = ProgressWatch(patience_seconds=10), 0.0
@@ -72,7 +72,7 @@ def test_a_stall_is_always_a_time_of_stillness_with_requests_and_a_trial(
 
 
 @pytest.mark.parametrize("patience", [0.5, 120.0])
-def test_the_trial_comes_half_way_through_the_patience(patience: float) -> None:
+def test_the_trial_is_sent_after_half_of_the_patience(patience: float) -> None:
     watch = ProgressWatch(patience)
     early, late = 0.49 * patience, 0.5 * patience
     watch.judge(now=0, open_requests=1, iterations=1)

@@ -116,7 +116,7 @@ async def test_a_healthy_worker_is_left_alone() -> None:
         assert (supervisor.pid, supervisor.restarts, counted.reasons) == (first, 0, [])
 
 
-async def test_a_worker_that_ends_is_started_again() -> None:
+async def test_a_worker_that_exits_is_restarted() -> None:
     counted = Counted()
     command = WorkerCommand(("sh", "-c", "sleep 0.05; exit 1"), None)
     async with supervised(ScriptedProbe(), counted, policy(), command) as supervisor:
@@ -126,7 +126,7 @@ async def test_a_worker_that_ends_is_started_again() -> None:
         assert set(counted.reasons) == {"exited"}
 
 
-async def test_a_worker_that_ends_while_it_starts_is_started_again() -> None:
+async def test_a_worker_that_exits_while_starting_is_restarted() -> None:
     probe, counted = ScriptedProbe(), Counted()
     probe.healthy = False
     command = WorkerCommand(("sh", "-c", "exit 1"), None)
@@ -136,14 +136,14 @@ async def test_a_worker_that_ends_while_it_starts_is_started_again() -> None:
         assert set(counted.reasons) == {"exited"}
 
 
-async def test_a_worker_that_never_gets_ready_is_started_again() -> None:
+async def test_a_worker_that_never_becomes_ready_is_restarted() -> None:
     probe, counted = ScriptedProbe(), Counted()
     probe.healthy = False
     async with supervised(probe, counted, policy(start=0.05)):
         await eventually(lambda: counted.reasons[:1] == ["start_timeout"])
 
 
-async def test_a_worker_whose_health_fails_for_long_is_started_again() -> None:
+async def test_a_worker_that_is_unhealthy_for_long_is_restarted() -> None:
     probe, counted = ScriptedProbe(), Counted()
     async with supervised(probe, counted, policy(unhealthy=0.1)) as supervisor:
         await eventually(lambda: supervisor.state == "ready")
@@ -159,7 +159,7 @@ async def test_a_worker_whose_health_fails_for_long_is_started_again() -> None:
         assert supervisor.pid not in (None, first)
 
 
-async def test_a_worker_that_makes_no_progress_is_tried_and_started_again() -> None:
+async def test_a_worker_without_progress_gets_a_trial_and_is_restarted() -> None:
     probe, counted = ScriptedProbe(), Counted()
     probe.load, probe.trial = b'{"server_load": 2}', WorkerTimeoutError("silent")
     async with supervised(probe, counted, policy(stalled=0.1)):
@@ -168,7 +168,7 @@ async def test_a_worker_that_makes_no_progress_is_tried_and_started_again() -> N
         assert [json.loads(trial)["max_tokens"] for trial in probe.trials[:1]] == [1]
 
 
-async def test_a_hung_worker_has_no_long_grace() -> None:
+async def test_a_hung_worker_has_a_short_grace_period() -> None:
     """It does nothing with SIGTERM either, and requests wait for the next one."""
     probe, counted = ScriptedProbe(), Counted()
     probe.load = b'{"server_load": 1}'
@@ -183,7 +183,7 @@ async def test_a_hung_worker_has_no_long_grace() -> None:
         assert counted.reasons == ["stalled"]
 
 
-async def test_nothing_is_sent_to_a_worker_that_is_being_ended() -> None:
+async def test_nothing_is_sent_to_a_worker_that_is_stopping() -> None:
     probe, counted = ScriptedProbe(), Counted()
     probe.load = b'{"server_load": 1}'
     deaf = WorkerCommand(("sh", "-c", "trap '' TERM; sleep 60"), None)
@@ -199,7 +199,7 @@ async def test_nothing_is_sent_to_a_worker_that_is_being_ended() -> None:
         assert counted.reasons == ["stalled"]
 
 
-async def test_a_busy_worker_is_not_started_again() -> None:
+async def test_a_busy_worker_is_not_restarted() -> None:
     probe, counted = ScriptedProbe(), Counted()
     probe.load = b'{"server_load": 200}'
     async with supervised(probe, counted, policy(stalled=0.1)) as supervisor:
@@ -211,7 +211,7 @@ async def test_a_busy_worker_is_not_started_again() -> None:
         assert counted.reasons == []
 
 
-async def test_a_worker_that_answers_the_trial_is_not_started_again() -> None:
+async def test_a_worker_that_answers_the_trial_is_not_restarted() -> None:
     class Answers(ScriptedProbe):
         async def call(self, path: str, body: bytes, *, timeout_seconds: float) -> int:
             self.iterations = str(len(self.trials) + 2).encode()
@@ -237,7 +237,7 @@ async def test_a_worker_that_answers_the_trial_is_not_started_again() -> None:
     ],
     ids=["no-json", "no-load", "no-object", "null", "no-number", "no-counter"],
 )
-async def test_a_worker_that_tells_nonsense_is_judged_by_its_health_alone(
+async def test_with_invalid_metrics_a_worker_is_judged_by_its_health(
     load: bytes, iterations: bytes
 ) -> None:
     probe, counted = ScriptedProbe(), Counted()
@@ -250,7 +250,7 @@ async def test_a_worker_that_tells_nonsense_is_judged_by_its_health_alone(
 
 
 @pytest.mark.parametrize("models", [b"oops", b"{}", b'{"data":[]}', b'{"data":[7]}'], ids=repr)
-async def test_a_trial_that_cannot_be_sent_does_not_end_the_watch(models: bytes) -> None:
+async def test_a_failed_trial_does_not_stop_the_supervisor(models: bytes) -> None:
     probe, counted = ScriptedProbe(), Counted()
     probe.load, probe.models = b'{"server_load": 1}', models
     async with supervised(probe, counted, policy(stalled=0.1)):
@@ -260,7 +260,7 @@ async def test_a_trial_that_cannot_be_sent_does_not_end_the_watch(models: bytes)
 
 
 @pytest.mark.parametrize("with_log", [True, False], ids=["own-log", "shared-log"])
-async def test_a_worker_that_refuses_its_settings_is_not_started_again(
+async def test_a_worker_that_refuses_its_settings_is_not_restarted(
     tmp_path: Path, with_log: bool
 ) -> None:
     probe, counted = ScriptedProbe(), Counted()

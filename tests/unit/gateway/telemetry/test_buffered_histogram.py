@@ -50,7 +50,7 @@ def samples_of(registry: CollectorRegistry) -> dict[str, float]:
 
 
 @given(st.lists(st.tuples(VALUES, st.integers(1, 5)), min_size=1, max_size=20))
-def test_the_histogram_is_as_if_each_had_been_observed(
+def test_the_result_equals_single_observations(
     observations: list[tuple[float, int]],
 ) -> None:
     async def scenario() -> None:
@@ -67,7 +67,7 @@ def test_the_histogram_is_as_if_each_had_been_observed(
     run_in_virtual_time(scenario())
 
 
-def test_what_is_observed_shows_within_a_second() -> None:
+def test_observations_are_visible_within_a_second() -> None:
     async def scenario() -> None:
         tallied = Tallied()
         for _ in range(3):

@@ -15,7 +15,7 @@ def log() -> Iterator[JsonLog]:
         yield configured
 
 
-def test_ours_and_the_standard_librarys_lines_look_alike(log: JsonLog) -> None:
+def test_all_libraries_log_in_one_format(log: JsonLog) -> None:
     structlog.get_logger("ours").warning("worker_down", worker="w")
     logging.getLogger("uvicorn.error").warning("theirs %s", "too")
     logging.getLogger("asyncio").error("slow")
@@ -54,7 +54,7 @@ def test_an_exception_is_one_line(log: JsonLog) -> None:
     assert "ZeroDivisionError: by zero" in line["exception"]
 
 
-def test_a_line_end_in_a_value_begins_no_line(log: JsonLog) -> None:
+def test_a_line_break_in_a_value_is_escaped(log: JsonLog) -> None:
     structlog.get_logger("ours").info("request", path="a\nb\r\u2028")
 
     assert [line["path"] for line in log.lines()] == ["a\nb\r\u2028"]
@@ -69,7 +69,7 @@ def test_a_line_end_in_a_value_begins_no_line(log: JsonLog) -> None:
         ("auto", True, False),
     ],
 )
-def test_people_get_text_and_machines_json(
+def test_the_format_follows_the_setting_or_the_terminal(
     log: JsonLog,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -51,7 +51,7 @@ def is_sampled(carried: Mapping[str, str]) -> bool:
     return bool(int(carried["traceparent"].rpartition("-")[2], 16) & 1)
 
 
-def test_a_request_its_wait_and_its_try_are_one_trace(
+def test_request_queue_and_attempt_are_one_trace(
     spans: Spans, exporter: InMemorySpanExporter
 ) -> None:
     trace = spans.begin("POST", CHAT, [])
@@ -78,7 +78,7 @@ def test_a_request_its_wait_and_its_try_are_one_trace(
     assert queue.end_time - queue.start_time == 2_000_000_000
 
 
-def test_a_caller_that_traces_is_the_parent(spans: Spans, exporter: InMemorySpanExporter) -> None:
+def test_a_tracing_caller_is_the_parent(spans: Spans, exporter: InMemorySpanExporter) -> None:
     headers = [
         (b"traceparent", f"00-{TRACE}-{PARENT}-01".encode()),
         (b"tracestate", b"vendor=1"),
@@ -99,7 +99,7 @@ def test_a_caller_that_traces_is_the_parent(spans: Spans, exporter: InMemorySpan
 
 
 @pytest.mark.parametrize("sent", [b"", b"oops", b"00-0-0-01", b"\xff"], ids=repr)
-def test_a_broken_parent_begins_a_new_trace(
+def test_an_invalid_parent_begins_a_new_trace(
     spans: Spans, exporter: InMemorySpanExporter, sent: bytes
 ) -> None:
     spans.begin("POST", CHAT, [(b"traceparent", sent)]).end(record())
@@ -107,7 +107,7 @@ def test_a_broken_parent_begins_a_new_trace(
     assert ended(exporter)[f"POST {CHAT}"].parent is None
 
 
-def test_a_caller_that_does_not_want_it_traced_is_heeded_and_the_worker_is_told(
+def test_a_request_that_the_caller_does_not_sample_is_not_sampled(
     spans: Spans, exporter: InMemorySpanExporter
 ) -> None:
     trace = spans.begin("POST", CHAT, [(b"traceparent", f"00-{TRACE}-{PARENT}-00".encode())])
@@ -119,7 +119,7 @@ def test_a_caller_that_does_not_want_it_traced_is_heeded_and_the_worker_is_told(
     assert not is_sampled(carried)
 
 
-def test_facts_of_the_request_without_whose_it_was(
+def test_spans_have_the_facts_without_tenant_and_key(
     spans: Spans, exporter: InMemorySpanExporter
 ) -> None:
     trace = spans.begin("POST", CHAT, [])
@@ -188,7 +188,7 @@ def test_only_our_failures_are_errors(
     ],
     ids=["lost", "refused"],
 )
-def test_a_try_says_how_it_failed_and_the_error_goes_on(
+def test_a_failed_attempt_has_its_error_type(
     spans: Spans, exporter: InMemorySpanExporter, error: Exception, status: StatusCode
 ) -> None:
     trace = spans.begin("POST", CHAT, [])
@@ -221,7 +221,7 @@ def test_the_service_has_a_name(
 
 
 @pytest.mark.parametrize(("ratio", "sampled"), [(0.0, False), (1.0, True)])
-def test_a_part_of_the_requests_is_sampled(ratio: float, sampled: bool) -> None:
+def test_the_sample_ratio_is_applied(ratio: float, sampled: bool) -> None:
     tracing = Spans(exporting_provider("http://127.0.0.1:1/v1/traces", sample_ratio=ratio))
     trace: RequestSpans = tracing.begin("POST", CHAT, [])
 

@@ -9,14 +9,16 @@ from gateway.telemetry import open_tracing
 ENDPOINT = "http://127.0.0.1:1/v1/traces"
 
 
-def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_opentelemetry_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "gateway.telemetry.spans", None)
 
     with pytest.raises(ConfigError, match=r"install specgate\[tracing\]"):
         open_tracing(ENDPOINT, sample_ratio=1.0)
 
 
-def test_a_gateway_without_traces_does_not_even_import_it() -> None:
+def test_without_tracing_opentelemetry_is_not_imported() -> None:
     code = (
         "import sys; from prometheus_client import CollectorRegistry\n"
         "from gateway.app import create_app; from gateway.settings import GatewaySettings\n"
@@ -31,7 +33,7 @@ def test_a_gateway_without_traces_does_not_even_import_it() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_what_is_opened_closes_with_nobody_there_to_take_spans() -> None:
+def test_it_closes_without_a_collector() -> None:
     tracing = open_tracing(ENDPOINT, sample_ratio=0.0)
     trace = tracing.begin("POST", "/v1/chat/completions", [])
 

@@ -30,12 +30,6 @@ async def connect() -> AsyncIterator[Connect]:
         await client.close()
 
 
-@pytest.fixture
-async def worker() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as started:
-        yield started
-
-
 def chat(*, stream: bool = False, **script: object) -> bytes:
     return json.dumps({"messages": [], "stream": stream, "fake": script}).encode()
 

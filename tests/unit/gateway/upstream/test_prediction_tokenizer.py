@@ -1,5 +1,3 @@
-from collections.abc import AsyncIterator
-
 import pytest
 
 from gateway.errors import WorkerLostError
@@ -13,12 +11,6 @@ from tests.unit.gateway.upstream.workers import make_worker
 NAME = WorkerId("w")
 
 
-@pytest.fixture
-async def fake() -> AsyncIterator[FakeWorker]:
-    async with FakeWorker() as started:
-        yield started
-
-
 async def tokenized(
     url: str, text: str, *, max_tokens: int = 100, timeout_seconds: float = 1.0
 ) -> tuple[int, ...]:
@@ -30,15 +22,15 @@ async def tokenized(
         await worker.client.close()
 
 
-async def test_text_becomes_ids(fake: FakeWorker) -> None:
+async def test_text_becomes_ids(worker: FakeWorker) -> None:
     with json_log() as log:
-        assert await tokenized(fake.url, "hé") == tuple("hé".encode())
+        assert await tokenized(worker.url, "hé") == tuple("hé".encode())
 
-    (asked,) = fake.tokenize_requests
+    (asked,) = worker.tokenize_requests
     assert asked.json() == {"model": "fake-model", "prompt": "hé", "add_special_tokens": False}
     assert log.lines() == []
-    assert await tokenized(fake.url, "") == await tokenized(fake.url, "x", max_tokens=0) == ()
-    assert len(fake.tokenize_requests) == 1
+    assert await tokenized(worker.url, "") == await tokenized(worker.url, "x", max_tokens=0) == ()
+    assert len(worker.tokenize_requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -51,10 +43,10 @@ async def test_text_becomes_ids(fake: FakeWorker) -> None:
     ids=["just-fits", "too-many-tokens", "too-many-characters"],
 )
 async def test_a_long_prediction_is_cut_and_logged_once(
-    fake: FakeWorker, text: str, facts: dict[str, int] | None
+    worker: FakeWorker, text: str, facts: dict[str, int] | None
 ) -> None:
     with json_log() as log:
-        tokens = await tokenized(fake.url, text, max_tokens=10)
+        tokens = await tokenized(worker.url, text, max_tokens=10)
 
     assert tokens == (ord("x"),) * 10
     lines = log.of("prediction_cut")
@@ -74,11 +66,11 @@ FAILURES: dict[Tokenizing, str] = {
 
 @pytest.mark.parametrize(("tokenizing", "reason"), FAILURES.items(), ids=FAILURES)
 async def test_a_failure_drops_the_prediction_and_is_logged_once(
-    fake: FakeWorker, tokenizing: Tokenizing, reason: str
+    worker: FakeWorker, tokenizing: Tokenizing, reason: str
 ) -> None:
-    fake.state.tokenizing = tokenizing
+    worker.state.tokenizing = tokenizing
     with json_log() as log:
-        assert await tokenized(fake.url, "words", timeout_seconds=0.1) == ()
+        assert await tokenized(worker.url, "words", timeout_seconds=0.1) == ()
 
     (line,) = log.lines()
     assert (line["event"], line["level"]) == ("prediction_dropped", "warning")
@@ -86,15 +78,15 @@ async def test_a_failure_drops_the_prediction_and_is_logged_once(
     assert "words" not in log.text
 
 
-async def test_a_connection_closed_by_the_worker_is_no_failure(fake: FakeWorker) -> None:
-    worker = make_worker(NAME, fake.url)
+async def test_a_connection_closed_by_the_worker_is_no_failure(worker: FakeWorker) -> None:
+    target = make_worker(NAME, worker.url)
     tokenizer = PredictionTokenizer(max_tokens=100, timeout_seconds=1.0)
-    await tokenizer.tokenize("a", worker=worker, model=None)
-    await fake.stop()
-    await fake.start()
+    await tokenizer.tokenize("a", worker=target, model=None)
+    await worker.stop()
+    await worker.start()
     with json_log() as log:
-        assert await tokenizer.tokenize("b", worker=worker, model=None) == (98,)
-    await worker.client.close()
+        assert await tokenizer.tokenize("b", worker=target, model=None) == (98,)
+    await target.client.close()
 
     assert log.lines() == []
 

@@ -1,0 +1,20 @@
+"""A running fake worker, and the gateway in front of it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.fakes.worker import FakeWorker
+from tests.unit.gateway.application import Application, running
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[FakeWorker]:
+    async with FakeWorker() as started:
+        yield started
+
+
+@pytest.fixture
+async def gateway(worker: FakeWorker) -> AsyncIterator[Application]:
+    async with running(worker.url) as application:
+        yield application
