@@ -111,7 +111,9 @@ def _default(field: FieldInfo) -> str:
 def main() -> int:
     """Write or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if stale")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if stale"
+    )
     check = parser.parse_args().check
     stale = False
     for name, text in (("metrics.md", metrics_page()), ("settings.md", settings_page())):

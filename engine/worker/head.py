@@ -3,6 +3,7 @@
 import hashlib
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -98,53 +99,46 @@ class StepStates:
         return self.hidden, [self.first[at] + len(sampled[at]) - 1 for at in sequences]
 
 
+@dataclass(slots=True)
 class HeadRun:
     """A pass of the head that runs when the drafter calls it (`engine.drafting.HeadPass`).
 
-    Args:
+    Attributes:
         head: The head.
         most: Number of tokens to draft.
         states: Hidden states of the step that has just been sampled.
         requests: The requests of that step.
         sampled: The new tokens of each request.
         memory: Memory of a head with a window; it records the step whether the head runs or not.
-
-    Attributes:
         sequences: Number of sequences that the head ran for.
         seconds: Duration of the pass; 0 if the head did not run.
         cpu_seconds: CPU time of this thread during the pass.
     """
 
-    def __init__(
-        self,
-        head: DraftHead,
-        most: int,
-        states: StepStates,
-        requests: Sequence[str],
-        sampled: Sequence[Sequence[int]],
-        *,
-        memory: HeadMemory | None,
-    ) -> None:
-        self._head = head
-        self._most = most
-        self._states = states
-        self._requests = requests
-        self._sampled = sampled
-        self._memory = memory
-        self.sequences = 0
-        self.seconds = self.cpu_seconds = 0.0
-        if memory is not None:
-            memory.note(requests, sampled, states.hidden, states.first)
+    head: DraftHead
+    most: int
+    states: StepStates
+    requests: Sequence[str]
+    sampled: Sequence[Sequence[int]]
+    memory: HeadMemory | None = field(kw_only=True)
+    sequences: int = field(default=0, init=False)
+    seconds: float = field(default=0.0, init=False)
+    cpu_seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        if self.memory is not None:
+            states = self.states
+            self.memory.note(self.requests, self.sampled, states.hidden, states.first)
 
     def __call__(self, rows: Sequence[int]) -> list[Guess]:
         """Return, for each of these sequences, the drafted tokens and their probabilities."""
         began, began_cpu = time.perf_counter(), time.thread_time()
-        newest = [self._sampled[row][-1] for row in rows]
+        newest = [self.sampled[row][-1] for row in rows]
         view = None
-        if self._memory is not None:
-            view = self._memory.view([self._requests[row] for row in rows])
-        states, positions = self._states.last(rows, self._sampled)
-        guesses: list[Guess] = self._head.guess(states, positions, newest, self._most, view)
+        if self.memory is not None:
+            view = self.memory.view([self.requests[row] for row in rows])
+        states, positions = self.states.last(rows, self.sampled)
+        guesses: list[Guess] = self.head.guess(states, positions, newest, self.most, view)
         self.sequences = len(rows)
         self.seconds = time.perf_counter() - began
         self.cpu_seconds = time.thread_time() - began_cpu
