@@ -151,23 +151,19 @@ def latency_dashboard() -> dashboard.Dashboard:
 
 
 def _ttft_now(title: str, quantile: float) -> stat.Panel:
-    buckets = f"sum by (le) (rate({_TTFT}_bucket{{@model}}[$window]))"
-    return number(
-        title,
-        "From the arrival of a streaming request until its first text is sent.",
-        Query(f"histogram_quantile({quantile:g}, {buckets})"),
-        unit="s",
-    ).thresholds(worse_above(1, 2))
+    description = "From the arrival of a streaming request until its first text is sent."
+    query = _quantile(quantile, f"{_TTFT}_bucket{{@model}}")
+    return number(title, description, query, unit="s").thresholds(worse_above(1, 2))
 
 
 def _gap_now(title: str, quantile: float) -> stat.Panel:
-    buckets = f'sum by (le) (rate({_GAPS}_bucket{{@gateway, stage="client"}}[$window]))'
-    return number(
-        title,
-        "Time between two tokens as they are sent to the client.",
-        Query(f"histogram_quantile({quantile:g}, {buckets})"),
-        unit="s",
-    ).thresholds(worse_above(0.05, 0.1))
+    description = "Time between two tokens as they are sent to the client."
+    query = _quantile(quantile, f'{_GAPS}_bucket{{@gateway, stage="client"}}')
+    return number(title, description, query, unit="s").thresholds(worse_above(0.05, 0.1))
+
+
+def _quantile(quantile: float, buckets: str) -> Query:
+    return Query(f"histogram_quantile({quantile:g}, sum by (le) (rate({buckets}[$window])))")
 
 
 def _burn_now() -> stat.Panel:
