@@ -158,26 +158,38 @@ def readme(text: str) -> str:
     return f"{before}{_TABLE[0]}\n{readme_table()}\n{_TABLE[1]}{after}"
 
 
+def write_files(files: Mapping[Path, str], *, check: bool) -> int:
+    """Write files, or report those that differ.
+
+    Args:
+        files: Their texts.
+        check: Write nothing.
+
+    Returns:
+        1 if `check` is set and a file is missing or differs, else 0.
+    """
+    stale = False
+    for path, text in files.items():
+        if not check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{path.name} is out of date: run `make docs`\n")
+            stale = True
+    return int(stale)
+
+
 def main() -> int:
     """Write or check the files."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit status 1 if stale"
     )
-    check = parser.parse_args().check
     files = {
         CHART / "values.yaml": values_yaml(),
         CHART / "values.schema.json": schema_json(),
         CHART / "README.md": readme((CHART / "README.md").read_text(encoding="utf-8")),
     }
-    stale = False
-    for path, text in files.items():
-        if not check:
-            path.write_text(text, encoding="utf-8")
-        elif not path.is_file() or path.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{path.name} is out of date: run `python -m helm.generate`\n")
-            stale = True
-    return int(stale)
+    return write_files(files, check=parser.parse_args().check)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from engine.config import EngineSettings
 from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics, ExactnessMetrics
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
+from helm.generate import write_files
 
 _DOCS = Path(__file__).parent.parent / "docs"
 _GENERATED = "<!-- Written by scripts/write_docs.py (`make docs`); do not edit. -->\n\n"
@@ -111,18 +112,11 @@ def _default(field: FieldInfo) -> str:
 def main() -> int:
     """Write or check the pages."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail if stale")
-    check = parser.parse_args().check
-    stale = False
-    for name, text in (("metrics.md", metrics_page()), ("settings.md", settings_page())):
-        path = _DOCS / name
-        if check:
-            if not path.is_file() or path.read_text(encoding="utf-8") != text:
-                sys.stderr.write(f"docs/{name} is out of date: run `make docs`\n")
-                stale = True
-        else:
-            path.write_text(text, encoding="utf-8")
-    return int(stale)
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit status 1 if stale"
+    )
+    files = {_DOCS / "metrics.md": metrics_page(), _DOCS / "settings.md": settings_page()}
+    return write_files(files, check=parser.parse_args().check)
 
 
 if __name__ == "__main__":

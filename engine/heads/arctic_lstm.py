@@ -53,15 +53,7 @@ class _Config(BaseModel):
 
 
 class ArcticLstm:
-    """A folder in this layout.
-
-    Args:
-        path: Path of its config.json.
-        content: Content of that file.
-
-    Raises:
-        HeadFileError: The configuration is invalid.
-    """
+    """A folder in this layout; see `Layout`."""
 
     prefix = "speculator."
 

@@ -19,13 +19,22 @@ Model = TypeVar("Model", bound=BaseModel)
 class Layout(Protocol):
     """A storage layout, bound to one folder.
 
+    Args:
+        path: Path of its config.json.
+        content: Content of that file.
+
     Attributes:
         config: The head in our terms.
         prefix: Optional prefix of tensor names.
+
+    Raises:
+        HeadFileError: The configuration is invalid.
     """
 
     config: HeadConfig
     prefix: str
+
+    def __init__(self, path: Path, content: bytes) -> None: ...
 
     def read(self, stored: StoredWeights) -> dict[str, Tensor]:
         """Return the weights under the names of `HeadWeights`, and `VOCABULARY` if truncated.

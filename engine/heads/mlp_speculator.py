@@ -24,15 +24,7 @@ class _Config(BaseModel):
 
 
 class MlpSpeculator:
-    """A folder in this layout.
-
-    Args:
-        path: Path of its config.json.
-        content: Content of that file.
-
-    Raises:
-        HeadFileError: The configuration is invalid.
-    """
+    """A folder in this layout; see `Layout`."""
 
     prefix = "speculator."
 

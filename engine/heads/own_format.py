@@ -12,15 +12,7 @@ from engine.heads.weights import HeadWeights
 
 
 class OwnFormat:
-    """A folder that `save_head` wrote.
-
-    Args:
-        path: Path of its config.json.
-        content: Content of that file.
-
-    Raises:
-        HeadFileError: The configuration is invalid.
-    """
+    """A folder that `save_head` wrote; see `Layout`."""
 
     prefix = ""
 

@@ -1,7 +1,7 @@
 """Turns runs of rows into training examples: states, true tokens, labels."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -61,10 +61,11 @@ class Examples:
         )
 
 
+@dataclass
 class Cutter:
     """Cuts runs out of the shards of a window.
 
-    Args:
+    Attributes:
         draft_of: Draft id of each target id, `IGNORED` if there is none, int64, [vocab_size], on
             the CPU.
         run_tokens: Rows per run.
@@ -73,23 +74,16 @@ class Cutter:
         prompt_weight: Weight of prompt rows relative to answer rows.
     """
 
-    def __init__(
-        self,
-        draft_of: Tensor,
-        *,
-        run_tokens: int,
-        positions: int,
-        window: int = 0,
-        prompt_weight: float = 0.0,
-    ) -> None:
-        self._draft_of = draft_of
-        self._prompt_weight = prompt_weight
-        self._window = window
-        self._run_tokens = run_tokens
-        self._positions = positions
-        self._reach = torch.arange(run_tokens + positions)
-        self._rows = torch.arange(run_tokens)
-        self._ahead = torch.arange(positions)
+    draft_of: Tensor
+    run_tokens: int = field(kw_only=True)
+    positions: int = field(kw_only=True)
+    window: int = field(default=0, kw_only=True)
+    prompt_weight: float = field(default=0.0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._reach = torch.arange(self.run_tokens + self.positions)
+        self._rows = torch.arange(self.run_tokens)
+        self._ahead = torch.arange(self.positions)
 
     def label(self, shards: Sequence[Shard], runs: NDArray[np.int64]) -> Labels:
         """Return the labels of some runs, in the order of their shards."""
@@ -105,8 +99,8 @@ class Cutter:
         hidden, tokens, before = [], [], []
         for index, starts in _by_shard(runs):
             shard = shards[index]
-            if self._window:
-                before.append(look_back(shard, starts, rows=self._run_tokens, window=self._window))
+            if self.window:
+                before.append(look_back(shard, starts, rows=self.run_tokens, window=self.window))
             last = len(shard.tokens) - 1
             rows = (starts[:, None] + self._reach).clamp(0, last)
             hidden.append(shard.hidden[rows])
@@ -127,8 +121,8 @@ class Cutter:
         here = rows.clamp(0, last)
         follows = inside[..., None] & (wanted < shard.ends[here][..., None])
         exist = follows & (rows >= shard.answers[here])[..., None]
-        drafted = self._draft_of[shard.tokens[wanted.clamp(0, last)]]
-        weights = torch.where(exist, 1.0, self._prompt_weight) * follows
+        drafted = self.draft_of[shard.tokens[wanted.clamp(0, last)]]
+        weights = torch.where(exist, 1.0, self.prompt_weight) * follows
         return Labels(drafted.where(exist, drafted.new_tensor(IGNORED)), exist, weights)
 
 

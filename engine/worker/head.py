@@ -103,15 +103,13 @@ class StepStates:
 class HeadRun:
     """A pass of the head that runs when the drafter calls it (`engine.drafting.HeadPass`).
 
-    Args:
+    Attributes:
         head: The head.
         most: Number of tokens to draft.
         states: Hidden states of the step that has just been sampled.
         requests: The requests of that step.
         sampled: The new tokens of each request.
         memory: Memory of a head with a window; it records the step whether the head runs or not.
-
-    Attributes:
         sequences: Number of sequences that the head ran for.
         seconds: Duration of the pass; 0 if the head did not run.
         cpu_seconds: CPU time of this thread during the pass.
@@ -122,14 +120,15 @@ class HeadRun:
     states: StepStates
     requests: Sequence[str]
     sampled: Sequence[Sequence[int]]
-    memory: HeadMemory | None
+    memory: HeadMemory | None = field(kw_only=True)
     sequences: int = field(default=0, init=False)
     seconds: float = field(default=0.0, init=False)
     cpu_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         if self.memory is not None:
-            self.memory.note(self.requests, self.sampled, self.states.hidden, self.states.first)
+            states = self.states
+            self.memory.note(self.requests, self.sampled, states.hidden, states.first)
 
     def __call__(self, rows: Sequence[int]) -> list[Guess]:
         """Return, for each of these sequences, the drafted tokens and their probabilities."""

@@ -8,6 +8,7 @@ vLLM's endpoint reads.
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
@@ -40,7 +41,7 @@ def source_state(gate: Gate, source: str) -> dict[str, float]:
 
 
 class _Total:
-    """A counter that follows sums kept elsewhere."""
+    """A counter that follows sums counted elsewhere."""
 
     def __init__(
         self, name: str, text: str, labels: tuple[str, ...], registry: CollectorRegistry
@@ -58,7 +59,7 @@ class _Total:
 
 
 class _Spread:
-    """A histogram that is filled in two stages: `observe` counts locally, `publish` hands on.
+    """A histogram that is filled in two stages: `observe` counts locally, `publish` adds them.
 
     prometheus-client cannot add many observations at once, and its `observe` takes two locks, reads
     the process id twice and writes to a file. So this class adds to the histogram's internal cells;
@@ -82,7 +83,7 @@ class _Spread:
         self._sum += value
 
     def publish(self) -> None:
-        """Hand on what was observed since the last call; call it from one thread only."""
+        """Add the observations since the last call; call it from one thread only."""
         for at, count in enumerate(self._counts):
             if more := count - self._published[at]:
                 self._cells[at].inc(more)
@@ -147,6 +148,7 @@ class DraftingMetrics:
     """What the drafting rank decided, and the contents of the suffix index."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        gauge = partial(Gauge, multiprocess_mode="mostrecent", registry=registry)
         self._steps = _Total(
             "engine_spec_steps",
             "Steps, by the decision on drafting for the next step.",
@@ -162,59 +164,36 @@ class DraftingMetrics:
         self._evictions = _Total(
             "engine_suffix_evictions", "Evicted tokens of finished answers.", (), registry
         )
-        self._price = Gauge(
+        self._price = gauge(
             "engine_spec_price",
             "Lowest survival at which a draft token is worth verifying, 0 to 1.",
-            multiprocess_mode="mostrecent",
-            registry=registry,
         )
-        self._open = Gauge(
+        self._open = gauge(
             "engine_spec_gate_open",
             "1 if the source may draft; 0 while it is paused after errors, while more than "
             "max_batch_size requests run, or while no draft would meet min_acceptance_ratio.",
             ("source",),
-            multiprocess_mode="mostrecent",
-            registry=registry,
         )
-        self._tokens = Gauge(
-            "engine_suffix_tokens",
-            "Tokens of finished answers in the suffix index.",
-            multiprocess_mode="mostrecent",
-            registry=registry,
+        self._tokens = gauge(
+            "engine_suffix_tokens", "Tokens of finished answers in the suffix index."
         )
-        self._bytes = Gauge(
-            "engine_suffix_bytes",
-            "Memory used by the suffix index.",
-            multiprocess_mode="mostrecent",
-            registry=registry,
-        )
-        self._capacity = Gauge(
-            "engine_suffix_capacity_bytes",
-            "Memory limit of the suffix index.",
-            multiprocess_mode="mostrecent",
-            registry=registry,
-        )
-        self._least = Gauge(
+        self._bytes = gauge("engine_suffix_bytes", "Memory used by the suffix index.")
+        self._capacity = gauge("engine_suffix_capacity_bytes", "Memory limit of the suffix index.")
+        self._least = gauge(
             "engine_spec_least_survival",
             "Survival below which a source drafts nothing, from min_acceptance_ratio; 0 means no "
             "limit, above 1 that nothing is drafted.",
             ("source",),
-            multiprocess_mode="mostrecent",
-            registry=registry,
         )
-        self._cost = Gauge(
+        self._cost = gauge(
             "engine_spec_step_cost_seconds",
             "Expected step time, by number of tokens in the step.",
             ("tokens",),
-            multiprocess_mode="mostrecent",
-            registry=registry,
         )
-        self._verification = Gauge(
+        self._verification = gauge(
             "engine_spec_verification_cost_seconds",
             "Expected extra step time for verifying any draft, by number of requests in the step.",
             ("rows",),
-            multiprocess_mode="mostrecent",
-            registry=registry,
         )
         prediction = Histogram(
             "engine_spec_step_prediction_ratio",
@@ -277,13 +256,12 @@ class ExactnessMetrics:
     """Whether results are batch-invariant, as a metric."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        self._invariant = Gauge(
+        gauge = partial(Gauge, multiprocess_mode="mostrecent", registry=registry)
+        self._invariant = gauge(
             "engine_batch_invariant",
             "1 if a token's logits depend on nothing else in the step; else 0, by reason: device, "
             "processor, compiled, dtype, ranks, attention, layer.",
             ("reason",),
-            multiprocess_mode="mostrecent",
-            registry=registry,
         )
 
     def publish(self, *, is_batch_invariant: bool, reason: str) -> None:

@@ -1,6 +1,9 @@
 """What all dashboards share: variables, time range, links to the others."""
 
+from collections.abc import Mapping, Sequence
+
 from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import dashboard as model
 
 from monitoring.dashboards.query import DATA_SOURCE
@@ -9,15 +12,18 @@ _TAG = "specgate"
 _ALL = model.VariableOption(selected=True, text="All", value="$__all")
 
 
-def new_dashboard(title: str, uid: str, description: str) -> dashboard.Dashboard:
-    """Return a dashboard without panels.
+def new_dashboard(
+    title: str, uid: str, description: str, rows: Mapping[str, Sequence[Builder[model.Panel]]]
+) -> dashboard.Dashboard:
+    """Return a dashboard.
 
     Args:
         title: Follows the name of the project.
         uid: Part of its URL; must never change.
         description: What it shows.
+        rows: Panels by the title of their row.
     """
-    return (
+    board = (
         dashboard.Dashboard(f"specgate / {title}")
         .uid(uid)
         .description(description)
@@ -51,6 +57,11 @@ def new_dashboard(title: str, uid: str, description: str) -> dashboard.Dashboard
             .current(model.VariableOption(selected=True, text="5m", value="5m"))
         )
     )
+    for name, panels in rows.items():
+        board = board.with_row(dashboard.Row(name))
+        for panel in panels:
+            board = board.with_panel(panel)
+    return board
 
 
 def _choice(name: str, query: str) -> dashboard.QueryVariable:

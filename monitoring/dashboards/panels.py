@@ -1,4 +1,9 @@
-"""The kinds of panels, with their common defaults."""
+"""The kinds of panels, with their common defaults.
+
+Every kind takes a title, a description, its queries, and a unit where it has one.
+"""
+
+from typing import TypeVar
 
 from grafana_foundation_sdk.builders import (
     barchart,
@@ -9,6 +14,8 @@ from grafana_foundation_sdk.builders import (
     statetimeline,
     timeseries,
 )
+from grafana_foundation_sdk.cog.builder import Builder
+from grafana_foundation_sdk.cog.variants import Dataquery
 from grafana_foundation_sdk.models import common as shape
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
@@ -20,14 +27,27 @@ NUMBER_WIDTH = 4
 """In columns; six numbers fill a row of 24."""
 
 
-def lines(*queries: Query) -> timeseries.Panel:
-    """Lines over time, from 0 up, half a row wide."""
+Panel = TypeVar(
+    "Panel", barchart.Panel, heatmap.Panel, stat.Panel, statetimeline.Panel, timeseries.Panel
+)
+
+
+def _new(
+    panel: Panel, title: str, description: str, queries: list[Builder[Dataquery]], unit: str | None
+) -> Panel:
+    """Return a panel of half the width; `unit` is one of Grafana's."""
+    panel = panel.title(title).description(description).datasource(DATA_SOURCE).targets(queries)
+    if unit is not None:
+        panel = panel.unit(unit)
+    return panel.span(12).height(8)
+
+
+def lines(
+    title: str, description: str, *queries: Query, unit: str | None = None
+) -> timeseries.Panel:
+    """Lines over time, from 0 up."""
     return (
-        timeseries.Panel()
-        .datasource(DATA_SOURCE)
-        .targets(targets(queries))
-        .span(12)
-        .height(8)
+        _new(timeseries.Panel(), title, description, targets(queries), unit)
         .min(0)
         .fill_opacity(8)
         .show_points(shape.VisibilityMode.NEVER)
@@ -41,30 +61,29 @@ def lines(*queries: Query) -> timeseries.Panel:
     )
 
 
-def layers(*queries: Query) -> timeseries.Panel:
+def layers(
+    title: str,
+    description: str,
+    *queries: Query,
+    unit: str | None = None,
+    mode: shape.StackingMode = shape.StackingMode.NORMAL,
+) -> timeseries.Panel:
     """Stacked areas over time: parts of a whole."""
-    return (
-        lines(*queries)
-        .fill_opacity(40)
-        .stacking(common.StackingConfig().mode(shape.StackingMode.NORMAL))
-    )
+    stacking = common.StackingConfig().mode(mode)
+    return lines(title, description, *queries, unit=unit).fill_opacity(40).stacking(stacking)
 
 
-def shares(*queries: Query) -> timeseries.Panel:
+def shares(
+    title: str, description: str, *queries: Query, unit: str | None = None
+) -> timeseries.Panel:
     """Stacked areas over time, scaled to 100 %."""
-    return (
-        lines(*queries)
-        .fill_opacity(40)
-        .stacking(common.StackingConfig().mode(shape.StackingMode.PERCENT))
-    )
+    return layers(title, description, *queries, unit=unit, mode=shape.StackingMode.PERCENT)
 
 
-def number(query: Query) -> stat.Panel:
+def number(title: str, description: str, query: Query, *, unit: str | None = None) -> stat.Panel:
     """The latest value in large digits, with a small graph."""
     return (
-        stat.Panel()
-        .datasource(DATA_SOURCE)
-        .targets(targets([query]))
+        _new(stat.Panel(), title, description, targets([query]), unit)
         .span(NUMBER_WIDTH)
         .height(4)
         .graph_mode(shape.BigValueGraphMode.AREA)
@@ -73,19 +92,18 @@ def number(query: Query) -> stat.Panel:
     )
 
 
-def heat(query: Query, *, exemplars: bool = False) -> heatmap.Panel:
+def heat(title: str, description: str, query: Query, *, exemplars: bool = False) -> heatmap.Panel:
     """A heat map of a histogram over time.
 
     Args:
+        title: Title of the panel.
+        description: What it shows.
         query: Increase of the buckets, by `le`.
         exemplars: Show exemplars as points with their labels.
     """
+    buckets = targets([query], exemplars=exemplars, layout=PromQueryFormat.HEATMAP)
     return (
-        heatmap.Panel()
-        .datasource(DATA_SOURCE)
-        .targets(targets([query], exemplars=exemplars, layout=PromQueryFormat.HEATMAP))
-        .span(12)
-        .height(8)
+        _new(heatmap.Panel(), title, description, buckets, None)
         .calculate(False)
         .color(
             heatmap.HeatmapColorOptions()
@@ -98,62 +116,42 @@ def heat(query: Query, *, exemplars: bool = False) -> heatmap.Panel:
     )
 
 
-def bars(query: Query, *, label: str) -> barchart.Panel:
+def bars(
+    title: str, description: str, query: Query, *, label: str, unit: str | None = None
+) -> barchart.Panel:
     """The latest values as bars, sorted by a numeric label.
 
     Args:
+        title: Title of the panel.
+        description: What it shows.
         query: Returns one value for each value of the label.
         label: The label.
+        unit: Unit of the values.
     """
-    return (
-        barchart.Panel()
-        .datasource(DATA_SOURCE)
-        .targets(targets([query], instant=True, layout=PromQueryFormat.TABLE))
-        .span(12)
-        .height(8)
-        .min(0)
-        .with_transformation(
-            model.DataTransformerConfig(
-                id_val="convertFieldType",
-                options={
-                    "fields": {},
-                    "conversions": [{"targetField": label, "destinationType": "number"}],
-                },
-            )
-        )
-        .with_transformation(
-            model.DataTransformerConfig(
-                id_val="sortBy", options={"fields": {}, "sort": [{"field": label}]}
-            )
-        )
-        .with_transformation(
-            model.DataTransformerConfig(
-                id_val="organize", options={"excludeByName": {"Time": True}}
-            )
-        )
-        .x_field(label)
-        .legend(common.VizLegendOptions().show_legend(False))
-    )
+    latest = targets([query], instant=True, layout=PromQueryFormat.TABLE)
+    as_number = {"targetField": label, "destinationType": "number"}
+    transformations = {
+        "convertFieldType": {"fields": {}, "conversions": [as_number]},
+        "sortBy": {"fields": {}, "sort": [{"field": label}]},
+        "organize": {"excludeByName": {"Time": True}},
+    }
+    panel = _new(barchart.Panel(), title, description, latest, unit)
+    for name, options in transformations.items():
+        panel = panel.with_transformation(model.DataTransformerConfig(id_val=name, options=options))
+    return panel.min(0).x_field(label).legend(common.VizLegendOptions().show_legend(False))
 
 
-def states(query: Query, *, off: str, on: str) -> statetimeline.Panel:
+def states(title: str, description: str, query: Query, *, off: str, on: str) -> statetimeline.Panel:
     """States over time, for values of 0 and 1, named `off` and `on`."""
+    names = model.ValueMap(
+        options={
+            "0": model.ValueMappingResult(text=off, color="red", index=0),
+            "1": model.ValueMappingResult(text=on, color="green", index=1),
+        }
+    )
     return (
-        statetimeline.Panel()
-        .datasource(DATA_SOURCE)
-        .targets(targets([query]))
-        .span(12)
-        .height(8)
-        .mappings(
-            [
-                model.ValueMap(
-                    options={
-                        "0": model.ValueMappingResult(text=off, color="red", index=0),
-                        "1": model.ValueMappingResult(text=on, color="green", index=1),
-                    }
-                )
-            ]
-        )
+        _new(statetimeline.Panel(), title, description, targets([query]), None)
+        .mappings([names])
         .show_value(shape.VisibilityMode.NEVER)
         .merge_values(True)
     )

@@ -74,6 +74,11 @@ def targets(
     return made
 
 
+def per_second(counter: str, *, by: str, legend: str = "") -> Query:
+    """Return the rate of a counter, summed by a label, whose value is the default legend."""
+    return Query(f"sum by ({by}) (rate({counter}[$window]))", legend or f"{{{{{by}}}}}")
+
+
 def quantiles(histogram: str, *, by: str, legend: str) -> tuple[Query, Query]:
     """Median and 99th percentile of a histogram.
 

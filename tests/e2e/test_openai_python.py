@@ -31,6 +31,16 @@ def ask(text: str) -> list[ChatCompletionMessageParam]:
     return [{"role": "user", "content": text}]
 
 
+def schema_of(**choices: list[str]) -> dict[str, Any]:
+    """Return the schema of an object whose members are one of some strings each."""
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string", "enum": enum} for name, enum in choices.items()},
+        "required": list(choices),
+        "additionalProperties": False,
+    }
+
+
 def speculation_of(answer: ChatCompletion | ChatCompletionChunk) -> dict[str, Any]:
     assert answer.model_extra is not None
     found: dict[str, Any] = answer.model_extra["metrics"]["speculative_decoding"]
@@ -239,12 +249,7 @@ def test_seed_repeats_a_sample(client: OpenAI) -> None:
 
 
 def test_json_schema_shapes_the_output(client: OpenAI) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"answer": {"type": "string", "enum": ["yes", "no"]}},
-        "required": ["answer"],
-        "additionalProperties": False,
-    }
+    schema = schema_of(answer=["yes", "no"])
     answer = client.chat.completions.create(
         model=MODEL,
         messages=ask("Is water wet? Answer in JSON."),
@@ -257,12 +262,7 @@ def test_json_schema_shapes_the_output(client: OpenAI) -> None:
 
 
 def test_named_tool_is_called(client: OpenAI) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"city": {"type": "string", "enum": ["Paris", "Rome"]}},
-        "required": ["city"],
-        "additionalProperties": False,
-    }
+    schema = schema_of(city=["Paris", "Rome"])
     answer = client.chat.completions.create(
         model=MODEL,
         messages=ask("What is the weather in Paris?"),

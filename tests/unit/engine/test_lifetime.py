@@ -1,13 +1,10 @@
-import subprocess
-import sys
+from tests.tools import run_python
 
 
 def test_a_worker_without_its_parent_exits() -> None:
     code = "from engine.lifetime import die_with_parent; die_with_parent(999999999); print('on')"
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
-    )
+    done = run_python(code)
 
     assert (done.returncode, done.stdout) == (0, "")
 
@@ -24,8 +21,6 @@ def test_terminate_runs_the_finally_blocks() -> None:
         "    print('cleaned')\n"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False
-    )
+    done = run_python(code)
 
     assert (done.returncode, done.stdout.strip()) == (0, "cleaned")

@@ -16,6 +16,7 @@ import yaml
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "helm" / "specgate"
+GOLDEN = Path(__file__).parent / "golden"
 FILES: Mapping[str, Path | None] = {
     "defaults": None,
     **{file.stem.removesuffix("-values"): file for file in sorted(CHART.glob("ci/*-values.yaml"))},

@@ -3,8 +3,7 @@
 usage: python -m tests.unit.helm.write_golden
 """
 
-from tests.unit.helm.chart import FILES, golden, render_file
-from tests.unit.helm.test_render import GOLDEN
+from tests.unit.helm.chart import FILES, GOLDEN, golden, render_file
 
 
 def main() -> None:

@@ -72,6 +72,12 @@ def make_head(tables: dict[str, Tensor]) -> MakeHead:
     return make
 
 
+def small_mlp(**fields: Any) -> HeadConfig:
+    """Return the configuration of a tiny MLP head."""
+    sizes = {"hidden_size": 4, "vocab_size": 10, "inner_size": 4, "positions": 2}
+    return HeadConfig(kind="mlp", **{**sizes, **fields})
+
+
 def head_with_window(window: int, draft_ids: Sequence[int] | None = None) -> DraftHead:
     """Return a small head with a window; with `draft_ids` it also drafts window tokens."""
     is_short = draft_ids is not None

@@ -130,13 +130,11 @@ CASES: dict[str, Case] = {
 REFERENCES: dict[str, type[Reference]] = {"sum_lstm": LstmReference, "sum_rnn": SumRnnReference}
 
 
-@pytest.mark.parametrize(("config", "weights"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_logits_match_the_formulas(
-    write_folder: WriteFolder,
-    target: TargetFacts,
-    config: dict[str, Any],
-    weights: dict[str, Tensor],
+    write_folder: WriteFolder, target: TargetFacts, case: tuple[dict[str, Any], dict[str, Tensor]]
 ) -> None:
+    config, weights = case
     reference = REFERENCES[config["method"]](
         weights,
         positions=POSITIONS,

@@ -60,13 +60,11 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("config", "weights"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_logits_match_the_formulas(
-    write_folder: WriteFolder,
-    target: TargetFacts,
-    config: dict[str, Any],
-    weights: dict[str, Tensor],
+    write_folder: WriteFolder, target: TargetFacts, case: tuple[dict[str, Any], dict[str, Tensor]]
 ) -> None:
+    config, weights = case
     reference = MlpReference(
         weights,
         positions=POSITIONS,

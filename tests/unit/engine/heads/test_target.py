@@ -1,15 +1,10 @@
-from typing import Any
-
 import pytest
 import torch
 
 from engine.errors import HeadTargetError
-from engine.heads import HeadConfig, SharedTables
+from engine.heads import SharedTables
 from engine.heads.target import check_tables
-
-
-def make_config(**fields: Any) -> HeadConfig:
-    return HeadConfig(kind="mlp", hidden_size=4, vocab_size=10, inner_size=4, positions=2, **fields)
+from tests.unit.engine.heads.conftest import small_mlp
 
 
 @pytest.mark.parametrize("table", ["embedding", "output"])
@@ -26,7 +21,7 @@ def make_config(**fields: Any) -> HeadConfig:
 def test_a_mismatched_shared_table_is_rejected(
     table: str, shape: tuple[int, ...] | None, problem: str
 ) -> None:
-    config = make_config(**{f"share_{table}": True})
+    config = small_mlp(**{f"share_{table}": True})
     shared = SharedTables(**{} if shape is None else {table: torch.zeros(shape)})
 
     with pytest.raises(HeadTargetError, match=rf"head: shares the target's {table}: {problem}"):

@@ -1,18 +1,8 @@
 import pytest
 
 from engine.errors import HeadInputError
-from engine.heads import HeadConfig, Vocabulary
-
-
-def make_config(draft: int | None) -> HeadConfig:
-    return HeadConfig(
-        kind="mlp",
-        hidden_size=4,
-        vocab_size=10,
-        inner_size=4,
-        positions=2,
-        draft_vocab_size=draft,
-    )
+from engine.heads import Vocabulary
+from tests.unit.engine.heads.conftest import small_mlp
 
 
 @pytest.mark.parametrize(
@@ -29,4 +19,4 @@ def make_config(draft: int | None) -> HeadConfig:
 )
 def test_invalid_ids_are_rejected(draft: int | None, ids: list[int] | None, problem: str) -> None:
     with pytest.raises(HeadInputError, match=problem):
-        Vocabulary(make_config(draft), ids)
+        Vocabulary(small_mlp(draft_vocab_size=draft), ids)

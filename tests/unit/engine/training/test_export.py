@@ -8,6 +8,7 @@ from engine.errors import TrainingError
 from engine.heads import DraftHead, HeadConfig, TargetFacts, load_head
 from engine.training.export import Facts, export_head
 from engine.training.recipe import Recipe
+from tests.unit.engine.heads.conftest import small_mlp
 from tests.unit.engine.training.tiny import RECIPE
 
 FIGURES: dict[str, Any] = {
@@ -33,15 +34,7 @@ def recipe(**export: Any) -> Recipe:
 
 @pytest.fixture
 def head() -> DraftHead:
-    config = HeadConfig(
-        kind="mlp",
-        hidden_size=4,
-        vocab_size=50,
-        inner_size=4,
-        positions=2,
-        draft_vocab_size=3,
-        tokenizer_sha256="a" * 64,
-    )
+    config = small_mlp(vocab_size=50, draft_vocab_size=3, tokenizer_sha256="a" * 64)
     made: DraftHead = DraftHead.new(config, [1, 2, 7], seed=1)
     return made
 

@@ -9,6 +9,11 @@ ACCEPTED = 'engine_spec_accepted_tokens_total{namespace="n", instance="w", sourc
 RATIO = "namespace_source:engine_spec_acceptance:ratio_rate5m"
 LABELS = '{namespace="n", source="suffix"}'
 
+COMPLETED = 'gateway_requests_total{namespace="n", outcome="completed"}'
+FAILED = 'gateway_requests_total{namespace="n", outcome="upstream_error"}'
+LIMITED = 'gateway_requests_total{namespace="n", outcome="rejected"}'
+BURN = "namespace:gateway_failures_burn:rate5m"
+
 
 @pytest.mark.parametrize(
     ("series", "ratio"),
@@ -36,3 +41,19 @@ def test_requests_above_95_percent_are_perfect(tmp_path: Path) -> None:
     expected = [{"labels": f"{name}{{{labels}}}", "value": 0.25}]
 
     assert evaluate(tmp_path, series, name, at="40m", expected=expected) == ""
+
+
+@pytest.mark.parametrize(
+    ("series", "burn"),
+    [
+        pytest.param(
+            {COMPLETED: "0+98x10", FAILED: "0+2x10"}, 20, id="2 % failed of 0.1 % allowed"
+        ),
+        pytest.param({COMPLETED: "0+98x10"}, 0, id="none failed"),
+        pytest.param({COMPLETED: "0+98x10", LIMITED: "0+2x10"}, 0, id="rejected by a rate limit"),
+    ],
+)
+def test_failures_burn_the_budget(tmp_path: Path, series: dict[str, str], burn: float) -> None:
+    expected = [{"labels": '{namespace="n"}', "value": burn}]
+
+    assert evaluate(tmp_path, series, f"round({BURN}, 0.1)", at="10m", expected=expected) == ""

@@ -18,6 +18,7 @@ from monitoring.rules import rule_templates
 from tests.unit.helm.chart import (
     CHART,
     FILES,
+    GOLDEN,
     ROOT,
     STANDARD_LABELS,
     VERSIONS,
@@ -30,7 +31,6 @@ from tests.unit.helm.chart import (
 
 pytestmark = needs_helm
 
-GOLDEN = Path(__file__).parent / "golden"
 CUSTOM = {"LeaderWorkerSet", "PodMonitor", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 PART_OF = "app.kubernetes.io/"
