@@ -23,21 +23,21 @@ class Responses:
             self._event("response.created", 0, {"response": begun}),
             self._event("response.in_progress", 1, {"response": begun}),
             self._event("response.output_item.added", 2, {"item": item, "output_index": 0}),
-            self._event("response.content_part.added", 3, self._place(reply) | {"part": part}),
+            self._event("response.content_part.added", 3, self._position(reply) | {"part": part}),
         ]
 
     def piece(self, reply: Reply, index: int) -> bytes:
-        place = self._place(reply) | {"delta": reply.texts[index], "logprobs": []}
-        return self._event("response.output_text.delta", 4 + index, place)
+        position = self._position(reply) | {"delta": reply.texts[index], "logprobs": []}
+        return self._event("response.output_text.delta", 4 + index, position)
 
     def closing(self, reply: Reply) -> list[bytes]:
         number = 4 + len(reply.texts)
-        place, item = self._place(reply), self._item(reply, status="completed")
+        position, item = self._position(reply), self._item(reply, status="completed")
         text = {"text": "".join(reply.texts), "logprobs": []}
         part = {"part": item["content"][0]}
         return [
-            self._event("response.output_text.done", number, place | text),
-            self._event("response.content_part.done", number + 1, place | part),
+            self._event("response.output_text.done", number, position | text),
+            self._event("response.content_part.done", number + 1, position | part),
             self._event("response.output_item.done", number + 2, {"item": item, "output_index": 0}),
             self._event("response.completed", number + 3, {"response": self.unary(reply)}),
         ]
@@ -49,7 +49,7 @@ class Responses:
     def _event(self, event: str, number: int, data: JsonDict) -> bytes:
         return event_frame(event, data | {"sequence_number": number, "type": event})
 
-    def _place(self, reply: Reply) -> JsonDict:
+    def _position(self, reply: Reply) -> JsonDict:
         return {"content_index": 0, "item_id": f"msg_{reply.serial}", "output_index": 0}
 
     def _item(self, reply: Reply, *, status: str) -> JsonDict:

@@ -63,7 +63,7 @@ async def test_worker_gets_one_digest_for_each_tenant(worker: FakeWorker, key_fi
     assert b"acme" not in worker.requests[0].body
 
 
-async def test_key_is_neither_logged_nor_sent_on(worker: FakeWorker, folder: Path) -> None:
+async def test_key_is_neither_logged_nor_forwarded(worker: FakeWorker, folder: Path) -> None:
     key = issue_key(folder / "keys")
     log = {"format": "json", "level": "debug"}
     keys = {"file": str(folder / "keys")}

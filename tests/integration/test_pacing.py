@@ -36,7 +36,7 @@ async def _packets(
 
 
 async def _mode_of(gateway: RunningGateway, **request: Any) -> str:
-    """How the gateway paced a short stream."""
+    """The pacing mode of a short stream."""
     before = _modes(gateway)
     async for _ in _packets(gateway, fake={"chunks": 2}, **request):
         pass
@@ -50,7 +50,7 @@ def _modes(gateway: RunningGateway) -> dict[str, float]:
 
 
 @each_api
-async def test_bursts_come_in_more_pieces_and_are_the_same_text(
+async def test_bursts_are_cut_into_more_pieces_of_the_same_text(
     worker: FakeWorker, api: Api
 ) -> None:
     pieces: list[str] = []
@@ -79,18 +79,18 @@ async def test_a_private_stream_has_the_same_text(worker: FakeWorker, api: Api) 
     assert "".join(pieces) == 10 * _TEXT
 
 
-async def test_private_streams_that_differ_look_alike(worker: FakeWorker) -> None:
+async def test_different_private_streams_have_the_same_packets(worker: FakeWorker) -> None:
     async with running_gateway(worker, pacing=_PRIVATE) as gateway:
-        looks = []
+        sizes = []
         for fake in ({"chunks": 3}, _BURSTS):
             packets = [data async for data in _packets(gateway, fake=fake, pacing="private")]
             assert {len(data) % 1024 for data in packets} == {0}  # a read may take two of them
-            looks.append(len(b"".join(packets)))
+            sizes.append(len(b"".join(packets)))
 
-    assert looks == [40 * 1024] * 2
+    assert sizes == [40 * 1024] * 2
 
 
-async def test_an_error_looks_like_an_answer_in_private(worker: FakeWorker) -> None:
+async def test_an_error_in_a_private_stream_has_the_same_packets(worker: FakeWorker) -> None:
     fake = {"chunks": 8, "error_frame_after_chunks": 4}
     async with running_gateway(worker, pacing=_PRIVATE) as gateway:
         stream = _packets(gateway, fake=fake, pacing="private")
@@ -101,7 +101,7 @@ async def test_an_error_looks_like_an_answer_in_private(worker: FakeWorker) -> N
 
 
 @pytest.mark.parametrize("mode", ["smooth", "private"])
-async def test_what_came_before_a_fault_is_delivered_then_one_error(
+async def test_text_before_a_fault_is_delivered_then_one_error(
     worker: FakeWorker, mode: str
 ) -> None:
     pieces: list[str] = []
@@ -114,7 +114,7 @@ async def test_what_came_before_a_fault_is_delivered_then_one_error(
 
 
 @pytest.mark.parametrize("mode", ["smooth", "private"])
-async def test_a_client_that_leaves_frees_everything(worker: FakeWorker, mode: str) -> None:
+async def test_a_disconnect_aborts_a_paced_stream(worker: FakeWorker, mode: str) -> None:
     async with running_gateway(worker, pacing=_PRIVATE) as gateway:
         async for _ in _packets(gateway, fake={**_BURSTS, "chunks": 1000}, pacing=mode):
             break
@@ -135,7 +135,7 @@ async def test_the_request_overrides_settings_except_private(worker: FakeWorker)
         assert await _mode_of(gateway, pacing="off") == "private"
 
 
-async def test_a_key_has_a_mode_of_its_own(worker: FakeWorker, folder: Path) -> None:
+async def test_a_key_may_have_its_own_mode(worker: FakeWorker, folder: Path) -> None:
     key = issue_key(folder / "keys", pacing="private")
     keys = {"file": folder / "keys"}
     async with running_gateway(worker, pacing=_PRIVATE, keys=keys) as gateway:

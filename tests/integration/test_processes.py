@@ -146,7 +146,7 @@ async def test_killed_process_is_replaced_and_its_gauges_are_removed(
         await eventually(lambda: any('"model": "fake-model"' in line for line in gateway.lines))
 
 
-async def test_processes_follow_a_killed_parent(worker: FakeWorker, folder: Path) -> None:
+async def test_processes_end_when_the_parent_is_killed(worker: FakeWorker, folder: Path) -> None:
     async with gateway_process(folder, worker, command=SERVE, processes=2) as gateway:
         below = psutil.Process(gateway.process.pid).children(recursive=True)
 

@@ -37,7 +37,7 @@ async def test_memory_stays_bounded_and_others_are_served(worker: FakeWorker, fo
             assert gateway.rss_bytes - before < 8 * _MB
 
 
-async def test_slow_client_gets_everything_in_the_end(worker: FakeWorker) -> None:
+async def test_slow_client_gets_the_whole_stream(worker: FakeWorker) -> None:
     script = {"chunks": 2000, "text": ["x" * 1000]}
     async with running_gateway(worker) as gateway:
         async with connect(gateway.port, receive_bytes=_SMALL_BUFFER) as slow:
@@ -101,7 +101,7 @@ async def test_slow_client_that_reads_on_is_not_dropped(worker: FakeWorker) -> N
         assert worker.active == 1
 
 
-async def test_silent_worker_is_not_blamed_on_the_client(worker: FakeWorker) -> None:
+async def test_client_of_a_silent_worker_is_not_dropped(worker: FakeWorker) -> None:
     stream = {"client_stuck_seconds": 0.1, "keep_alive_seconds": 0.05}
     script = {"chunks": 2, "gap_seconds": 0.4}
     pieces: list[str] = []

@@ -116,7 +116,7 @@ async def test_the_rest_of_the_answer_is_the_workers(worker: FakeWorker, ask: As
     assert through == expected
 
 
-async def test_the_sdk_reads_what_became_of_a_prediction(worker: FakeWorker) -> None:
+async def test_the_sdk_reads_the_outcome_of_a_prediction(worker: FakeWorker) -> None:
     parts: list[Any] = [{"type": "text", "text": _TEXT[:4]}, {"type": "text", "text": _TEXT[4:]}]
     async with (
         running_gateway(worker) as gateway,
@@ -138,7 +138,7 @@ async def test_the_sdk_reads_what_became_of_a_prediction(worker: FakeWorker) -> 
 
 @pytest.mark.parametrize("script", [{"drafted": 8, "summary": True}, {"no_speculation": True}])
 @whole_and_streamed
-async def test_a_worker_that_does_not_say_leaves_the_outcome_open(
+async def test_without_the_workers_metrics_there_is_no_outcome(
     worker: FakeWorker, ask: Ask, script: dict[str, Any]
 ) -> None:
     async with running_gateway(worker) as gateway:

@@ -33,7 +33,7 @@ _IDENTITY = re.compile(rb'(chatcmpl-|cmpl-|resp_|msg_)[0-9a-f]{16}|"created(?:_a
 async def _through_and_direct(
     gateway: RunningGateway, worker: FakeWorker, api: Api, body: dict[str, Any]
 ) -> tuple[bytes, bytes]:
-    """The same request's stream through the gateway and straight from the worker."""
+    """The stream of one request through the gateway, and directly from the worker."""
     # Pacing would cut and join chunks that arrive unevenly.
     through = await gateway.client.post(api.path, json=body, headers={"x-pacing": "off"})
     direct = await gateway.client.post(f"{worker.url}{api.path}", json=body)
@@ -73,7 +73,7 @@ async def test_client_gets_the_usage_it_asked_for_and_no_other(
     assert shared_gateway.metric("gateway_tokens_total", **counted) == before + 8
 
 
-async def test_acceptance_is_counted_also_when_the_client_asked_for_no_usage(
+async def test_acceptance_is_counted_without_a_request_for_usage(
     worker: FakeWorker,
 ) -> None:
     script = {"drafted": 20, "accepted": 15}
@@ -95,7 +95,7 @@ async def test_gaps_are_counted_by_token_not_by_chunk(worker: FakeWorker) -> Non
             assert count == 5 * 4 - 1
 
 
-async def test_stream_is_not_collected(worker: FakeWorker) -> None:
+async def test_chunks_are_forwarded_before_the_stream_ends(worker: FakeWorker) -> None:
     script = {"chunks": 3, "hang_after_chunks": 2}
     async with running_gateway(worker) as gateway:
         body = CHAT.body(stream=True, fake=script)

@@ -65,7 +65,7 @@ async def test_requests_are_served_by_the_worker_it_starts(folder: Path) -> None
     assert 'gateway_worker_restarts_total{reason="stalled",worker="local"} 0.0' in own.text
 
 
-async def test_killed_worker_comes_back(folder: Path) -> None:
+async def test_killed_worker_is_restarted(folder: Path) -> None:
     async with gateway_process(folder, supervisor=_QUICK, upstream=_PROBING) as gateway:
         pieces: list[str] = []
         reading = asyncio.create_task(
@@ -121,7 +121,7 @@ async def test_end_of_the_gateway_ends_the_worker_and_its_children(folder: Path)
         assert [pid for life in gateway.lives for pid in life if _alive(pid)] == []
 
 
-async def test_worker_follows_a_killed_gateway(folder: Path) -> None:
+async def test_worker_ends_when_the_gateway_is_killed(folder: Path) -> None:
     async with gateway_process(folder, supervisor=_QUICK, upstream=_PROBING) as gateway:
         gateway.signal(signal.SIGKILL)
         await gateway.ended()

@@ -1,4 +1,4 @@
-"""Traces: spans reach a collector over OTLP, and the worker's are joined to them."""
+"""Spans reach a collector over OTLP and are the parents of the worker's spans."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def collector() -> Iterator[Collector]:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-async def test_the_worker_is_asked_within_the_span_of_its_try(
+async def test_the_span_of_an_attempt_is_the_workers_parent(
     worker: FakeWorker, collector: Collector, stream: bool
 ) -> None:
     async with running_gateway(worker, tracing={"endpoint": collector.endpoint}) as gateway:
@@ -42,7 +42,7 @@ async def test_the_worker_is_asked_within_the_span_of_its_try(
     assert collector.paths == {"/v1/traces"}
 
 
-async def test_each_try_has_a_span(worker: FakeWorker, collector: Collector) -> None:
+async def test_each_attempt_has_a_span(worker: FakeWorker, collector: Collector) -> None:
     worker.state.drop_next_answers = 1
     async with running_gateway(worker, tracing={"endpoint": collector.endpoint}) as gateway:
         answer = await gateway.client.post(CHAT.path, json=CHAT.body())
@@ -55,7 +55,7 @@ async def test_each_try_has_a_span(worker: FakeWorker, collector: Collector) -> 
     assert parents == [first.span_id.hex(), second.span_id.hex()]
 
 
-async def test_without_a_collector_a_callers_trace_goes_to_the_worker_as_it_is(
+async def test_without_a_collector_the_callers_trace_is_forwarded(
     worker: FakeWorker,
 ) -> None:
     async with running_gateway(worker) as gateway:
@@ -64,7 +64,7 @@ async def test_without_a_collector_a_callers_trace_goes_to_the_worker_as_it_is(
     assert worker.requests[0].headers["traceparent"] == TRACED["traceparent"]
 
 
-async def test_a_collector_that_is_gone_costs_no_request(worker: FakeWorker) -> None:
+async def test_requests_work_without_the_collector(worker: FakeWorker) -> None:
     gone = {"endpoint": "http://127.0.0.1:1/v1/traces"}
     async with running_gateway(worker, tracing=gone) as gateway:
         answers = [await gateway.client.post(CHAT.path, json=CHAT.body()) for _ in range(3)]

@@ -105,7 +105,7 @@ async def test_context_that_is_too_long_has_its_code(worker: FakeWorker) -> None
     assert answer.json()["error"]["code"] == "context_length_exceeded"
 
 
-async def test_error_on_messages_has_the_shape_of_anthropic_too(worker: FakeWorker) -> None:
+async def test_errors_of_messages_have_anthropics_format(worker: FakeWorker) -> None:
     async with running_gateway(worker) as gateway:
         body = MESSAGES.body(fake={"status": 429})
         answer = await gateway.client.post(MESSAGES.path, json=body)
@@ -124,7 +124,7 @@ async def test_long_answer_passes_whole(worker: FakeWorker) -> None:
     assert text == " hello".ljust(3_000_000, "x")
 
 
-async def test_long_answer_that_breaks_off_is_seen_to_be_broken(worker: FakeWorker) -> None:
+async def test_long_answer_that_breaks_off_is_not_complete(worker: FakeWorker) -> None:
     script = {"unary_bytes": 3_000_000, "truncate_unary": True}
     async with running_gateway(worker, request={"held_answer_bytes": 100_000}) as gateway:
         with pytest.raises(httpx.RemoteProtocolError):
@@ -143,6 +143,6 @@ async def test_long_answer_takes_little_memory(worker: FakeWorker, folder: Path)
         async with connect(gateway.port, receive_bytes=4096) as slow:
             await slow.post(CHAT.path, body)
             await slow.read_until(b"hello")
-            await asyncio.sleep(0.5)  # it would have taken it all by now
+            await asyncio.sleep(0.5)
 
             assert gateway.rss_bytes - before < 16 * _MB

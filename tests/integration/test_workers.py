@@ -53,7 +53,7 @@ async def test_load_is_spread(worker: FakeWorker, other: FakeWorker) -> None:
             task.cancel()
 
 
-async def test_dead_worker_is_passed_by_before_any_probe_notices(
+async def test_dead_worker_is_avoided_before_a_probe_fails(
     worker: FakeWorker, other: FakeWorker
 ) -> None:
     async with running_gateway(worker, other, upstream=_NO_PROBES) as gateway:
@@ -66,7 +66,7 @@ async def test_dead_worker_is_passed_by_before_any_probe_notices(
         assert gateway.metric("gateway_worker_up", worker=_name(other)) == 0
 
 
-async def test_worker_that_dies_and_comes_back_is_used_again(worker: FakeWorker) -> None:
+async def test_restarted_worker_is_used_again(worker: FakeWorker) -> None:
     async with running_gateway(worker) as gateway:
         await worker.stop()
         await eventually(lambda: gateway.metric("gateway_worker_up", worker=_name(worker)) == 0)

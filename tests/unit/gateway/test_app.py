@@ -10,7 +10,7 @@ from gateway.settings import GatewaySettings
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import running
 
-NOBODY = "http://127.0.0.1:1"
+UNREACHABLE = "http://127.0.0.1:1"
 
 
 def write_oops(path: Path) -> None:
@@ -32,7 +32,7 @@ def test_an_invalid_file_is_found_before_the_start(
 ) -> None:
     path = tmp_path / "file"
     make(path)
-    settings = GatewaySettings.model_validate({"workers": [NOBODY], section: {field: path}})
+    settings = GatewaySettings.model_validate({"workers": [UNREACHABLE], section: {field: path}})
 
     with pytest.raises(ConfigError, match=words):
         create_app(settings, registry=CollectorRegistry())
@@ -48,7 +48,7 @@ async def test_configured_paths_are_forwarded() -> None:
 
 
 async def test_there_are_no_documentation_pages() -> None:
-    async with running(NOBODY, ready=False) as gateway:
+    async with running(UNREACHABLE, ready=False) as gateway:
         statuses = [
             (await gateway.client.get(path)).status_code
             for path in ("/docs", "/redoc", "/openapi.json")

@@ -112,7 +112,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def stream(scope: Scope, send: Send) -> None:
-    """Say what went the short way, by it, and end."""
+    """Report over direct writes which of them were accepted, and end."""
     write: Callable[[bytes], bool] = scope[DIRECT_BODY]
     head: Message = {"type": "http.response.start", "status": 200, "headers": []}
     if scope["query_string"]:

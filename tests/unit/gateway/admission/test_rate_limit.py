@@ -14,7 +14,7 @@ STEPS = st.lists(
 
 
 class Bucket:
-    """The slow, obvious twin: a level that drains, in exact arithmetic."""
+    """A reference model: a level that drains, in exact arithmetic."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

@@ -187,6 +187,19 @@ async def test_without_a_key_requests_are_refused(
     assert worker.requests == []
 
 
+async def test_a_key_for_one_model_may_not_use_another(worker: FakeWorker, tmp_path: Path) -> None:
+    headers = bearer(issue_key(tmp_path / "keys", models=("other",)))
+    async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
+        named = await gateway.client.post(
+            CHAT, json={**BODY, "model": "fake-model"}, headers=headers
+        )
+        default = await gateway.client.post(CHAT, json=BODY, headers=headers)
+
+    assert named.status_code == default.status_code == 403
+    assert named.json()["error"]["code"] == "permission_denied"
+    assert worker.requests == []
+
+
 async def test_a_key_over_its_limit_gets_retry_after(
     worker: FakeWorker, key: tuple[str, Path]
 ) -> None:

@@ -11,7 +11,7 @@ from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import running, started
 from tests.unit.gateway.json_log import json_log
 
-NOBODY = "http://127.0.0.1:1"
+UNREACHABLE = "http://127.0.0.1:1"
 CHAT = "/v1/chat/completions"
 
 
@@ -21,7 +21,7 @@ CHAT = "/v1/chat/completions"
 async def test_slots_are_divided_among_processes(processes: int, share: int) -> None:
     admission = {"max_running_requests": 10, "max_queued_requests": 0}
     settings = GatewaySettings.model_validate(
-        {"workers": [NOBODY], "processes": processes, "admission": admission}
+        {"workers": [UNREACHABLE], "processes": processes, "admission": admission}
     )
     async with started(settings) as services:
         taken = 0

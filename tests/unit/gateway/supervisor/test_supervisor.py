@@ -23,7 +23,7 @@ QUICK = 0.05
 
 
 class ScriptedProbe:
-    """A worker as its supervisor sees it; a test changes it on the way."""
+    """A worker as its supervisor sees it; a test may change its state."""
 
     def __init__(self) -> None:
         self.healthy = True

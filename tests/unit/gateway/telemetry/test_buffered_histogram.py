@@ -15,21 +15,21 @@ VALUES = st.sampled_from([0.0, 0.005, 0.01, 0.011, 0.1, 0.5, 1.0, 1.5, 100.0])
 
 
 class Tallied:
-    """A buffered, and the twin that observes one by one."""
+    """A buffered histogram, and a plain one that observes the same values one by one."""
 
     def __init__(self) -> None:
-        self.registry, self.twin_registry = CollectorRegistry(), CollectorRegistry()
+        self.registry, self.plain_registry = CollectorRegistry(), CollectorRegistry()
         histogram = Histogram("gap", "", ["side"], buckets=BUCKETS, registry=self.registry)
         self.buffered = BufferedHistogram(histogram.labels("a"), BUCKETS)
-        self.twin = prometheus_client.Histogram(
-            "gap", "", ["side"], buckets=BUCKETS, registry=self.twin_registry
+        self.plain = prometheus_client.Histogram(
+            "gap", "", ["side"], buckets=BUCKETS, registry=self.plain_registry
         )
 
     def observe(self, observations: Sequence[tuple[float, int]]) -> None:
         for value, times in observations:
             self.buffered.observe(value, times)
             for _ in range(times):
-                self.twin.labels("a").observe(value)
+                self.plain.labels("a").observe(value)
 
     @property
     def seen(self) -> dict[str, float]:
@@ -37,7 +37,7 @@ class Tallied:
 
     @property
     def expected(self) -> dict[str, float]:
-        return samples_of(self.twin_registry)
+        return samples_of(self.plain_registry)
 
 
 def samples_of(registry: CollectorRegistry) -> dict[str, float]:

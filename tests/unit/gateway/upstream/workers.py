@@ -1,4 +1,4 @@
-"""Workers for the tests of this room; they connect only when used."""
+"""Workers for the tests of `upstream`; they connect only when used."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
