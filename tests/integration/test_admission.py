@@ -18,7 +18,7 @@ from tests.integration.waiting import eventually
 _HANG = {"hang_before_headers": True}
 
 
-def _key_with(folder: Path, **limits: int) -> tuple[dict[str, Path], dict[str, str]]:
+def _key_with(folder: Path, **limits: Any) -> tuple[dict[str, Path], dict[str, str]]:
     """Write a key file with one key; returns the `keys` section and the request header."""
     return {"file": folder / "keys"}, bearer(issue_key(folder / "keys", **limits))
 
