@@ -32,11 +32,11 @@ test-all: install-tests ## run everything: also training, sanitizers, every inje
 	$(VENV)/bin/python -m loadtest.chaos --faults 20
 
 .PHONY: check
-check: install-tests ## format, lint, types, architecture and unit tests: 90 seconds
+check: install-tests ## format, lint, types, architecture and unit tests of the product: 90 seconds
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy & types=$$!; failed=0; \
-		$(VENV)/bin/pytest -n 2 tests/unit || failed=1; wait $$types || failed=1; exit $$failed
+		$(VENV)/bin/pytest -n 2 tests/unit --ignore tests/unit/bench --ignore tests/unit/loadtest || failed=1; wait $$types || failed=1; exit $$failed
 
 .PHONY: bench-gateway
 bench-gateway: install-dev ## measure the gateway against other routers (QUICK=1 for three minutes)

@@ -1,5 +1,4 @@
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
@@ -31,16 +30,10 @@ def fastest_fixed(world: World, source: Source) -> float:
 @pytest.mark.parametrize(
     ("seats", "curve", "source"),
     [
-        pytest.param(seats, curve, source, id=f"{seats}, {name}, {source}")
-        for seats, (name, curve), source in product(
-            (1, 8),
-            [
-                ("flat", curve_of(a_token=0.0, head=0.2)),
-                ("rising", curve_of(a_token=0.03, head=0.1)),
-                ("steep", curve_of(a_token=0.3, head=0.1)),
-            ],
-            ("suffix", "head", "both"),
-        )
+        pytest.param(8, curve_of(a_token=0.0, head=0.2), "head", id="8, flat, head"),
+        pytest.param(1, curve_of(a_token=0.03, head=0.1), "suffix", id="1, rising, suffix"),
+        pytest.param(1, curve_of(a_token=0.3, head=0.1), "both", id="1, steep, both"),
+        pytest.param(8, curve_of(a_token=0.3, head=0.1), "both", id="8, steep, both"),
     ],
 )
 def test_no_fixed_setting_is_faster(seats: int, curve: Curve, source: Source) -> None:

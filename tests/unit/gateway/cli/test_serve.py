@@ -48,12 +48,11 @@ def test_a_port_in_use_exits_with_2_and_one_line(
     assert ended.stderr == f"gateway.port {port}: Address already in use\n"
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_damaged_key_file_exits_with_2_and_one_line(tmp_path: Path, processes: int) -> None:
+def test_a_damaged_key_file_exits_with_2_and_one_line(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_text("oops\n", encoding="utf-8")
 
-    ended = serve(write(tmp_path, port=0, keys={"file": str(path)}, processes=processes))
+    ended = serve(write(tmp_path, port=0, keys={"file": str(path)}))
 
     assert ended.returncode == 2
     assert set(ended.stderr.splitlines()) == {f"{path}: line 1 is not a key record"}
