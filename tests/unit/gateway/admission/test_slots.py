@@ -1,5 +1,6 @@
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -161,7 +162,7 @@ def test_a_slot_given_at_a_cancellation_goes_to_the_next(slot_first: bool) -> No
         stayer = asyncio.create_task(scene.slots.take("c"))
         await asyncio.sleep(0)
 
-        steps = [scene.slots.give_back, leaver.cancel]
+        steps: list[Callable[[], object]] = [scene.slots.give_back, leaver.cancel]
         for step in steps if slot_first else reversed(steps):
             step()
 
