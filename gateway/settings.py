@@ -92,7 +92,7 @@ class RequestSettings(_Section):
         16384, description="A longer `prediction` is cut; 0: all are ignored."
     )
     tokenize_seconds: Seconds = Field(
-        2.0, description="Longest time to tokenize a `prediction`; over it, it is ignored."
+        2.0, description="Longest time to tokenize a `prediction`, which is ignored after that."
     )
 
 
@@ -132,7 +132,7 @@ class PacingSettings(_Section):
     )
     private_start_ms: Annotated[float, Field(ge=10, le=10_000)] = Field(
         500.0,
-        description="The first packet is sent at a multiple of this time after the request arrived.",
+        description="The first packet is sent at a multiple of this after the request arrived.",
     )
     private_least_seconds: Seconds = Field(
         5.0, description="A private stream lasts this long, or twice, four times, and so on."
