@@ -46,48 +46,53 @@ class KeySettings(_Section):
     file: Path | None = Field(
         None, description="File of hashed keys (`specgate keys`); none: no keys."
     )
-    reload_seconds: Seconds = Field(1.0, description="How often the file is looked at for changes.")
+    reload_seconds: Seconds = Field(
+        1.0, description="Interval between checks of the file for changes."
+    )
     requests_per_minute: Count | None = Field(None, description="Limit of keys without their own.")
     tokens_per_minute: Count | None = Field(None, description="Limit of keys without their own.")
     concurrent_requests: Count | None = Field(None, description="Limit of keys without their own.")
 
 
 class AdmissionSettings(_Section):
-    """How much at once. Divided evenly among `processes`."""
+    """Limits on concurrency and body size; the counts are divided evenly among `processes`."""
 
-    max_running_requests: Count = Field(256, description="Requests that run at a time.")
+    max_running_requests: Count = Field(256, description="Maximum number of running requests.")
     max_queued_requests: Annotated[int, Field(ge=0)] = Field(
-        1024, description="Requests that wait."
+        1024, description="Maximum number of queued requests."
     )
     queue_timeout_seconds: Seconds = Field(30.0, description="Longest wait for a slot.")
     max_body_bytes: Count = Field(32 * 2**20, description="Largest request body; over it: 413.")
     body_timeout_seconds: Seconds = Field(
-        60.0, description="Longest time a client may take to send it."
+        60.0, description="Longest time to receive a request body; over it: 408."
     )
 
 
 class RequestSettings(_Section):
     """Bounds of one request."""
 
-    connect_seconds: Seconds = Field(2.0, description="To connect to a worker.")
+    connect_seconds: Seconds = Field(2.0, description="Longest time to connect to a worker.")
     silence_seconds: Seconds = Field(
         300.0, description="Longest silence of a worker; over it: 504."
     )
-    total_seconds: Seconds = Field(3600.0, description="Longest life of a request; over it: 504.")
+    total_seconds: Seconds = Field(
+        3600.0, description="Longest duration of a request; over it: 504."
+    )
     wait_for_worker_seconds: Seconds = Field(
         120.0, description="How long a request waits for a healthy worker; over it: 503."
     )
     max_replays: Annotated[int, Field(ge=0)] = Field(
-        2, description="Times a request is sent again after the worker it was sent to died."
+        2, description="How often a request is replayed after a worker that received it died."
     )
     held_answer_bytes: Count = Field(
-        8 * 2**20, description="An answer that is no stream is held whole up to here."
+        8 * 2**20,
+        description="An answer that is not a stream is held until complete, up to this size.",
     )
     max_prediction_tokens: Annotated[int, Field(ge=0)] = Field(
         16384, description="A longer `prediction` is cut; 0: all are ignored."
     )
     tokenize_seconds: Seconds = Field(
-        2.0, description="To tokenize a `prediction`; over it the request goes on without it."
+        2.0, description="Longest time to tokenize a `prediction`, which is ignored after that."
     )
 
 
@@ -95,10 +100,12 @@ class StreamSettings(_Section):
     """Bounds of a stream."""
 
     keep_alive_seconds: Seconds = Field(
-        15.0, description="Comment when nothing flowed for so long."
+        15.0, description="A comment is sent after this time without an event."
     )
-    client_stuck_seconds: Seconds = Field(120.0, description="Give up a client that takes nothing.")
-    max_frame_bytes: Count = Field(8 * 2**20, description="Largest single event of a worker.")
+    client_stuck_seconds: Seconds = Field(
+        120.0, description="A client that reads nothing for this time is disconnected."
+    )
+    max_frame_bytes: Count = Field(8 * 2**20, description="Largest event in a worker's stream.")
 
 
 class PacingSettings(_Section):
@@ -106,81 +113,91 @@ class PacingSettings(_Section):
 
     mode: PacingMode = Field(
         "smooth",
-        description="`smooth`: evenly; `private`: on a fixed clock at fixed sizes, which a "
-        "request cannot weaken; `off`: as they come. Keys and models may have their own.",
+        description="`smooth`: evenly; `private`: in packets of fixed size and time, which a "
+        "request cannot turn off; `off`: as they arrive. Keys and models may have their own mode.",
     )
-    models: dict[str, PacingMode] = Field({}, description="The mode of some models, by name.")
+    models: dict[str, PacingMode] = Field({}, description="The mode of single models, by name.")
     max_delay_ms: Annotated[float, Field(gt=0, le=1000)] = Field(
-        120.0, description="The most that smooth adds to any token."
+        120.0, description="Longest delay that `smooth` adds to a token."
     )
     piece_ms: Annotated[float, Field(ge=5, le=250)] = Field(
         30.0, description="How much text a smooth piece holds, in reading time."
     )
     private_tick_ms: Annotated[float, Field(ge=10, le=1000)] = Field(
-        50.0, description="From one packet of a private stream to the next."
+        50.0, description="Interval between two packets of a private stream."
     )
     private_packet_bytes: Annotated[int, Field(ge=256, le=2**16)] = Field(
-        1024, description="Size of such a packet; the next sizes are its doubles."
+        1024,
+        description="Size of a packet; larger packets have twice the size, four times, and so on.",
     )
     private_start_ms: Annotated[float, Field(ge=10, le=10_000)] = Field(
-        500.0, description="The first one leaves at a multiple of this after the request came."
+        500.0,
+        description="The first packet is sent at a multiple of this after the request arrived.",
     )
     private_least_seconds: Seconds = Field(
-        5.0, description="A private stream lasts so long, or double, or double that."
+        5.0, description="A private stream lasts this long, or twice, four times, and so on."
     )
 
 
 class UpstreamSettings(_Section):
     """Health of workers and how failures are handled."""
 
-    probe_seconds: Seconds = Field(1.0, description="Between two health checks of a worker.")
-    probe_timeout_seconds: Seconds = Field(5.0, description="Longest wait for one.")
-    probe_failures: Count = Field(3, description="Failures in a row that mean down.")
-    models_seconds: Seconds = Field(30.0, description="How often the list of models is read again.")
-    breaker_failures: Count = Field(
-        5, description="Failed requests in a row that open the breaker."
+    probe_seconds: Seconds = Field(1.0, description="Interval between health checks of a worker.")
+    probe_timeout_seconds: Seconds = Field(5.0, description="Longest wait for a health check.")
+    probe_failures: Count = Field(
+        3, description="Consecutive failures after which a worker is down."
     )
-    breaker_seconds: Seconds = Field(1.0, description="First time it stays open; doubles.")
+    models_seconds: Seconds = Field(
+        30.0, description="Interval between reads of the list of models."
+    )
+    breaker_failures: Count = Field(
+        5, description="Consecutive failed requests that open the breaker."
+    )
+    breaker_seconds: Seconds = Field(
+        1.0, description="How long it stays open the first time; doubles."
+    )
     breaker_max_seconds: Seconds = Field(30.0, description="Longest time it stays open.")
     retry_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.2, description="Second tries that one request earns for all."
+        0.2, description="Retries that each request adds to the budget that all share."
     )
     slow_start_seconds: Annotated[float, Field(ge=0)] = Field(
-        10.0, description="A recovered worker is spared for so long."
+        10.0, description="A recovered worker gets fewer requests for this time."
     )
     resolve_seconds: Seconds = Field(
-        5.0, description="How often the addresses of a `dns+http://` worker are looked up."
+        5.0, description="Interval between lookups of a `dns+http://` worker's addresses."
     )
-    api_key_file: Path | None = Field(
-        None, description="File with the key that the workers ask for."
-    )
+    api_key_file: Path | None = Field(None, description="File with the API key of the workers.")
 
 
 class SupervisorSettings(_Section):
-    """Watching the worker that this gateway starts itself."""
+    """Supervision of the worker that the gateway starts."""
 
-    check_seconds: Seconds = Field(2.0, description="Between two looks.")
-    probe_seconds: Seconds = Field(5.0, description="Longest wait for one look.")
-    start_seconds: Seconds = Field(900.0, description="From start to healthy.")
-    unhealthy_seconds: Seconds = Field(30.0, description="Health failing for so long: restart.")
-    stalled_seconds: Seconds = Field(120.0, description="Requests open, no iteration: restart.")
-    stop_seconds: Seconds = Field(20.0, description="From SIGTERM to SIGKILL.")
+    check_seconds: Seconds = Field(2.0, description="Interval between checks.")
+    probe_seconds: Seconds = Field(5.0, description="Longest wait for a check.")
+    start_seconds: Seconds = Field(900.0, description="Longest time from start to healthy.")
+    unhealthy_seconds: Seconds = Field(
+        30.0, description="Restart after failing health checks for this time."
+    )
+    stalled_seconds: Seconds = Field(
+        120.0, description="Restart after open requests without an iteration."
+    )
+    stop_seconds: Seconds = Field(20.0, description="Time from SIGTERM to SIGKILL.")
     backoff_seconds: Seconds = Field(1.0, description="Pause before the second restart; doubles.")
     backoff_max_seconds: Seconds = Field(60.0, description="Longest pause.")
-    backoff_reset_seconds: Seconds = Field(300.0, description="A life this long forgets failures.")
-    log_file: Path | None = Field(
-        None, description="The worker's output; none: beside ours on stderr."
+    backoff_reset_seconds: Seconds = Field(
+        300.0, description="A run of this length resets the pause."
     )
+    log_file: Path | None = Field(None, description="File for the worker's output; none: stderr.")
 
 
 class DrainSettings(_Section):
-    """What SIGTERM does."""
+    """Shutdown after SIGTERM."""
 
     accept_seconds: Annotated[float, Field(ge=0)] = Field(
-        5.0, description="Not ready, but still accepting, so that load balancers notice."
+        5.0, description="Time to accept requests while unready, so that load balancers notice."
     )
     finish_seconds: Seconds = Field(
-        60.0, description="Then running requests may finish for so long."
+        60.0, description="Time after that for running requests to finish."
     )
 
 
@@ -194,7 +211,7 @@ class TracingSettings(_Section):
         "none: no spans.",
     )
     sample_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
-        1.0, description="Part of the requests that is traced; a caller's own choice goes first."
+        1.0, description="Share of requests to trace; the caller's decision takes precedence."
     )
 
 
@@ -204,7 +221,9 @@ class LogSettings(_Section):
     format: Literal["auto", "json", "console"] = Field(
         "auto", description="auto: console on a terminal, else JSON."
     )
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest shown.")
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Lowest level shown."
+    )
 
 
 class GatewaySettings(BaseSettings):
@@ -218,7 +237,7 @@ class GatewaySettings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = Field(8000, description="Port; 0: any free one.")
     processes: Annotated[int, Field(ge=1, le=64)] = Field(1, description="Gateway processes.")
     allow_without_keys: bool = Field(
-        False, description="Listen beyond this machine although there are no keys."
+        False, description="Allow a public address although there are no keys."
     )
     workers: tuple[str, ...] = Field(
         (),
@@ -227,7 +246,7 @@ class GatewaySettings(BaseSettings):
     )
     forward_paths: tuple[str, ...] = Field(
         ("/v1/score", "/v1/rerank", "/pooling", "/classify", "/v1/messages/count_tokens"),
-        description="More POST paths of the worker, forwarded as they are.",
+        description="Additional POST paths that are forwarded unchanged.",
     )
     keys: KeySettings = KeySettings()
     admission: AdmissionSettings = AdmissionSettings()

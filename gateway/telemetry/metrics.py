@@ -64,7 +64,7 @@ class GatewayMetrics:
         )
         self.duration = Histogram(
             "gateway_request_duration_seconds",
-            "From a request's first byte to the true end of its answer.",
+            "From a request's first byte to the end of its answer.",
             ["endpoint", "model"],
             buckets=_DURATION_BUCKETS,
             registry=registry,
@@ -103,7 +103,7 @@ class GatewayMetrics:
         self.added_private = BufferedHistogram(added.labels("private"), _ADDED_BUCKETS)
         depth = Histogram(
             "gateway_pacing_held_tokens",
-            "Tokens of a smooth stream that still wait as a piece leaves.",
+            "Tokens of a smooth stream that are held when a piece is sent.",
             buckets=_HELD_BUCKETS,
             registry=registry,
         )

@@ -1,4 +1,4 @@
-"""The only room that talks HTTP to workers: connections, pool, health, failover, error mapping."""
+"""HTTP to the workers: connections, pool, health checks, failover and error mapping."""
 
 from gateway.upstream.breaker import Breaker, BreakerState
 from gateway.upstream.client import (

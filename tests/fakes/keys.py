@@ -8,18 +8,18 @@ from gateway.types import PacingMode
 
 def issue_key(
     file: Path,
+    limits: KeyLimits | None = None,
     *,
     tenant: str = "acme",
     models: tuple[str, ...] | None = None,
     pacing: PacingMode | None = None,
-    **limits: int,
 ) -> str:
     """Add a new key to a key file; returns its text."""
     text, record = new_key(
         tenant=tenant,
         name="",
         created="2026-01-01",
-        limits=KeyLimits(**limits),
+        limits=limits or KeyLimits(),
         models=models,
         pacing=pacing,
     )

@@ -8,6 +8,7 @@ import httpx
 import openai
 import pytest
 
+from gateway.admission import KeyLimits
 from gateway.protocol import tenant_digest
 from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
@@ -20,7 +21,7 @@ _HANG = {"hang_before_headers": True}
 
 def _key_with(folder: Path, **limits: Any) -> tuple[dict[str, Path], dict[str, str]]:
     """Write a key file with one key; returns the `keys` section and the request header."""
-    return {"file": folder / "keys"}, bearer(issue_key(folder / "keys", **limits))
+    return {"file": folder / "keys"}, bearer(issue_key(folder / "keys", KeyLimits(**limits)))
 
 
 async def _ask(

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from gateway.admission import KeyLimits
 from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
@@ -92,7 +93,7 @@ async def test_both_processes_serve_and_metrics_add_up(worker: FakeWorker, folde
 
 
 async def test_limits_of_a_key_hold_across_processes(worker: FakeWorker, folder: Path) -> None:
-    key = issue_key(folder / "keys", requests_per_minute=5)
+    key = issue_key(folder / "keys", KeyLimits(requests_per_minute=5))
     keys = {"file": str(folder / "keys")}
     async with gateway_process(folder, worker, command=SERVE, processes=2, keys=keys) as gateway:
         statuses = await asyncio.gather(*(_ask_anew(gateway, key=key) for _ in range(20)))

@@ -1,4 +1,4 @@
-"""Each fault of a script is what a client sees on the wire."""
+"""A client sees each fault of a script."""
 
 import asyncio
 import json
@@ -41,6 +41,24 @@ async def test_drop_after_chunks_leaves_whole_frames(worker: FakeWorker) -> None
     assert isinstance(error, aiohttp.ClientPayloadError)
     assert b"".join(pieces).count(b'"content":" hello"') == 2
     assert pieces[-1].endswith(b"\n\n")
+
+
+@pytest.mark.parametrize("chunks", [0, 2])
+async def test_stall_after_chunks_stops_the_stream_until_it_is_cleared(
+    worker: FakeWorker, chunks: int
+) -> None:
+    answer = asyncio.create_task(writes_of(worker, chat(stall_after_chunks=chunks)))
+    async with asyncio.timeout(10.0):
+        while not worker.state.stall:
+            await asyncio.sleep(0)
+    (request,) = worker.requests
+    assert (request.chunks_sent, request.finished) == (chunks, False)
+
+    worker.state.stall = False
+    pieces, error = await answer
+
+    assert error is None
+    assert b"".join(pieces).count(b'"content":" hello"') == 8
 
 
 async def test_reset_reaches_the_client_after_the_chunks(worker: FakeWorker) -> None:

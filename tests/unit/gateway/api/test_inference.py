@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
+from gateway.admission import KeyLimits
 from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.waiting import eventually
@@ -21,7 +22,7 @@ SECRETS = ("PROMPT-TEXT", "SYSTEM-TEXT", "ANSWER-TEXT", "SALT-TEXT", "COOKIE-TEX
 def key(tmp_path: Path) -> tuple[str, Path]:
     """A key and its file."""
     path = tmp_path / "keys"
-    return issue_key(path, requests_per_minute=2), path
+    return issue_key(path, KeyLimits(requests_per_minute=2)), path
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ async def test_a_model_name_with_a_lone_surrogate_is_unknown(gateway: Applicatio
 async def test_a_huge_max_tokens_with_a_limited_key_is_forwarded(
     worker: FakeWorker, tmp_path: Path
 ) -> None:
-    text = issue_key(tmp_path / "keys", tokens_per_minute=10)
+    text = issue_key(tmp_path / "keys", KeyLimits(tokens_per_minute=10))
     body = b'{"messages":[],"max_tokens":' + b"9" * 4000 + b"}"
     async with running(worker.url, keys={"file": tmp_path / "keys"}) as gateway:
         answers = [
