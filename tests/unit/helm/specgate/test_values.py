@@ -70,7 +70,9 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
         "vllm": {"any_option": [1, {"a": None}]},
     }
 
-    assert render(**{"global": {"any": {"thing": 1}}, "settings": {"engine": engine}}).objects
+    values: dict[str, Any] = {"global": {"any": {"thing": 1}}, "settings": {"engine": engine}}
+
+    assert render(**values).objects
 
 
 @pytest.mark.parametrize(
