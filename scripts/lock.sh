@@ -16,21 +16,21 @@ if [[ ! -x $UV ]]; then
   "$TOOLS/bin/python" -m pip install --quiet --disable-pip-version-check uv
 fi
 
-# uv does not read pip's configuration; torch's CPU build may lie where pip is told to look.
+# uv does not read pip's configuration; torch's CPU build may be where pip is configured to look.
 find_links() {
-  local place
-  for place in ${PIP_FIND_LINKS:-$("${PYTHON:-python3}" -m pip config get global.find-links 2>/dev/null)}; do
-    echo --find-links "$place"
+  local link
+  for link in ${PIP_FIND_LINKS:-$("${PYTHON:-python3}" -m pip config get global.find-links 2>/dev/null)}; do
+    echo --find-links "$link"
   done
 }
-read -ra places <<<"$(find_links | tr '\n' ' ')"
+read -ra links <<<"$(find_links | tr '\n' ' ')"
 
 compile() { # lock, option...
   local lock=$1
   shift
   echo "==> $lock"
   "$UV" pip compile --quiet --python-version 3.11 --no-emit-index-url --no-emit-find-links \
-    --custom-compile-command 'make lock' --annotation-style line --output-file "$lock" "${places[@]}" "$@"
+    --custom-compile-command 'make lock' --annotation-style line --output-file "$lock" "${links[@]}" "$@"
 }
 
 both=(pyproject.toml engine/pyproject.toml --no-emit-package specgate-engine)
@@ -40,6 +40,6 @@ compile requirements/gateway.lock pyproject.toml --extra tracing --constraint re
 compile requirements/train.lock engine/pyproject.toml --extra train --constraint requirements/cpu.lock
 compile requirements/dev.lock --group dev --constraint requirements/cpu.lock --constraint requirements/train.lock
 
-# Without those places: a CPU build of torch in one of them would satisfy torch==2.13.0 as well.
-places=()
+# Without those links, since a CPU build of torch in one of them would satisfy torch==2.13.0 too.
+links=()
 compile requirements/gpu.lock "${both[@]}" --extra gpu --python-platform x86_64-manylinux_2_28

@@ -12,12 +12,12 @@ from torch import Tensor
 from engine._core import heads as _core
 from engine.heads.attention import Attention, Context, Recorder
 from engine.heads.cells import GatedCell, Linear, Norm
-from engine.heads.drafting import Drafting, Entry, Guess
+from engine.heads.drafting import Drafting, Guess, Update
 from engine.heads.extension import Extension
 from engine.heads.lookup import Lookup
 from engine.heads.matrix import Matrix
 from engine.heads.stage import Stage
-from engine.heads.view import Tables, View
+from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 
 MOST_ROWS = 32
@@ -54,18 +54,12 @@ class CompiledDrafting(Drafting):
             return super().guess(states, rows, tokens, n, view)
         return self._head.draft(states, rows, tokens, n, view)
 
-    def write(
-        self,
-        states: Sequence[Tensor],
-        entries: Sequence[Entry],
-        moves: Sequence[tuple[int, int]],
-        tables: Tables,
-    ) -> None:
+    def write(self, update: Update) -> None:
         """See `Drafting`; also for a prompt's many rows, for which torch would wake its threads."""
-        if all(map(_is_plain, states)):
-            self._head.write(states, entries, moves, tables)
+        if all(map(_is_plain, update.states)):
+            self._head.write(*update)
         else:
-            super().write(states, entries, moves, tables)
+            super().write(update)
 
 
 def compile_head(

@@ -37,6 +37,22 @@ class Entry(NamedTuple):
     value: int
 
 
+class Update(NamedTuple):
+    """Entries to compute and write to the tables.
+
+    Attributes:
+        states: States of each step, (any, hidden_size).
+        entries: At least one, by rising step.
+        moves: Keys that are copied first, as (destination, source).
+        tables: Where to write; indices count through the slots of all requests.
+    """
+
+    states: Sequence[Tensor]
+    entries: Sequence[Entry]
+    moves: Sequence[tuple[int, int]]
+    tables: Tables
+
+
 class Drafting(ABC):
     """A head with folded weights, ready to draft: in torch, or in C++ for few rows."""
 
@@ -59,14 +75,9 @@ class Drafting(ABC):
         drafted, confidence = self.draft(states[list(rows)], newest, n, context)
         return list(zip(drafted.tolist(), confidence.tolist(), strict=True))
 
-    def write(
-        self,
-        states: Sequence[Tensor],
-        entries: Sequence[Entry],
-        moves: Sequence[tuple[int, int]],
-        tables: Tables,
-    ) -> None:
+    def write(self, update: Update) -> None:
         """Compute entries and write them; see `DraftHead.write`."""
+        states, entries, moves, tables = update
         hidden = [
             states[step][[entry.state for entry in group]]
             for step, group in groupby(entries, key=itemgetter(0))

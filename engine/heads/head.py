@@ -15,11 +15,11 @@ from engine.errors import HeadInputError
 from engine.heads.attention import Context, record
 from engine.heads.cells import apply_norm, make_input_norm
 from engine.heads.config import HeadConfig
-from engine.heads.drafting import Drafting, Entry, Guess
+from engine.heads.drafting import Drafting, Guess, Update
 from engine.heads.fold import fold
 from engine.heads.stage import Stage, add_up, advance, build_stage
 from engine.heads.target import SharedTables, check_tables
-from engine.heads.view import Tables, View
+from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import HeadWeights, at
 
@@ -224,23 +224,10 @@ class DraftHead(nn.Module):
         return self._fold().guess(states, rows, tokens, n, view)
 
     @torch.inference_mode()
-    def write(
-        self,
-        states: Sequence[Tensor],
-        entries: Sequence[Entry],
-        moves: Sequence[tuple[int, int]],
-        tables: Tables,
-    ) -> None:
-        """Compute entries from states and tokens, and write them to the tables.
-
-        Args:
-            states: States of each step, (any, hidden_size).
-            entries: At least one, by rising step.
-            moves: Keys that are copied first, as (destination, source).
-            tables: Where to write; indices count through the slots of all requests.
-        """
+    def write(self, update: Update) -> None:
+        """Compute entries from states and tokens, and write them to the tables."""
         self._check_window()
-        self._fold().write(states, entries, moves, tables)
+        self._fold().write(update)
 
     @torch.inference_mode()
     def prepare(self) -> None:

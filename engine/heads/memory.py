@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import HeadInputError
-from engine.heads.drafting import Entry
+from engine.heads.drafting import Entry, Update
 from engine.heads.head import DraftHead
 from engine.heads.view import Tables, View
 
@@ -194,7 +194,7 @@ class HeadMemory:
             entries += self._number(slot, pieces, {step: at for at, step in enumerate(states)})
         if entries:
             entries.sort(key=itemgetter(0))
-            self._head.write(list(states.values()), entries, moves, self._tables)
+            self._head.write(Update(list(states.values()), entries, moves, self._tables))
 
     def _move(self, slot: int) -> tuple[int, int]:
         """Return the destination and the source of the key that waits for its value."""

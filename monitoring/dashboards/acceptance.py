@@ -25,7 +25,6 @@ def acceptance_dashboard() -> dashboard.Dashboard:
     """Return the dashboard."""
     return new_dashboard(
         "Acceptance",
-        "specgate-acceptance",
         "How many draft tokens are accepted, by source, model, request and position in the "
         "draft; when the gate is open; what drafting costs.",
         {

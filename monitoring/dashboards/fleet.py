@@ -23,7 +23,6 @@ def fleet_dashboard() -> dashboard.Dashboard:
     """Return the dashboard."""
     return new_dashboard(
         "Fleet",
-        "specgate-fleet",
         "Which workers are up; their traffic, restarts, KV cache and suffix index; all kinds "
         "of failures.",
         {

@@ -13,19 +13,18 @@ _ALL = model.VariableOption(selected=True, text="All", value="$__all")
 
 
 def new_dashboard(
-    title: str, uid: str, description: str, rows: Mapping[str, Sequence[Builder[model.Panel]]]
+    title: str, description: str, rows: Mapping[str, Sequence[Builder[model.Panel]]]
 ) -> dashboard.Dashboard:
     """Return a dashboard.
 
     Args:
-        title: Follows the name of the project.
-        uid: Part of its URL; must never change.
+        title: Follows the name of the project; also part of the URL, so it must never change.
         description: What it shows.
         rows: Panels by the title of their row.
     """
     board = (
         dashboard.Dashboard(f"specgate / {title}")
-        .uid(uid)
+        .uid(f"specgate-{title.lower()}")
         .description(description)
         .tags([_TAG])
         .readonly()

@@ -16,7 +16,6 @@ def latency_dashboard() -> dashboard.Dashboard:
     """Return the dashboard."""
     return new_dashboard(
         "Latency",
-        "specgate-latency",
         "How long clients wait for the first token and between tokens, the delay that pacing "
         "adds, where requests queue, and whether service level objectives are met.",
         {

@@ -1,4 +1,4 @@
-"""Every profile that we ship loads in both packages and is safe to start as it is."""
+"""Every profile in configs/ loads in both packages and can be served as it is."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def load(path: Path) -> tuple[GatewaySettings, EngineSettings]:
 
 
 @every_profile
-def test_profiles_load_in_both_packages_and_need_keys_where_others_reach_them(path: Path) -> None:
+def test_profiles_load_in_both_packages_and_have_keys_unless_local(path: Path) -> None:
     gateway, engine = load(path)
 
     assert engine.model

@@ -1,4 +1,4 @@
-"""A service, its Prometheus and its clients, together."""
+"""A service with its Prometheus and clients."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,7 +14,7 @@ from tests.e2e.service import running_service
 
 @dataclass(frozen=True)
 class Live:
-    """All of it, running."""
+    """A Prometheus and the clients of the service that it scrapes."""
 
     prometheus: Prometheus
     clients: Clients
@@ -22,7 +22,7 @@ class Live:
 
 @contextmanager
 def live(folder: Path) -> Iterator[Live]:
-    """Start a service with few places, and a Prometheus that looks at it.
+    """Start a service with few slots, and a Prometheus that scrapes it.
 
     Args:
         folder: For logs, keys and data.

@@ -1,4 +1,4 @@
-"""Draws a dashboard as Grafana lays it out, from what Prometheus answers."""
+"""Draws a dashboard in Grafana's layout, from the results of its queries."""
 
 import math
 import re
@@ -67,9 +67,9 @@ def draw(dashboard: Mapping[str, Any], prometheus: Prometheus, span: Span, path:
     figure.text(0.01, 1 - 0.7 * _ROW / height, dashboard["title"], size=15, weight="bold",
                 color=_INK, va="center")  # fmt: skip
     for panel in dashboard["panels"]:
-        place = panel["gridPos"]
-        left, width = place["x"] / _COLUMNS, place["w"] / _COLUMNS
-        top = 1 - (1.5 + place["y"]) * _ROW / height
+        grid = panel["gridPos"]
+        left, width = grid["x"] / _COLUMNS, grid["w"] / _COLUMNS
+        top = 1 - (1.5 + grid["y"]) * _ROW / height
         if panel["type"] == "row":
             figure.text(0.01, top - 0.5 * _ROW / height, panel["title"], size=11, weight="bold",
                         color=_FAINT, va="center")  # fmt: skip
@@ -77,9 +77,9 @@ def draw(dashboard: Mapping[str, Any], prometheus: Prometheus, span: Span, path:
         axes = figure.add_axes(
             (
                 left + 0.035,
-                top - (place["h"] - _BELOW[panel["type"]]) * _ROW / height,
+                top - (grid["h"] - _BELOW[panel["type"]]) * _ROW / height,
                 width - 0.05,
-                (place["h"] - 1.1 - _BELOW[panel["type"]]) * _ROW / height,
+                (grid["h"] - 1.1 - _BELOW[panel["type"]]) * _ROW / height,
             )
         )
         _KINDS[panel["type"]](axes, panel, prometheus, span)
@@ -120,8 +120,8 @@ def _timeseries(axes: Axes, panel: Mapping[str, Any], prometheus: Prometheus, sp
     custom = panel["fieldConfig"]["defaults"].get("custom", {})
     stacking = custom.get("stacking", {}).get("mode", "none")
     if stacking == "none":
-        for place, line in enumerate(found):
-            colour = _COLOURS[place % len(_COLOURS)]
+        for index, line in enumerate(found):
+            colour = _COLOURS[index % len(_COLOURS)]
             axes.plot(line.seconds, line.values, label=line.name, color=colour, lw=1.3)
     elif found:
         _stack(axes, found, whole=stacking == "percent", span=span)
@@ -143,7 +143,7 @@ def _stack(axes: Axes, found: Sequence[_Line], *, whole: bool, span: Span) -> No
     )
     if whole:
         layers = layers / np.maximum(layers.sum(axis=0), 1e-12)
-    colours = [_COLOURS[place % len(_COLOURS)] for place in range(len(found))]
+    colours = [_COLOURS[index % len(_COLOURS)] for index in range(len(found))]
     names = [line.name for line in found]
     axes.stackplot(grid, layers, labels=names, colors=colours, alpha=0.75)
 
@@ -173,7 +173,7 @@ def _heatmap(axes: Axes, panel: Mapping[str, Any], prometheus: Prometheus, span:
     axes.pcolormesh(grid, edges, np.where(counts > 0, counts, np.nan), cmap="Oranges")
     bounds = [float(line.name) for line in found]
     shown = range(0, len(found), max(1, len(found) // 8))
-    axes.set_yticks([place + 1 for place in shown], [f"{bounds[place]:g}" for place in shown])
+    axes.set_yticks([index + 1 for index in shown], [f"{bounds[index]:g}" for index in shown])
     (target,) = panel["targets"]
     if target.get("exemplar"):
         points = prometheus.exemplars(
@@ -196,19 +196,19 @@ def _barchart(axes: Axes, panel: Mapping[str, Any], prometheus: Prometheus, span
     values = sorted((int(each.labels[label]), each.points[0][1]) for each in found)
     axes.bar(range(len(values)), [value for _, value in values], color=_COLOURS[0])
     shown = range(0, len(values), max(1, len(values) // 16))
-    axes.set_xticks(list(shown), [str(values[place][0]) for place in shown])
+    axes.set_xticks(list(shown), [str(values[index][0]) for index in shown])
     axes.set_xlabel(label, size=7, color=_FAINT)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _shown(value, _unit(panel))))
 
 
 def _timeline(axes: Axes, panel: Mapping[str, Any], prometheus: Prometheus, span: Span) -> None:
     found = _lines(panel, prometheus, span)
-    for place, line in enumerate(found):
+    for index, line in enumerate(found):
         axes.scatter(
-            line.seconds, [place] * len(line.seconds), marker="s", s=60, linewidths=0,
+            line.seconds, [index] * len(line.seconds), marker="s", s=60, linewidths=0,
             c=[_ON if value == 1 else _OFF if value == 0 else "none" for value in line.values],
         )  # fmt: skip
-        axes.text(0.01, place + 0.18, line.name, size=7, color=_INK,
+        axes.text(0.01, index + 0.18, line.name, size=7, color=_INK,
                   transform=axes.get_yaxis_transform())  # fmt: skip
     axes.set_yticks([])
     axes.set_ylim(-0.6, max(len(found), 1) - 0.4)

@@ -19,16 +19,16 @@ from tests.tools import find_tool
 _START_SECONDS = 30
 _STOP_SECONDS = 10
 NAMESPACE = "live"
-"""Label of all that is scraped, as Kubernetes would set it."""
+"""Value of the label `namespace`, which Kubernetes would set."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """One series of an answer.
+    """One series of a result.
 
     Attributes:
-        labels: Its name, if it has one, is among them.
-        points: Unix times and values; a single one for an instant.
+        labels: Including its name, if it has one.
+        points: Unix times and values; a single one for an instant query.
     """
 
     labels: dict[str, str]
@@ -36,7 +36,7 @@ class Series:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether it says anything: 0 / 0 is no number."""
+        """Whether any value is finite; 0 / 0 is not."""
         return any(math.isfinite(value) for _, value in self.points)
 
 
@@ -47,7 +47,7 @@ class Prometheus:
     client: httpx.Client
 
     def query(self, promql: str, *, at: float | None = None) -> list[Series]:
-        """What a query gives at one time, by default now."""
+        """Return a query's result at one time, by default now."""
         asked = {"query": promql, **({} if at is None else {"time": f"{at:.3f}"})}
         found = self._ask("/api/v1/query", asked)
         if found["resultType"] == "scalar":
@@ -55,25 +55,25 @@ class Prometheus:
         return [_series(each["metric"], [each["value"]]) for each in found["result"]]
 
     def query_range(self, promql: str, *, first: float, last: float, step: float) -> list[Series]:
-        """What a query gives over a time."""
+        """Return a query's result over a time range."""
         asked = {"query": promql, "start": f"{first:.3f}", "end": f"{last:.3f}", "step": f"{step}"}
         found = self._ask("/api/v1/query_range", asked)
         return [_series(each["metric"], each["values"]) for each in found["result"]]
 
     def exemplars(self, promql: str, *, first: float, last: float) -> list[dict[str, Any]]:
-        """Exemplars of the series that a query selects: labels, value, timestamp."""
+        """Return the exemplars of a query's series: labels, value, timestamp."""
         asked = {"query": promql, "start": f"{first:.3f}", "end": f"{last:.3f}"}
         found = self._ask("/api/v1/query_exemplars", asked)
         return [exemplar for series in found for exemplar in series["exemplars"]]
 
     def rules(self) -> list[dict[str, Any]]:
-        """Every rule with its health, and for alerts their state."""
+        """Return every rule with its health, and the state of alerts."""
         return [
             rule for group in self._ask("/api/v1/rules", {})["groups"] for rule in group["rules"]
         ]
 
     def wait_for(self, promql: str, *, seconds: float = 15) -> None:
-        """Wait until a query gives something."""
+        """Wait until a query returns data."""
         deadline = time.monotonic() + seconds
         while not self.query(promql):
             assert time.monotonic() < deadline, f"no data after {seconds} s: {promql}"
@@ -93,8 +93,8 @@ def running_prometheus(
 
     Args:
         folder: For the configuration, the data and the log.
-        service_url: The gateway, which hands on the metrics of its own worker.
-        pages: What is scraped of it.
+        service_url: URL of the gateway, which also serves its worker's metrics.
+        pages: Paths to scrape.
     """
     command = find_tool("prometheus")
     with socket.socket() as probe:
@@ -112,7 +112,7 @@ def running_prometheus(
         stack.callback(_stop, process)
         _wait_until(lambda: _listens(address), process, log)
         client = stack.enter_context(httpx.Client(base_url=f"http://{address}", timeout=10))
-        # It listens before it answers.
+        # The port opens before Prometheus is ready.
         _wait_until(lambda: client.get("/-/ready").status_code == 200, process, log)
         prometheus = Prometheus(client)
         prometheus.wait_for(f"count(up == 1) == {len(pages)}")

@@ -1,4 +1,4 @@
-"""Every query that the chart brings along: of dashboards, their variables, and rules."""
+"""Every query of the chart's dashboards, their variables, and the rules."""
 
 import json
 import re
@@ -14,7 +14,7 @@ WINDOW = "2m"
 
 _VALUES = {"$namespace": ".*", "$model": ".*", "$worker": ".*"}
 _SELECTOR = re.compile(
-    r"""\b(?:gateway_|engine_|vllm:|namespace\w*:)[\w:]*  # a name of ours, of vLLM, or recorded
+    r"""\b(?:gateway_|engine_|vllm:|namespace\w*:)[\w:]*  # of specgate, of vLLM, or recorded
         (?:\{[^}]*\})?""",
     re.VERBOSE,
 )
@@ -28,9 +28,9 @@ class Asked:
     """A query.
 
     Attributes:
-        where: Who asks it.
-        promql: As Prometheus gets it.
-        named: Labels by which a legend or a message tells its series apart.
+        where: The panel, variable or rule that contains it.
+        promql: The query without variables.
+        named: Labels that a legend or message names.
     """
 
     where: str
@@ -39,19 +39,19 @@ class Asked:
 
     @property
     def selectors(self) -> list[str]:
-        """The series that it reads, each with its matchers, whatever is done with them."""
+        """The selectors of all series that it reads."""
         return sorted(set(_SELECTOR.findall(self.promql)))
 
 
 def filled(expression: str, *, window: str = WINDOW) -> str:
-    """A dashboard's query with the values of its variables put in."""
+    """Return a dashboard's query with its variables replaced by values."""
     for variable, value in {**_VALUES, "$window": window}.items():
         expression = expression.replace(variable, value)
     return expression
 
 
 def dashboards() -> Mapping[str, Any]:
-    """Every dashboard of the chart, by the name of its file."""
+    """Return every dashboard of the chart by its file name."""
     return {
         path.stem: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted((CHART / "dashboards").glob("*.json"))
@@ -59,7 +59,7 @@ def dashboards() -> Mapping[str, Any]:
 
 
 def all_queries() -> list[Asked]:
-    """All of them: panels, variables, recordings, and the conditions of alerts."""
+    """Return the queries of panels, variables, recordings, and conditions of alerts."""
     return [*_of_panels(), *_of_variables(), *_of_rules()]
 
 
@@ -86,9 +86,9 @@ def _of_rules() -> Iterator[Asked]:
     for recording in RECORDINGS:
         yield Asked(recording.name, with_defaults(recording.query))
     for alert in ALERTS:
-        for place, condition in enumerate(alert.conditions, 1):
-            # Without its test: with it, it gives nothing where nothing is wrong.
-            # A match keeps the labels of what stands first.
-            message = f"{alert.summary} {alert.description}" if place == 1 else ""
+        for number, condition in enumerate(alert.conditions, 1):
+            # Without the comparison, which a healthy service does not meet. The result has the
+            # labels of the first condition.
+            message = f"{alert.summary} {alert.description}" if number == 1 else ""
             named = frozenset(_MESSAGE.findall(message))
-            yield Asked(f"{alert.name}: condition {place}", condition.query, named)
+            yield Asked(f"{alert.name}: condition {number}", condition.query, named)

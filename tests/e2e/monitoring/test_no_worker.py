@@ -1,4 +1,4 @@
-"""A gateway that has never found a worker: the one state of which no worker's series tells."""
+"""A gateway that has never found a worker, which only the gateway's own metrics can show."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from tests.integration.process import gateway_process
 
 pytestmark = pytest.mark.e2e
 
-NOWHERE = "dns+http://workers.invalid:8001"  # Source: RFC 6761, nobody has such a name
+NOWHERE = "dns+http://workers.invalid:8001"  # Source: RFC 6761, which reserves `.invalid`
 
 
 async def test_prometheus_sees_that_no_worker_was_ever_found(tmp_path: Path) -> None:

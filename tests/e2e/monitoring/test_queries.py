@@ -1,4 +1,4 @@
-"""Every query of every dashboard and rule gives data in a service where data is due."""
+"""Every query of every dashboard and rule returns data from a running service."""
 
 import time
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ class Watched:
 
     Attributes:
         began: Unix time before the traffic.
-        busy: Unix time at its end, while the worker was still there.
-        lost: Unix time when Prometheus knew of the loss.
+        busy: Unix time at its end, while the worker was still running.
+        lost: Unix time when Prometheus had recorded the loss.
     """
 
     live: Live
@@ -33,7 +33,7 @@ class Watched:
     lost: float
 
     def ask(self, promql: str) -> list[Series]:
-        """What a query gave at the two times; of what the worker itself says only the first has."""
+        """Return a query's results at both times; the worker's own series exist at the first."""
         ask = self.live.prometheus.query
         return [*ask(promql, at=self.busy), *ask(promql, at=self.lost)]
 
@@ -59,8 +59,8 @@ def test_query_gives_numbers(watched: Watched, asked: Asked) -> None:
 
 
 @pytest.mark.parametrize("asked", QUERIES, ids=lambda asked: asked.where)
-def test_every_series_that_a_query_reads_is_there(watched: Watched, asked: Asked) -> None:
-    """An `or` that hides a name nobody has would pass the test above."""
+def test_every_series_that_a_query_reads_exists(watched: Watched, asked: Asked) -> None:
+    """An `or` with a misspelt metric would pass the test above."""
     missing = [selector for selector in asked.selectors if not watched.ask(selector)]
 
     assert asked.selectors
@@ -76,7 +76,7 @@ def test_series_have_the_labels_that_name_them(watched: Watched, asked: Asked) -
     assert all(asked.named <= series.labels.keys() for series in found)
 
 
-def test_what_a_query_reads_is_found_in_it() -> None:
+def test_selectors_are_found_in_a_query() -> None:
     query = 'sum by (source) (rate(engine_a_total{x="{"}[2m])) / on (x) vllm:b_sum or n:c:d > 2'
 
     assert Asked("", query).selectors == ['engine_a_total{x="{"}', "vllm:b_sum"]
@@ -91,7 +91,7 @@ def test_prometheus_evaluates_every_rule(watched: Watched) -> None:
     assert broken == {}
 
 
-def test_speculation_that_failed_fires_its_alert(watched: Watched) -> None:
+def test_failed_speculation_fires_its_alert(watched: Watched) -> None:
     (alert,) = watched.live.prometheus.query(_FALLBACKS_FIRE, at=watched.busy)
 
     assert alert.labels["namespace"] == NAMESPACE

@@ -1,4 +1,4 @@
-"""What clients do to a service: all that a dashboard or an alert has a series for."""
+"""Traffic that produces every series of the dashboards and alerts."""
 
 import subprocess
 import sys
@@ -15,16 +15,16 @@ from tests.e2e.exactness.probe import EXTENSION
 from tests.e2e.exactness.prompts import make_prose
 from tests.e2e.service import MODEL, Service
 
-RUNNING, QUEUED, SEATS = 6, 3, 4
-"""Places in the gateway, places in its queue, and seats in the worker, few enough to fill."""
+RUNNING, QUEUED, SEQUENCES = 6, 3, 4
+"""Slots of the gateway, length of its queue, and sequences of the worker; few, to fill them."""
 
 SETTINGS = {
     "admission__max_running_requests": str(RUNNING),
     "admission__max_queued_requests": str(QUEUED),
 }
 ENGINE_SETTINGS = {
-    "vllm__max_num_seqs": str(SEATS),
-    # As little as can be, so that it fills; nothing of other runs is in it.
+    "vllm__max_num_seqs": str(SEQUENCES),
+    # The minimum, so that it fills up; without the text of earlier runs.
     "speculation__suffix__capacity_mb": "1",
     "speculation__suffix__warm_start": "false",
     "vllm__worker_extension_cls": EXTENSION,
@@ -35,7 +35,7 @@ _ANSWER_SECONDS = 60
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys of two tenants, one of them for private streams, and one with next to no rights."""
+    """Keys of two tenants, the second with private pacing, and one with a low rate limit."""
 
     file: Path
     acme: str
@@ -44,7 +44,7 @@ class Keys:
 
 
 def create_keys(folder: Path) -> Keys:
-    """Create them with the command that an operator uses."""
+    """Create the keys with `specgate keys create`."""
     file = folder / "keys.jsonl"
 
     def create(tenant: str, *options: str) -> str:
@@ -70,7 +70,7 @@ class Clients:
     """Clients of a service.
 
     Attributes:
-        request_ids: Of the requests that were answered.
+        request_ids: IDs of the answered requests.
     """
 
     service: Service
@@ -79,14 +79,14 @@ class Clients:
     request_ids: set[str] = field(default_factory=set)
 
     def repeat_themselves(self) -> None:
-        """Text that is easy to guess: whole, streamed smooth, and streamed as it comes."""
+        """Repetitive text: unstreamed, streamed smoothly, and streamed without pacing."""
         prompt = "one two three four " * 60
         self._complete(prompt, max_tokens=64)
         self._complete(prompt, max_tokens=96, stream=True)
         self._complete(prompt, max_tokens=64, stream=True, pacing="off")
 
     def chat(self) -> None:
-        """A question of each tenant; the second has its streams sent privately."""
+        """One question per tenant."""
         for key in (self.keys.acme, self.keys.globex):
             self._ask(
                 "/v1/chat/completions",
@@ -99,27 +99,27 @@ class Clients:
             )
 
     def invent(self, *, seed: int = 0) -> None:
-        """Text that is hard to guess."""
+        """Text that is hard to predict."""
         (prompt,) = make_prose(1, seed=seed)
         self._complete(prompt, max_tokens=48, stream=True, temperature=1.0)
 
     def predict(self) -> None:
-        """An edit whose outcome is mostly known before."""
+        """An edit with a prediction of most of its result."""
         text = "def area(width, height):\n    return width * height\n" * 3
         self._complete(text, max_tokens=48, prediction={"type": "content", "content": text})
 
     def leave(self) -> None:
-        """A client that hangs up in the middle of its stream."""
+        """A client that disconnects in the middle of its stream."""
         with self._endless_stream() as answer:
             next(answer.iter_lines())
 
     def be_refused(self) -> None:
-        """A model that is not there, no key, a body that is none, and a key that is used up."""
-        model = {"model": "nobody", "prompt": "a", "max_tokens": 1}
+        """An unknown model, an unknown key, an invalid body, and a key over its limit."""
+        model = {"model": "unknown", "prompt": "a", "max_tokens": 1}
         small = {"model": MODEL, "prompt": "a", "max_tokens": 1}
         statuses = [
             self._post("/v1/completions", model, self.keys.acme).status_code,
-            self._post("/v1/completions", small, "nobody's").status_code,
+            self._post("/v1/completions", small, "unknown").status_code,
             self._post("/v1/completions", {"model": MODEL}, self.keys.acme).status_code,
         ]
         statuses += [
@@ -130,7 +130,11 @@ class Clients:
         assert statuses[-1] == 429
 
     def crowd(self) -> None:
+<<<<<<< HEAD
         """More requests than there are slots and room in the queue; some get 503."""
+=======
+        """More requests than slots and queue can hold; some get 503."""
+>>>>>>> ops
         many = RUNNING + QUEUED + 3
         prompts = make_prose(many, seed=7)
         body = {"max_tokens": 80, "ignore_eos": True, "stream": True}
@@ -144,8 +148,13 @@ class Clients:
         assert set(statuses) == {200, 503}
 
     def see_speculation_fail(self) -> None:
+<<<<<<< HEAD
         """Speculation fails in every step for a while; no client notices."""
         self.service.ask_worker("/collective_rpc", _call("specgate_break", "price", "1"))
+=======
+        """Speculation fails in every step for a while; requests do not."""
+        self.service.ask_worker("/collective_rpc", _call("specgate_break", "advance", "1"))
+>>>>>>> ops
         self._complete("one two three four " * 20, max_tokens=32)
         self.service.ask_worker("/collective_rpc", _call("specgate_mend", "price"))
 
@@ -193,7 +202,7 @@ def _call(method: str, *arguments: str) -> dict[str, Any]:
 
 
 def everything_once(clients: Clients) -> None:
-    """Do all of it but losing the worker."""
+    """Send every kind of traffic once, without losing the worker."""
     with ThreadPoolExecutor(3) as pool:
         for done in [
             pool.submit(clients.repeat_themselves),
@@ -209,7 +218,7 @@ def everything_once(clients: Clients) -> None:
 
 
 def everything_for(clients: Clients, *, seconds: float) -> None:
-    """Traffic that changes: guessable text, hard text, and a crowd now and then."""
+    """Send changing traffic: predictable text, unpredictable text, and occasional crowds."""
     began = time.monotonic()
     turn = 0
     while (passed := time.monotonic() - began) < seconds:
@@ -219,7 +228,7 @@ def everything_for(clients: Clients, *, seconds: float) -> None:
             if passed < seconds / 3 or passed > seconds * 2 / 3:
                 steps.append(pool.submit(clients.repeat_themselves))
             else:
-                steps += [pool.submit(clients.invent, seed=turn * 4 + place) for place in range(4)]
+                steps += [pool.submit(clients.invent, seed=turn * 4 + part) for part in range(4)]
             for step in steps:
                 step.result()
         if turn % 3 == 0:

@@ -140,11 +140,11 @@ def test_labels(rendered: Rendered) -> None:
 
 def test_selectors_find_the_pods_of_one_component(rendered: Rendered) -> None:
     selectors = []
-    for found in rendered.objects:
-        spec = found.get("spec", {})
+    for each in rendered.objects:
+        spec = each.get("spec", {})
         for selector in (spec.get("selector"), spec.get("podSelector")):
-            if selector and found["kind"] != "ServiceMonitor":  # selects a Service
-                component = found["metadata"]["labels"][f"{PART_OF}component"]
+            if selector and each["kind"] != "ServiceMonitor":  # selects a Service
+                component = each["metadata"]["labels"][f"{PART_OF}component"]
                 selectors.append((component, selector.get("matchLabels", selector)))
     for pod in rendered.pods:
         component = pod["metadata"]["labels"][f"{PART_OF}component"]
