@@ -148,7 +148,7 @@ class LoadConnection(asyncio.Protocol):
             self._remaining -= len(body)
             return self._remaining <= 0
         # Events hold no CR, so these five bytes can only be the last chunk of the body.
-        self._tail = (self._tail + body[-5:])[-5:]
+        self._tail = body[-5:] if len(body) >= 5 else (self._tail + body)[-5:]
         return self._tail == _CHUNKED_END
 
 
