@@ -90,12 +90,8 @@ install_locked() { # lock...
   done
 }
 
-<<<<<<< HEAD
-# Editable installs: Python sources are used where they are, engine._core is compiled now. Where the
-# build tools are installed (target dev) they are used, so that only what changed is compiled again.
-=======
-# Editable installs: Python sources are used in place, engine._core is compiled now.
->>>>>>> ops
+# Editable installs: Python sources are used in place, engine._core is compiled now. Where the build
+# tools are installed (target dev) they are used, so that only what changed is compiled again.
 install_project() { # folder, what it is made of...
   local folder=$1 stamp=$VENV/.specgate-project-${1//[^a-z]/} mark isolation=()
   shift

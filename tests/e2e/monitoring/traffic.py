@@ -130,11 +130,7 @@ class Clients:
         assert statuses[-1] == 429
 
     def crowd(self) -> None:
-<<<<<<< HEAD
-        """More requests than there are slots and room in the queue; some get 503."""
-=======
         """More requests than slots and queue can hold; some get 503."""
->>>>>>> ops
         many = RUNNING + QUEUED + 3
         prompts = make_prose(many, seed=7)
         body = {"max_tokens": 80, "ignore_eos": True, "stream": True}
@@ -148,13 +144,8 @@ class Clients:
         assert set(statuses) == {200, 503}
 
     def see_speculation_fail(self) -> None:
-<<<<<<< HEAD
-        """Speculation fails in every step for a while; no client notices."""
-        self.service.ask_worker("/collective_rpc", _call("specgate_break", "price", "1"))
-=======
         """Speculation fails in every step for a while; requests do not."""
-        self.service.ask_worker("/collective_rpc", _call("specgate_break", "advance", "1"))
->>>>>>> ops
+        self.service.ask_worker("/collective_rpc", _call("specgate_break", "price", "1"))
         self._complete("one two three four " * 20, max_tokens=32)
         self.service.ask_worker("/collective_rpc", _call("specgate_mend", "price"))
 

@@ -79,11 +79,6 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
     }
     values: Object = {"global": {"any": {"thing": 1}}, "settings": {"engine": engine}}
 
-<<<<<<< HEAD
-=======
-    values: dict[str, Any] = {"global": {"any": {"thing": 1}}, "settings": {"engine": engine}}
-
->>>>>>> ops
     assert render(**values).objects
 
 
