@@ -1,9 +1,7 @@
 """Views compared with entries that are computed from all positions at once."""
 
 import weakref
-from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -14,7 +12,7 @@ from torch import Tensor
 
 from engine.errors import HeadInputError
 from engine.heads import Context, DraftHead, HeadMemory
-from engine.heads.drafting import Entry
+from engine.heads.drafting import Update
 from tests.unit.engine.heads.conftest import head_with_window
 
 WINDOW = 4
@@ -174,9 +172,9 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     made: list[int] = []
     write = DraftHead.write
 
-    def counted(self: DraftHead, states: Any, entries: Sequence[Entry], *args: Any) -> None:
-        made.append(len(entries))
-        write(self, states, entries, *args)
+    def counted(self: DraftHead, update: Update) -> None:
+        made.append(len(update.entries))
+        write(self, update)
 
     monkeypatch.setattr(DraftHead, "write", counted)
     return made
