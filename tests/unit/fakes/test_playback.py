@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.fakes.worker import FakeWorker
+from tests.integration.waiting import eventually
 from tests.unit.fakes.calls import CHAT, chat, data_of, post, writes_of
 
 
@@ -48,9 +49,7 @@ async def test_stall_after_chunks_stops_the_stream_until_it_is_cleared(
     worker: FakeWorker, chunks: int
 ) -> None:
     answer = asyncio.create_task(writes_of(worker, chat(stall_after_chunks=chunks)))
-    async with asyncio.timeout(10.0):
-        while not worker.state.stall:
-            await asyncio.sleep(0)
+    await eventually(lambda: worker.state.stall)
     (request,) = worker.requests
     assert (request.chunks_sent, request.finished) == (chunks, False)
 
