@@ -19,7 +19,7 @@ from tests.integration.waiting import eventually
 _HANG = {"hang_before_headers": True}
 
 
-def _key_with(folder: Path, **limits: Any) -> tuple[dict[str, Path], dict[str, str]]:
+def _key_with(folder: Path, **limits: int) -> tuple[dict[str, Path], dict[str, str]]:
     """Write a key file with one key; returns the `keys` section and the request header."""
     return {"file": folder / "keys"}, bearer(issue_key(folder / "keys", KeyLimits(**limits)))
 
@@ -28,6 +28,10 @@ async def _ask(
     gateway: RunningGateway, headers: dict[str, str] | None = None, **more: Any
 ) -> httpx.Response:
     return await gateway.client.post(CHAT.path, json=CHAT.body(**more), headers=headers)
+
+
+async def _until_queued(gateway: RunningGateway, count: int) -> None:
+    await eventually(lambda: gateway.metric("gateway_queue_depth") == count)
 
 
 async def test_requests_over_the_limit_are_answered_429(worker: FakeWorker, folder: Path) -> None:
@@ -82,7 +86,7 @@ async def test_full_queue_is_answered_503(worker: FakeWorker) -> None:
     admission = {"max_running_requests": 1, "max_queued_requests": 1}
     async with running_gateway(worker, admission=admission) as gateway:
         waiting = [asyncio.create_task(_ask(gateway, fake=_HANG)) for _ in range(2)]
-        await eventually(lambda: gateway.metric("gateway_queue_depth") == 1)
+        await _until_queued(gateway, 1)
 
         refused = await _ask(gateway)
         for task in waiting:
@@ -113,7 +117,7 @@ async def test_concurrency_on_the_worker_is_bounded(worker: FakeWorker) -> None:
     async with running_gateway(worker, admission={"max_running_requests": 4}) as gateway:
         worker.state.stall = True
         asking = [asyncio.create_task(_ask(gateway)) for _ in range(20)]
-        await eventually(lambda: gateway.metric("gateway_queue_depth") == 16)
+        await _until_queued(gateway, 16)
         await eventually(lambda: worker.active == 4)
         worker.state.stall = False
         answers = await asyncio.gather(*asking)
@@ -128,10 +132,10 @@ async def test_tenants_take_turns(worker: FakeWorker, folder: Path) -> None:
     async with running_gateway(worker, keys=keys, admission=admission) as gateway:
         worker.state.stall = True
         asking = []
-        for tenant in ["loud"] * 10 + ["quiet"]:
+        for position, tenant in enumerate(["loud"] * 10 + ["quiet"]):
             asking.append(asyncio.create_task(_ask(gateway, headers[tenant])))
             await eventually(lambda: worker.active == 1)
-            await eventually(lambda: gateway.metric("gateway_queue_depth") == len(asking) - 1)
+            await _until_queued(gateway, position)
         worker.state.stall = False
         await asyncio.gather(*asking)
 
