@@ -33,9 +33,9 @@ async def fill_cache(client: Client, server: Server, *, seed: int) -> None:
     """Send long texts, one after the other, until they would fill the cache once.
 
     Args:
-        client: Of a gateway that hands on its worker's metrics.
-        server: Whom it asks.
-        seed: Of the texts.
+        client: Client of a gateway that forwards its worker's metrics.
+        server: The server to send to.
+        seed: Seed of the texts.
 
     Raises:
         ServerError: The worker does not report its numbers, or a text was not answered.

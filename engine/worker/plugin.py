@@ -5,8 +5,8 @@ An engine core of vLLM survives a SIGKILL of its API server: with 0.32.0 it was 
 SIGKILL because SIGTERM does not end an engine core that waits for its API server.
 
 vLLM loads plugins after the engine core's handshake with the API server. If the server is killed
-before that, in the first seconds of a start, the core gives up only after five minutes. Whoever
-starts a worker should therefore also kill its process group.
+before that, in the first seconds of a start, the core gives up only after five minutes. The
+process that starts a worker should therefore also kill its process group.
 """
 
 import multiprocessing

@@ -2,7 +2,7 @@
 
 A working engine counts iterations. A hung one does not, although vLLM's `/health` still answers
 200. Open requests alone prove nothing, because a slow client keeps a finished answer open. So
-after half of the patience a one-token request is sent: a working engine counts an iteration for
+after half of the time-out a one-token request is sent: a working engine counts an iteration for
 it, a hung one does not.
 """
 

@@ -9,7 +9,7 @@ class Kind(StrEnum):
     """What happens, between gateway and worker or to processes and the disk.
 
     RESET_ALL: every connection is reset, and new ones for a while. REFUSE: likewise, and new ones
-    are refused. FREEZE: nothing passes for a while, shorter than the gateway's patience or longer.
+    are refused. FREEZE: no bytes pass for a while, shorter or longer than the gateway's time-out.
     RESET_ANSWER, CUT_ANSWER, HANG_ANSWER, GARBAGE, BAD_FRAME: one answer is reset, ended early,
     never goes on, turns into noise, or has an event that is no JSON. RESTART_GATEWAY: SIGTERM, and
     a new one. KILL_*: SIGKILL. STOP_*: SIGSTOP. FULL_DISK: the suffix index cannot be saved.

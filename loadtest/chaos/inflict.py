@@ -133,7 +133,7 @@ async def _last(fault: Fault, stage: ProxiedStage) -> None:
             await proxy.listen()
         case _:
             proxy.freeze()
-            # A third of them outlasts the gateway's patience, the others do not.
+            # A third of them lasts longer than the gateway's time-out.
             await asyncio.sleep(fault.lasting_seconds * profile.SILENCE_SECONDS / 1.7)
             proxy.thaw()
 
