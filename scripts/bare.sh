@@ -76,7 +76,8 @@ settings=(
   "HOME=$folder/home"
   LANG=C.UTF-8
 )
-for name in ${!PIP_*} ${!npm_config_*} ${!SSL_CERT_*} http_proxy https_proxy no_proxy; do
+for name in ${!PIP_*} ${!npm_config_*} ${!SSL_CERT_*} NODE_EXTRA_CA_CERTS \
+  REQUESTS_CA_BUNDLE CURL_CA_BUNDLE http_proxy https_proxy no_proxy; do
   [[ -n ${!name:-} ]] && settings+=("$name=${!name}")
 done
 [[ -e $HOME/.npmrc ]] && settings+=("npm_config_userconfig=$HOME/.npmrc")
