@@ -15,7 +15,7 @@ from gateway.upstream import Pool
 
 _TERMINAL_SECONDS = 0.2
 _LINE_SECONDS = 10.0
-_ASK_SECONDS = 5.0
+_ASK_SECONDS = 1.0
 _SPINNER = "|/-\\"
 
 ReadyModels = Callable[[], Awaitable[Sequence[str] | None]]
