@@ -33,7 +33,8 @@ serve() {
 watch_memory() { # file
   local sum peak=0
   while sleep 1; do
-    sum=$(cat /proc/[0-9]*/smaps_rollup 2>/dev/null | awk '/^Pss:/ { sum += $2 } END { print int(sum / 1024) }')
+    # A process may end between the listing and the reading.
+    sum=$({ cat /proc/[0-9]*/smaps_rollup 2>/dev/null || true; } | awk '/^Pss:/ { sum += $2 } END { print int(sum / 1024) }')
     if ((sum > peak)); then
       peak=$sum
       echo "$peak" >"$1"
