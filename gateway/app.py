@@ -29,6 +29,7 @@ from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
 _QUIET = (
     "/metrics",
     "/metrics/worker",
+    "/health",
     "/health/live",
     "/health/ready",
     "/health/workers",

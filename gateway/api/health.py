@@ -18,6 +18,7 @@ def health_routes() -> APIRouter:
     async def live() -> dict[str, str]:
         return {"status": "alive"}
 
+    @router.get("")  # as vLLM has it, for clients that check a server before they use it
     @router.get("/ready")
     async def ready(request: Request) -> Response:
         services: Services = request.state.services

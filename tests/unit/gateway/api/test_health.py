@@ -2,10 +2,15 @@ import json
 from types import SimpleNamespace
 from typing import cast
 
+import pytest
+
 from gateway.supervisor import Supervisor
 from gateway.types import WorkerId
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import Application, running
+
+
+either_path = pytest.mark.parametrize("path", ["/health", "/health/ready"])
 
 
 async def test_a_process_is_alive_without_workers() -> None:
@@ -15,15 +20,17 @@ async def test_a_process_is_alive_without_workers() -> None:
     assert (answer.status_code, answer.json()) == (200, {"status": "alive"})
 
 
-async def test_a_gateway_with_a_worker_is_ready(gateway: Application) -> None:
-    answer = await gateway.client.get("/health/ready")
+@either_path
+async def test_a_gateway_with_a_worker_is_ready(gateway: Application, path: str) -> None:
+    answer = await gateway.client.get(path)
 
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
 
 
-async def test_a_gateway_without_a_worker_is_not_ready() -> None:
+@either_path
+async def test_a_gateway_without_a_worker_is_not_ready(path: str) -> None:
     async with running("http://127.0.0.1:1", ready=False) as gateway:
-        answer = await gateway.client.get("/health/ready")
+        answer = await gateway.client.get(path)
 
     assert (answer.status_code, answer.json()) == (503, {"status": "no healthy worker"})
 
