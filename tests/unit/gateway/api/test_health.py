@@ -9,7 +9,6 @@ from gateway.types import WorkerId
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import Application, running
 
-
 either_path = pytest.mark.parametrize("path", ["/health", "/health/ready"])
 
 
