@@ -119,8 +119,16 @@ class MethodNotAllowedError(CallerError):
     reason = "method_not_allowed"
 
 
+class HeadTooLargeError(CallerError):
+    """The head of the request has too many bytes or too many headers."""
+
+    status = 431
+    code = "request_head_too_large"
+    reason = "head_too_large"
+
+
 class RequestTimeoutError(CallerError):
-    """The caller took too long to send its body."""
+    """The caller took too long to send its request."""
 
     status = 408
     code = "request_timeout"

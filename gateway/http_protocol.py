@@ -1,6 +1,7 @@
-"""uvicorn's HTTP protocol with fewer packets, direct writes for streams, and OpenAI's errors."""
+"""uvicorn's HTTP protocol with bounded heads, direct writes for streams, and OpenAI's errors."""
 
 import asyncio
+import re
 import weakref
 from collections.abc import MutableMapping
 from typing import Any, cast
@@ -8,29 +9,125 @@ from typing import Any, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from gateway.api import DIRECT_BODY
-from gateway.errors import InvalidRequestError
+from gateway.errors import (
+    CallerError,
+    HeadTooLargeError,
+    InvalidRequestError,
+    RequestTimeoutError,
+)
 from gateway.protocol import error_body
+
+MOST_HEAD_BYTES = 64 * 1024
+MOST_HEADERS = 100
+HEAD_SECONDS = 10.0
+"""Time limit of a head: from the first byte, or from the connection for the first request."""
+
+_HEAD_END = b"\r\n\r\n"
+_UPGRADE = re.compile(rb"(?i)\nupgrade:[^\n]*")
+_STATUS_LINES = {
+    400: b"HTTP/1.1 400 Bad Request\r\n",
+    408: b"HTTP/1.1 408 Request Timeout\r\n",
+    431: b"HTTP/1.1 431 Request Header Fields Too Large\r\n",
+}
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """Serves one client connection."""
+    """Serves one client connection.
+
+    A head is given to the parser when it is complete. So its size and its time are limited, and an
+    `Upgrade` header can be removed: after one, the parser would take the body for another protocol.
+    A server may ignore `Upgrade` (RFC 9110, section 7.8).
+    """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own signature
         """Put a `HeadCork` between uvicorn and the socket."""
         super().connection_made(transport)
         self.transport = HeadCork(transport, self.loop)  # type: ignore[assignment]  # same methods
+        self._head = bytearray()
+        self._expects_head = True
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._begin_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer of the head."""
+        self._end_head()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Give the parser complete heads, and the bytes of bodies as they come."""
+        if self._expects_head:
+            whole = self._complete_head(data)
+            if whole is None:
+                return
+            data = whole
+        super().data_received(data)
+
+    def _complete_head(self, data: bytes) -> bytes | None:
+        """Take in bytes of a head; returns what to parse, None if nothing yet."""
+        if self.transport.is_closing():
+            return None
+        self._unset_keepalive_if_required()
+        searched = max(0, len(self._head) - len(_HEAD_END) + 1)
+        self._head += data
+        if not self._head[:1].isalpha() and self._head[:1] not in b"\r\n":
+            self.send_400_response("")
+            return None
+        end = self._head.find(_HEAD_END, searched)
+        if max(end, 0) > MOST_HEAD_BYTES or (end < 0 and len(self._head) > MOST_HEAD_BYTES):
+            self._refuse(HeadTooLargeError(f"The head is over {MOST_HEAD_BYTES >> 10} KiB."))
+            return None
+        if end < 0:
+            self._begin_head()
+            return None
+        head, rest = bytes(self._head[:end]), bytes(self._head[end:])
+        self._end_head()
+        if head.count(b"\n") > MOST_HEADERS:
+            self._refuse(HeadTooLargeError(f"The head has more than {MOST_HEADERS} headers."))
+            return None
+        return _UPGRADE.sub(b"", head) + rest
+
+    def _begin_head(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
+
+    def _end_head(self) -> None:
+        self._head.clear()
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self._head:
+            self._refuse(RequestTimeoutError("The head of the request did not arrive in time."))
+        else:
+            self.transport.close()
 
     def on_headers_complete(self) -> None:
         """Add the direct writer to the scope of the new request."""
+        self._expects_head = False
         super().on_headers_complete()
         scope = cast(MutableMapping[str, Any], self.cycle.scope)  # uvicorn lists ASGI's own keys
         scope[DIRECT_BODY] = DirectBody(self.cycle).write
 
+    def on_message_complete(self) -> None:
+        """Expect the next request."""
+        self._expects_head = True
+        super().on_message_complete()
+
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP."""
-        body = error_body(InvalidRequestError("The request is not valid HTTP."))
+        self._refuse(InvalidRequestError("The request is not valid HTTP."))
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Refuse CONNECT, and an `Upgrade` in a head that came in one packet with a request."""
+        self.send_400_response("")
+
+    def _refuse(self, error: CallerError) -> None:
+        self._end_head()
+        body = error_body(error)
         self.transport.write(
-            b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\n"
+            _STATUS_LINES[error.status] + b"content-type: application/json\r\n"
             b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
         )
         self.transport.write(body)

@@ -10,7 +10,13 @@ from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from gateway.api import DIRECT_BODY
-from gateway.http_protocol import DirectBody, GatewayProtocol, HeadCork
+from gateway.http_protocol import (
+    MOST_HEAD_BYTES,
+    MOST_HEADERS,
+    DirectBody,
+    GatewayProtocol,
+    HeadCork,
+)
 
 
 class RecordingTransport(asyncio.Transport):
@@ -107,8 +113,12 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["path"] == "/stream":
         await stream(scope, send)
         return
+    received = b""
+    while (message := await receive()).get("more_body"):
+        received += message["body"]
+    received += message["body"]
     await send({"type": "http.response.start", "status": 200, "headers": []})
-    await send({"type": "http.response.body", "body": b"ok"})
+    await send({"type": "http.response.body", "body": received or b"ok"})
 
 
 async def stream(scope: Scope, send: Send) -> None:
@@ -221,3 +231,102 @@ def test_direct_writes_follow_the_clients_state(
 
     assert direct.write(b"x") is taken
     assert cycle.transport.writes == written
+
+
+def head_of(*headers: bytes, method: bytes = b"GET") -> bytes:
+    return b"\r\n".join((method + b" /body HTTP/1.1", b"host: x", *headers, b"", b""))
+
+
+CLOSE = b"connection: close"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        head_of(b"a: " + b"x" * MOST_HEAD_BYTES),
+        b"GET /" + b"x" * MOST_HEAD_BYTES,
+        head_of(*(b"a: %d" % n for n in range(MOST_HEADERS))),
+    ],
+    ids=["long-header", "endless-path", "many-headers"],
+)
+async def test_a_head_over_the_limit_is_answered_431(port: int, head: bytes) -> None:
+    answer = await ask(port, head)
+
+    assert answer.startswith(b"HTTP/1.1 431 Request Header Fields Too Large\r\n")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_head_too_large"
+
+
+async def test_a_head_at_the_limit_is_read(port: int) -> None:
+    room = MOST_HEAD_BYTES - len(head_of(CLOSE, b"a: ")) + 4
+    headers = [b"a: %d" % n for n in range(MOST_HEADERS - 2)]
+
+    for head in (head_of(CLOSE, b"a: " + b"x" * room), head_of(CLOSE, *headers)):
+        assert (await ask(port, head)).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nhost", b""], ids=["begun", "silent"])
+async def test_a_head_that_does_not_end_in_time_ends_the_connection(
+    port: int, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.http_protocol.HEAD_SECONDS", 0.05)
+
+    async with asyncio.timeout(5):
+        answer = await ask(port, sent)
+
+    assert answer.startswith(b"HTTP/1.1 408 Request Timeout\r\n") == bool(sent)
+
+
+async def test_a_keep_alive_connection_may_be_idle_for_longer_than_a_head_may_take(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.http_protocol.HEAD_SECONDS", 0.05)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for sent in (head_of(), head_of(CLOSE)):
+        writer.write(sent)
+        await reader.readuntil(b"ok")
+        await asyncio.sleep(0.1)
+    writer.close()
+    await writer.wait_closed()
+
+
+@pytest.mark.parametrize("cut", [None, -1, -6, 20], ids=["whole", "last-byte", "body", "head"])
+async def test_upgrade_is_ignored_and_the_body_stays_a_body(port: int, cut: int | None) -> None:
+    upgrade = (b"connection: Upgrade, HTTP2-Settings", b"Upgrade: h2c", b"http2-settings: AAMA")
+    smuggled = b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n"
+    length = b"content-length: %d" % len(smuggled)
+    sent = head_of(*upgrade, length, method=b"POST") + smuggled
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(sent[:cut])
+    await writer.drain()
+    await asyncio.sleep(0.02)
+    writer.write(sent[cut:] if cut else b"")
+    answer = await reader.readuntil(smuggled)
+
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    writer.write(head_of(CLOSE))
+    assert (await reader.read()).count(b"HTTP/1.1 ") == 1
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_pipelined_requests_are_answered_in_order(port: int) -> None:
+    first = head_of(b"content-length: 3", method=b"POST") + b"one"
+    second = head_of(CLOSE, b"content-length: 3", method=b"POST") + b"two"
+
+    answer = await ask(port, first + second)
+
+    assert answer.find(b"one") < answer.find(b"two") != -1
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n",
+        head_of() + head_of(b"connection: upgrade", b"upgrade: h2c"),
+    ],
+    ids=["connect", "pipelined-upgrade"],
+)
+async def test_what_the_parser_takes_for_another_protocol_is_refused(
+    port: int, sent: bytes
+) -> None:
+    assert b"HTTP/1.1 400 Bad Request\r\n" in await ask(port, sent)
