@@ -29,6 +29,8 @@ from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
 _QUIET = (
     "/metrics",
     "/metrics/worker",
+    "/ping",
+    "/version",
     "/health",
     "/health/live",
     "/health/ready",

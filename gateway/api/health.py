@@ -6,20 +6,27 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from gateway import __version__
 from gateway.api.state import Services
 from gateway.supervisor import Supervisor
 
 
 def health_routes() -> APIRouter:
     """The routes; they need no key, because probes have none."""
-    router = APIRouter(prefix="/health")
+    router = APIRouter()
 
-    @router.get("/live")
+    @router.get("/health/live")
     async def live() -> dict[str, str]:
         return {"status": "alive"}
 
-    @router.get("")  # as vLLM has it, for clients that check a server before they use it
-    @router.get("/ready")
+    # `/health`, `/ping` and `/version` as vLLM has them: some clients ask before they use a server.
+    @router.get("/version")
+    async def version() -> dict[str, str]:
+        return {"version": __version__}
+
+    @router.api_route("/ping", methods=["GET", "POST"])
+    @router.get("/health")
+    @router.get("/health/ready")
     async def ready(request: Request) -> Response:
         services: Services = request.state.services
         if services.is_draining():
@@ -28,7 +35,7 @@ def health_routes() -> APIRouter:
             return JSONResponse({"status": "no healthy worker"}, status_code=503)
         return JSONResponse({"status": "ready"})
 
-    @router.get("/workers")
+    @router.get("/health/workers")
     async def workers(request: Request) -> dict[str, Any]:
         services: Services = request.state.services
         now = time.monotonic()

@@ -4,12 +4,13 @@ from typing import cast
 
 import pytest
 
+from gateway import __version__
 from gateway.supervisor import Supervisor
 from gateway.types import WorkerId
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import Application, running
 
-either_path = pytest.mark.parametrize("path", ["/health", "/health/ready"])
+either_path = pytest.mark.parametrize("path", ["/health", "/health/ready", "/ping"])
 
 
 async def test_a_process_is_alive_without_workers() -> None:
@@ -32,6 +33,10 @@ async def test_a_gateway_without_a_worker_is_not_ready(path: str) -> None:
         answer = await gateway.client.get(path)
 
     assert (answer.status_code, answer.json()) == (503, {"status": "no healthy worker"})
+
+
+async def test_the_version_is_that_of_the_gateway(gateway: Application) -> None:
+    assert (await gateway.client.get("/version")).json() == {"version": __version__}
 
 
 async def test_a_draining_gateway_is_not_ready(gateway: Application) -> None:
