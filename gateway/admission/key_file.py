@@ -83,8 +83,13 @@ class WatchedKeyFile:
         stamp = self._stamp()
         if stamp == self._seen:
             return False
+        try:
+            records = read_records(self._path)
+        except ConfigError:
+            self._seen = stamp  # the same text stays damaged; a read that failed is tried again
+            raise
         self._seen = stamp
-        self.ring = KeyRing(read_records(self._path), defaults=self._defaults)
+        self.ring = KeyRing(records, defaults=self._defaults)
         return True
 
     def _stamp(self) -> tuple[int, int, int]:

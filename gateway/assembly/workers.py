@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from functools import partial
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from gateway.assembly.process import ProcessContext
 from gateway.errors import ConfigError
 from gateway.settings import DISCOVERED_SCHEME, GatewaySettings, read_secret
@@ -28,18 +30,23 @@ def known_workers(settings: GatewaySettings, process: ProcessContext) -> list[Wo
     Raises:
         ConfigError: There is no worker, and no folder for the socket of an own one.
     """
-    return [_worker(settings, address) for address in _addresses(settings, process)]
+    key = read_secret(settings.upstream.api_key_file)
+    return [_worker(settings, key, address) for address in _addresses(settings, process)]
 
 
 def discoveries(settings: GatewaySettings, pool: Pool) -> Iterator[Discovery]:
-    """One discovery for each DNS name; it adds and removes workers."""
+    """One discovery for each DNS name; it adds and removes workers.
+
+    The workers' key is read once, so a worker can join while the file is missing.
+    """
+    key = read_secret(settings.upstream.api_key_file)
     for name in map(urlsplit, settings.workers):
         if name.scheme == DISCOVERED_SCHEME:
             yield Discovery(
                 pool,
                 name.hostname or "",
                 name.port or 80,
-                make=partial(_worker, settings),
+                make=partial(_worker, settings, key),
                 policy=DiscoveryPolicy(
                     interval_seconds=settings.upstream.resolve_seconds,
                     timeout_seconds=settings.upstream.probe_timeout_seconds,
@@ -56,8 +63,7 @@ def _addresses(settings: GatewaySettings, process: ProcessContext) -> list[Worke
     return [WorkerAddress(_OWN_WORKER, "http://worker", str(process.socket_dir / "worker.sock"))]
 
 
-def _worker(settings: GatewaySettings, address: WorkerAddress) -> Worker:
-    key = read_secret(settings.upstream.api_key_file)
+def _worker(settings: GatewaySettings, key: SecretStr | None, address: WorkerAddress) -> Worker:
     connection = WorkerClient(
         address,
         ConnectionTimeouts(settings.request.connect_seconds, settings.request.silence_seconds),

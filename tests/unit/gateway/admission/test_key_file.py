@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import stat
@@ -177,6 +178,27 @@ def test_a_revoked_key_is_refused_after_the_next_refresh(path: Path) -> None:
 
     watched.refresh()
 
+    with pytest.raises(AuthenticationError):
+        watched.ring.recognise(f"Bearer {text}")
+
+
+def test_a_revocation_whose_read_fails_once_takes_effect_at_the_next_refresh(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, record = issue()
+    add_record(path, record)
+    watched = WatchedKeyFile(path, defaults=KeyLimits())
+    remove_record(path, record.key_id)
+
+    def no_descriptors(_: Path) -> list[KeyRecord]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gateway.admission.key_file.read_records", no_descriptors)
+        with pytest.raises(OSError, match="Too many open files"):
+            watched.refresh()
+
+    assert watched.refresh()
     with pytest.raises(AuthenticationError):
         watched.ring.recognise(f"Bearer {text}")
 

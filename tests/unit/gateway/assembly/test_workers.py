@@ -2,11 +2,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.assembly.workers import discoveries
 from gateway.errors import ConfigError
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, UpstreamSettings
+from gateway.upstream import WorkerAddress
 from tests.fakes.worker import FakeWorker
 from tests.integration.waiting import eventually
 from tests.unit.gateway.application import running, started
+from tests.unit.gateway.upstream.workers import pool_of
 
 CHAT = "/v1/chat/completions"
 
@@ -32,6 +35,21 @@ async def test_the_workers_key_is_read_from_its_file(tmp_path: Path) -> None:
         await gateway.client.post(CHAT, json={"messages": []})
 
         assert worker.requests[0].headers["authorization"] == "Bearer worker-key"
+
+
+async def test_a_worker_may_join_while_the_file_of_the_workers_key_is_missing(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "secret"
+    path.write_text("worker-key\n", encoding="utf-8")
+    settings = GatewaySettings(
+        workers=("dns+http://localhost:1",), upstream=UpstreamSettings(api_key_file=path)
+    )
+    async with pool_of([]) as pool:
+        (discovery,) = discoveries(settings, pool)
+        path.unlink()
+
+        assert discovery.make(WorkerAddress("a:1", "http://a:1")).id == "a:1"
 
 
 async def test_every_address_of_a_dns_name_is_a_worker() -> None:
