@@ -100,12 +100,16 @@ class Connection(asyncio.Protocol):
             await self._wait()
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        pieces.clear()
+        self._let_more_in()
+        return data
+
+    def _let_more_in(self) -> None:
+        """All pieces have been read: resume reading from the socket if it was paused."""
+        self._pieces.clear()
         self._held_bytes = 0
         if self._paused and not self._transport.is_closing():
             self._paused = False
             self._transport.resume_reading()
-        return data
 
     def release(self) -> None:
         """End the exchange; closes the connection if the answer is incomplete."""
@@ -208,8 +212,7 @@ class Connection(asyncio.Protocol):
         """Offer the latest bytes to `tap`; True if the reader need not wake."""
         if len(self._pieces) != 1 or not tap(self._pieces[0]):
             return False
-        self._pieces.clear()
-        self._held_bytes = 0
+        self._let_more_in()
         self._silence.waiting_since = self._loop.time()
         return not self._complete and self._error is None
 

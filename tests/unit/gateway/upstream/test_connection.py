@@ -225,6 +225,18 @@ async def test_a_tap_consumes_bytes_without_waking_the_reader() -> None:
     assert taken == [b"ab", b"cd"]
 
 
+async def test_a_tap_that_consumes_a_large_piece_lets_more_in() -> None:
+    worker = Worker()
+    await worker.asked(HEAD + b"content-length: 1000000\r\n\r\n")
+    reading = asyncio.create_task(worker.connection.read_some(lambda _: True))
+    await asyncio.sleep(0)
+
+    worker.connection.data_received(b"x" * 2**18)
+
+    assert worker.transport.reading
+    reading.cancel()
+
+
 @pytest.mark.parametrize("breaks", [False, True], ids=["end", "break"])
 async def test_an_end_after_tapped_bytes_wakes_the_reader(breaks: bool) -> None:
     worker = Worker()
