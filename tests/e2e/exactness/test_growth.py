@@ -9,7 +9,7 @@ from tests.e2e.service import MODEL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(900)]
 
-# The allocator fills up while batches come in sizes that never came before. Measured over 8,400 such
+# The allocator fills up while batches have sizes that never came before. Measured over 8,400 such
 # requests: 70 MiB by the 3,400th, then 15 MiB in 5,000; without speculation 11 MiB.
 WARM_UP, REQUESTS, TOGETHER = 1600, 2000, 40
 BOUND_BYTES = 64 << 20
