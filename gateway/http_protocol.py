@@ -70,8 +70,9 @@ class GatewayProtocol(HttpToolsProtocol):
         searched = max(0, len(self._head) - len(_HEAD_END) + 1)
         self._head += data
         if not self._head[:1].isalpha() and self._head[:1] not in b"\r\n":
-            self.send_400_response("")
-            return None
+            refused = bytes(self._head)  # by the parser: no request begins like that
+            self._end_head()
+            return refused
         end = self._head.find(_HEAD_END, searched)
         if max(end, 0) > MOST_HEAD_BYTES or (end < 0 and len(self._head) > MOST_HEAD_BYTES):
             self._refuse(HeadTooLargeError(f"The head is over {MOST_HEAD_BYTES >> 10} KiB."))
