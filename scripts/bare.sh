@@ -23,7 +23,7 @@ serve() {
   echo "bare.sh: serve: ready after $SECONDS s"
   answer=$(curl --silent --fail http://127.0.0.1:8000/v1/chat/completions \
     -H 'content-type: application/json' \
-    -d '{"model": "smollm2-135m", "messages": [{"role": "user", "content": "Say hello."}], "stream": true}')
+    -d '{"model": "smollm2-135m", "messages": [{"role": "user", "content": "Say hello."}], "temperature": 0, "stream": true}')
   [[ $answer == *'data: [DONE]'* ]] || { echo "bare.sh: no complete answer: $answer" >&2; return 1; }
   kill -INT $!
   wait $!
