@@ -25,7 +25,7 @@ serve() {
     -H 'content-type: application/json' \
     -d '{"model": "smollm2-135m", "messages": [{"role": "user", "content": "Say hello."}], "temperature": 0, "stream": true}')
   [[ $answer == *'data: [DONE]'* ]] || { echo "bare.sh: no complete answer: $answer" >&2; return 1; }
-  kill -INT $!
+  pkill -TERM -f 'bin/specgate serve'
   wait $!
 }
 
