@@ -45,6 +45,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.transport = HeadCork(transport, self.loop)  # type: ignore[assignment]  # same methods
         self._head = bytearray()
         self._expects_head = True
+        self._pipelined_head_bytes: int | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._begin_head()
 
@@ -60,7 +61,14 @@ class GatewayProtocol(HttpToolsProtocol):
             if whole is None:
                 return
             data = whole
+        elif self._pipelined_head_bytes is not None:
+            self._pipelined_head_bytes += len(data)
+            if self._pipelined_head_bytes > MOST_HEAD_BYTES:
+                self._refuse(HeadTooLargeError(f"The head is over {MOST_HEAD_BYTES >> 10} KiB."))
+                return
         super().data_received(data)
+        if self._pipelined_head_bytes is not None:
+            self._begin_head()
 
     def _complete_head(self, data: bytes) -> bytes | None:
         """Take in bytes of a head; returns what to parse, None if nothing yet."""
@@ -99,14 +107,21 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _head_is_late(self) -> None:
         self._head_timer = None
-        if self._head:
+        if self._head or self._pipelined_head_bytes is not None:
             self._refuse(RequestTimeoutError("The head of the request did not arrive in time."))
         else:
             self.transport.close()
 
+    def on_message_begin(self) -> None:
+        """Count the bytes of a head that began behind another request, in the same packet."""
+        self._expects_head = False
+        self._pipelined_head_bytes = 0
+        super().on_message_begin()
+
     def on_headers_complete(self) -> None:
         """Add the direct writer to the scope of the new request."""
-        self._expects_head = False
+        self._pipelined_head_bytes = None
+        self._end_head()
         super().on_headers_complete()
         scope = cast(MutableMapping[str, Any], self.cycle.scope)  # uvicorn lists ASGI's own keys
         scope[DIRECT_BODY] = DirectBody(self.cycle).write

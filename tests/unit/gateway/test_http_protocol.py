@@ -318,6 +318,30 @@ async def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     assert answer.find(b"one") < answer.find(b"two") != -1
 
 
+async def test_a_pipelined_head_may_be_split_anywhere(port: int) -> None:
+    first = head_of(b"content-length: 3", method=b"POST") + b"one"
+    second = head_of(CLOSE, b"content-length: 3", method=b"POST") + b"two"
+    for cut in range(1, len(second)):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(first + second[:cut])
+        await reader.readuntil(b"one")
+        writer.write(second[cut:])
+        async with asyncio.timeout(5):
+            assert b"two" in await reader.read()
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_pipelined_head_over_the_limit_is_refused(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(head_of() + b"GET / HTTP/1.1\r\na: ")
+    await reader.readuntil(b"ok")
+    writer.write(b"x" * (MOST_HEAD_BYTES + 1))
+    assert b"HTTP/1.1 431 " in await reader.read()
+    writer.close()
+    await writer.wait_closed()
+
+
 @pytest.mark.parametrize(
     "sent",
     [
