@@ -65,23 +65,39 @@ class ScriptedSource:
 
     Attributes:
         taken: Number of steps done.
-        tapped: Number of byte strings that a tap consumed.
+        pauses: How often the receiver asked for a pause.
     """
 
-    def __init__(self, steps: Sequence[bytes | float | Exception]) -> None:
-        self._steps = steps
-        self.taken = self.tapped = 0
+    headers: Sequence[tuple[bytes, bytes]]
 
-    async def read_some(self, tap: Callable[[bytes], bool] | None = None) -> bytes:
+    def __init__(
+        self,
+        steps: Sequence[bytes | float | Exception],
+        *,
+        status: int = 200,
+        is_event_stream: bool = True,
+    ) -> None:
+        self._steps = steps
+        self.status = status
+        self.is_event_stream = is_event_stream
+        self.headers = [(b"content-type", b"application/json")]
+        self.taken = self.pauses = 0
+
+    async def feed(self, receive: Callable[[bytes], bool]) -> bool:
+        while data := await self.read_some():
+            if not receive(data):
+                self.pauses += 1
+                return True
+        return False
+
+    async def read_some(self) -> bytes:
         while self.taken < len(self._steps):
             step = self._steps[self.taken]
             self.taken += 1
             if isinstance(step, Exception):
                 raise step
             if isinstance(step, bytes):
-                if tap is not None and tap(step):
-                    self.tapped += 1
-                elif step:
+                if step:
                     return step
             else:
                 await asyncio.sleep(step)
