@@ -170,8 +170,14 @@ class RateLimitError(CapacityError):
     reason = "rate_limit"
 
 
+class BytesInFlightError(RateLimitError):
+    """The bodies of running and waiting requests take all the memory that they may."""
+
+    reason = "bytes_in_flight"
+
+
 class QueueFullError(CapacityError):
-    """All slots are in use and the queue is full."""
+    """All slots are in use; the queue is full, or another tenant had a better claim to it."""
 
     reason = "queue_full"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from gateway.admission import Admission, Admitted, Caller
+from gateway.admission import Admission, Caller, Entry
 from gateway.errors import (
     DrainingError,
     GatewayError,
@@ -149,7 +149,7 @@ class Serving:
         for timeout in self._running:
             timeout.reschedule(now)
 
-    async def serve(self, call: Call, sink: Sink, record: RequestRecord) -> None:
+    async def serve(self, call: Call, entry: Entry, sink: Sink, record: RequestRecord) -> None:
         """Answer a call into `sink`, and write the outcome into `record`.
 
         Raises:
@@ -177,24 +177,22 @@ class Serving:
                 self._policy.pacing,
             ),
         )
-        async with self._admission.enter(
-            call.caller, estimated_tokens=request.estimated_tokens
-        ) as admitted:
-            record.queued_seconds = admitted.queued_seconds
-            record.trace.queued(admitted.queued_seconds)
-            record.response_headers.extend(admitted.headers)
-            try:
-                if request.stream:
-                    await self._serve_stream(exchange, sink)
-                else:
-                    await self._serve_whole(exchange, sink)
-            except SlowClientError:
-                record.note_failure(200, "cancelled", "slow_client", "slow_client")
-            except GatewayError as error:
-                record.outcome = error.outcome
-                raise
-            finally:
-                _settle(admitted, record)
+        await entry.run(estimated_tokens=request.estimated_tokens)
+        record.queued_seconds = entry.queued_seconds
+        record.trace.queued(entry.queued_seconds)
+        record.response_headers.extend(entry.headers)
+        try:
+            if request.stream:
+                await self._serve_stream(exchange, sink)
+            else:
+                await self._serve_whole(exchange, sink)
+        except SlowClientError:
+            record.note_failure(200, "cancelled", "slow_client", "slow_client")
+        except GatewayError as error:
+            record.outcome = error.outcome
+            raise
+        finally:
+            _settle(entry, record)
 
     async def _serve_whole(self, exchange: _Exchange, sink: Sink) -> None:
         record, relay = exchange.record, self._whole(exchange, sink)
@@ -336,9 +334,9 @@ def _shutting_down() -> DrainingError:
     return DrainingError("The server is shutting down.", retry_after_seconds=1.0)
 
 
-def _settle(admitted: Admitted, record: RequestRecord) -> None:
+def _settle(entry: Entry, record: RequestRecord) -> None:
     """Charge the key's limits with what the request really used."""
     if record.usage is not None:
-        admitted.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens
+        entry.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens
     elif record.attempts == 0 or record.outcome == "caller_error":
-        admitted.used_tokens = 0
+        entry.used_tokens = 0

@@ -59,8 +59,15 @@ class AsgiSink:
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
 
-async def read_body(receive: Receive, *, timeout_seconds: float) -> bytes:
+async def read_body(
+    receive: Receive, hold: Callable[[int], None], *, timeout_seconds: float
+) -> bytes:
     """The whole request body.
+
+    Args:
+        receive: ASGI's.
+        hold: Called with the length of each piece, before it is kept.
+        timeout_seconds: Longest time until the body is complete.
 
     Raises:
         RequestTimeoutError: The client took too long.
@@ -74,7 +81,9 @@ async def read_body(receive: Receive, *, timeout_seconds: float) -> bytes:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError
-                body += message.get("body", b"")
+                piece = message.get("body", b"")
+                hold(len(piece))
+                body += piece
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError as error:

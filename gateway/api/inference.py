@@ -44,17 +44,20 @@ class InferenceRoute:
         try:
             caller = services.admission.recognise(presented_key(headers))
             record.tenant, record.key_id = caller.tenant, caller.key_id
-            body = await read_body(receive, timeout_seconds=self._body_timeout_seconds)
-            call = Call(
-                endpoint=self._endpoint,
-                caller=caller,
-                body=body,
-                worker_request_id=_worker_request_id(record, headers),
-                headers=_worker_headers(headers),
-                pacing=_pacing(headers),
-            )
-            async with ended_by_disconnect(receive, sink):
-                await services.serving.serve(call, sink, record)
+            async with services.admission.enter(caller) as entry:
+                body = await read_body(
+                    receive, entry.hold, timeout_seconds=self._body_timeout_seconds
+                )
+                call = Call(
+                    endpoint=self._endpoint,
+                    caller=caller,
+                    body=body,
+                    worker_request_id=_worker_request_id(record, headers),
+                    headers=_worker_headers(headers),
+                    pacing=_pacing(headers),
+                )
+                async with ended_by_disconnect(receive, sink):
+                    await services.serving.serve(call, entry, sink, record)
         except ClientGoneError:
             status = record.status if sink.started else _CLIENT_GONE_STATUS
             record.note_failure(status, "cancelled", None, "client_gone")

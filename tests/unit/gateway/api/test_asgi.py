@@ -5,7 +5,7 @@ import pytest
 from starlette.types import Message
 
 from gateway.api.asgi import AsgiSink, ClientGoneError, ended_by_disconnect, read_body
-from gateway.errors import RequestTimeoutError
+from gateway.errors import BytesInFlightError, RequestTimeoutError
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
 Receive = Callable[[], Awaitable[Message]]
@@ -33,6 +33,10 @@ def piece(body: bytes, *, more: bool = False) -> Message:
 
 
 async def ignore(message: Message) -> None:
+    pass
+
+
+def uncounted(length: int) -> None:
     pass
 
 
@@ -82,15 +86,15 @@ def test_a_body_is_joined() -> None:
     receive = receiving(piece(b"1", more=True), 1.0, {"type": "http.request", "more_body": True})
     whole = receiving(piece(b"1", more=True), piece(b"", more=True), 1.0, piece(b"23"))
 
-    assert run_in_virtual_time(read_body(whole, timeout_seconds=5)) == b"123"
+    assert run_in_virtual_time(read_body(whole, uncounted, timeout_seconds=5)) == b"123"
     with pytest.raises(RequestTimeoutError):
-        run_in_virtual_time(read_body(receive, timeout_seconds=5))
+        run_in_virtual_time(read_body(receive, uncounted, timeout_seconds=5))
 
 
 def test_the_time_for_a_body_is_limited() -> None:
     async def scenario() -> None:
         with pytest.raises(RequestTimeoutError) as caught:
-            await read_body(receiving(piece(b"1", more=True)), timeout_seconds=5)
+            await read_body(receiving(piece(b"1", more=True)), uncounted, timeout_seconds=5)
 
         assert (now(), caught.value.status) == (5, 408)
 
@@ -98,8 +102,25 @@ def test_the_time_for_a_body_is_limited() -> None:
 
 
 def test_a_disconnect_while_sending_is_reported() -> None:
+    receive = receiving(piece(b"1", more=True), GONE)
+
     with pytest.raises(ClientGoneError):
-        run_in_virtual_time(read_body(receiving(piece(b"1", more=True), GONE), timeout_seconds=5))
+        run_in_virtual_time(read_body(receive, uncounted, timeout_seconds=5))
+
+
+def test_each_piece_of_a_body_is_counted_before_the_next_is_read() -> None:
+    counted: list[int] = []
+
+    def hold(length: int) -> None:
+        counted.append(length)
+        if len(counted) == 2:
+            raise BytesInFlightError("full", retry_after_seconds=1)
+
+    receive = receiving(piece(b"12", more=True), piece(b"345", more=True), 1.0, piece(b"6"))
+
+    with pytest.raises(BytesInFlightError):
+        run_in_virtual_time(read_body(receive, hold, timeout_seconds=5))
+    assert counted == [2, 3]
 
 
 def test_a_disconnect_ends_the_block() -> None:
