@@ -135,6 +135,14 @@ class RequestTimeoutError(CallerError):
     reason = "slow_body"
 
 
+class UnsupportedMediaTypeError(CallerError):
+    """The body has a `Content-Encoding`; only plain bodies are read."""
+
+    status = 415
+    code = "unsupported_media_type"
+    reason = "unsupported_media_type"
+
+
 class BodyTooLargeError(CallerError):
     """The body is over the limit; none of it was forwarded."""
 

@@ -188,6 +188,7 @@ class Serving:
                 await self._serve_whole(exchange, sink)
         except SlowClientError:
             record.note_failure(200, "cancelled", "slow_client", "slow_client")
+            sink.abort()  # a close would wait until the client has read what is left
         except GatewayError as error:
             record.outcome = error.outcome
             raise

@@ -73,6 +73,9 @@ class AdmissionSettings(_Section):
     body_timeout_seconds: Seconds = Field(
         60.0, description="Longest time to receive a request body; over it: 408."
     )
+    body_idle_seconds: Seconds = Field(
+        30.0, description="Longest time between two pieces of a request body; over it: 408."
+    )
 
 
 class RequestSettings(_Section):

@@ -235,7 +235,8 @@ class Connection(asyncio.Protocol):
         if not self._pieces:
             return False
         try:
-            self._is_refused = not receive(self._take())
+            if not receive(self._take()):
+                self._receive, self._is_refused = None, True  # more may arrive before it wakes
         except Exception as error:  # noqa: BLE001  # raised again by `feed`, in the reader's task
             self._crash = error
             return False

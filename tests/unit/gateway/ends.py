@@ -15,13 +15,14 @@ class RecordingSink:
     Attributes:
         writes: Each write.
         ended: Whether the answer was ended.
+        aborted: Whether the connection was closed without an end.
     """
 
     def __init__(self, *, stuck_after: int | None = None) -> None:
         self.status: int | None = None
         self.headers: list[tuple[bytes, bytes]] = []
         self.writes: list[bytes] = []
-        self.ended = False
+        self.ended = self.aborted = False
         self._stuck_after = stuck_after
 
     @property
@@ -58,6 +59,9 @@ class RecordingSink:
         self.ended = True
         if data:
             self.writes.append(data)
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 class ScriptedSource:
