@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
+from gateway.errors import (
+    InvalidRequestError,
+    UpstreamError,
+    WorkerBusyError,
+    WorkerLostError,
+    WorkerTimeoutError,
+)
 from gateway.upstream.connection import Connection
 
 # vLLM's server closes idle connections after 5 s; the gateway closes them first.
@@ -18,11 +24,8 @@ _KEEP_ALIVE_SECONDS = 4.0
 _MAX_SMALL_BYTES = 2**24
 _JSON = {"content-type": "application/json"}
 _LINE_END = re.compile(r"[\r\n]")
-_NOT_FORWARDED = frozenset(
-    # Hop-by-hop (RFC 9110, section 7.6.1), or set by the gateway itself.
-    b"connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding "
-    b"upgrade content-length date server set-cookie x-request-id".split()
-)
+_FORWARDED = frozenset((b"content-type", b"content-encoding", b"content-disposition"))
+_FORWARDED_PREFIX = b"openai-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +62,33 @@ class WorkerAnswer:
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Headers to forward to the client."""
-        headers = self._connection.headers
-        return [(name, value) for name, value in headers if name not in _NOT_FORWARDED]
+        """Headers to forward to the client: those that describe the body, and OpenAI's own.
+
+        All others are about the worker or the connection to it. A client must not learn its
+        address, or take its cookies and security policies for those of the gateway.
+        """
+        return [
+            (name, value)
+            for name, value in self._connection.headers
+            if name in _FORWARDED or name.startswith(_FORWARDED_PREFIX)
+        ]
+
+    def check(self) -> None:
+        """Refuse an answer that says nothing about the request.
+
+        Raises:
+            WorkerBusyError: 503 with `Retry-After`.
+            UpstreamError: A redirect; its `Location` may name what clients must not see.
+        """
+        if 300 <= self.status < 400:
+            raise UpstreamError("The engine answered with a redirect.")
+        if self.status == 503:
+            headers = dict(self._connection.headers)
+            if b"retry-after" in headers:
+                raise WorkerBusyError(
+                    "The engine is busy.",
+                    retry_after_seconds=_seconds(headers[b"retry-after"]),
+                )
 
     async def read(self, *, max_bytes: int) -> bytes:
         """The whole body.
@@ -124,9 +151,10 @@ class WorkerClient:
         Raises:
             WorkerLostError: The connection failed, or broke before the head arrived.
             WorkerTimeoutError: The head did not arrive in time.
-            UpstreamError: The answer is not HTTP.
+            WorkerBusyError: The worker answered 503 with `Retry-After`.
+            UpstreamError: The answer is not HTTP, or a redirect.
         """
-        return self._exchange(self._request("POST", path, headers, body))
+        return self._post(self._request("POST", path, headers, body))
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
         """Send a small GET; returns status and body.
@@ -179,6 +207,12 @@ class WorkerClient:
         if any(_LINE_END.search(line) for line in lines):
             raise InvalidRequestError("A header contains a line end.")  # uvicorn refuses it earlier
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+
+    @asynccontextmanager
+    async def _post(self, request: bytes) -> AsyncIterator[WorkerAnswer]:
+        async with self._exchange(request) as answer:
+            answer.check()
+            yield answer
 
     @asynccontextmanager
     async def _exchange(self, request: bytes) -> AsyncIterator[WorkerAnswer]:
@@ -245,6 +279,11 @@ def _json_of(path: str, status: int, body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UpstreamError(f"The engine sent no JSON object on {path}.")
     return found
+
+
+def _seconds(retry_after: bytes) -> float:
+    """The seconds of a `Retry-After`, at most a minute; 1 if it is a date or no number."""
+    return float(min(int(retry_after), 60)) if retry_after.isdigit() else 1.0
 
 
 def _media_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

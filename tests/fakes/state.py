@@ -96,7 +96,11 @@ class Counters:
 
 @dataclass(slots=True)
 class WorkerState:
-    """The changeable part of a fake worker; survives a restart of its socket."""
+    """The changeable part of a fake worker; survives a restart of its socket.
+
+    Attributes:
+        script: Played for every request instead of its own.
+    """
 
     models: list[str] = field(default_factory=lambda: [DEFAULT_MODEL])
     max_model_len: int = 8192
@@ -105,6 +109,7 @@ class WorkerState:
     fail_next_connections: int = 0
     engine_idle: bool = False
     drop_next_answers: int = 0
+    script: Script | None = None
     tokenizing: Tokenizing = "works"
     active: int = 0
     counters: Counters = field(default_factory=Counters)

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError
+from gateway.errors import (
+    InvalidRequestError,
+    UpstreamError,
+    WorkerBusyError,
+    WorkerLostError,
+)
 from gateway.upstream.client import ConnectionTimeouts, WorkerAddress, WorkerAnswer, WorkerClient
 from tests.fakes.worker import FakeWorker
 from tests.integration.waiting import eventually
@@ -120,26 +125,63 @@ async def test_a_header_cannot_contain_a_line_end(worker: FakeWorker, connect: C
     assert worker.requests == []
 
 
-async def test_only_end_to_end_headers_are_forwarded(connect: Connect) -> None:
+async def test_only_headers_that_describe_the_body_are_forwarded(connect: Connect) -> None:
     headers = (
         b"Content-Type: application/json",
         b"Connection: keep-alive",
-        b"Keep-Alive: 5",
-        b"Date: today",
         b"Server: uvicorn",
         b"Set-Cookie: a=b",
         b"X-Request-Id: theirs",
-        b"X-Vendor: 1",
-        b"X-Vendor: 2",
+        b'Alt-Svc: h3=":443"',
+        b"Refresh: 0; url=http://10.0.0.1",
+        b"Location: http://10.0.0.1",
+        b"Strict-Transport-Security: max-age=1",
+        b"Access-Control-Allow-Origin: *",
+        b"OpenAI-Processing-Ms: 7",
+        b"Content-Encoding: identity",
     )
     async with CannedServer(ok(b"{}", *headers)) as server:
         answer, _ = await whole(connect(server.url))
 
     assert answer.headers == [
         (b"content-type", b"application/json"),
-        (b"x-vendor", b"1"),
-        (b"x-vendor", b"2"),
+        (b"openai-processing-ms", b"7"),
+        (b"content-encoding", b"identity"),
     ]
+
+
+@pytest.mark.parametrize("status", [300, 301, 304, 307, 399])
+async def test_a_redirect_is_a_bad_answer(connect: Connect, status: int) -> None:
+    head = b"HTTP/1.1 %d X\r\nlocation: http://10.0.0.1/secret\r\n" % status
+    async with CannedServer(head + b"content-length: 0\r\n\r\n") as server:
+        with pytest.raises(UpstreamError, match="redirect") as caught:
+            await whole(connect(server.url))
+
+    assert caught.value.status == 502
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "seconds"),
+    [(b"7", 7), (b"100000000000", 60), (b"Wed, 21 Oct 2026 07:28:00 GMT", 1), (b"-1", 1)],
+    ids=lambda value: str(value),
+)
+async def test_a_503_with_retry_after_means_that_the_worker_is_busy(
+    connect: Connect, retry_after: bytes, seconds: float
+) -> None:
+    head = b"HTTP/1.1 503 X\r\ncontent-length: 0\r\nretry-after: %b\r\n\r\n" % retry_after
+    async with CannedServer(head) as server:
+        with pytest.raises(WorkerBusyError) as caught:
+            await whole(connect(server.url))
+
+    assert (caught.value.status, caught.value.retry_after_seconds) == (503, seconds)
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+async def test_other_errors_are_answers(worker: FakeWorker, connect: Connect, status: int) -> None:
+    answer, body = await whole(connect(worker.url), chat(status=status))
+
+    assert answer.status == status
+    assert "error" in json.loads(body)
 
 
 async def test_an_answer_over_the_limit_is_refused(worker: FakeWorker, connect: Connect) -> None:
