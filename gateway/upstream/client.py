@@ -222,6 +222,7 @@ class WorkerClient:
         try:
             await connection.exchange(request)
             yield WorkerAnswer(connection)
+            await connection.drain()
         finally:
             connection.release()
             self._keep(connection)
@@ -230,7 +231,7 @@ class WorkerClient:
         while self._idle:
             connection, timer = self._idle.popitem()
             timer.cancel()
-            if connection.is_reusable:
+            if connection.is_idle:
                 return connection
             self._open.discard(connection)
         return None
@@ -256,7 +257,7 @@ class WorkerClient:
 
     def _keep(self, connection: Connection) -> None:
         """Keep the connection for the next request, for a while."""
-        if connection.is_reusable and connection in self._open:
+        if connection.is_idle and connection in self._open:
             loop = asyncio.get_running_loop()
             timer = loop.call_later(_KEEP_ALIVE_SECONDS, self._drop, connection)
             self._idle[connection] = timer
