@@ -1,11 +1,7 @@
 """HTTP to the workers: connections, pool, health checks, failover and error mapping."""
 
-from gateway.upstream.client import (
-    ConnectionTimeouts,
-    WorkerAddress,
-    WorkerAnswer,
-    WorkerClient,
-)
+from gateway.upstream.client import WorkerAnswer, WorkerClient
+from gateway.upstream.connection_pool import ConnectionTimeouts, WorkerAddress
 from gateway.upstream.discovery import Discovery, DiscoveryPolicy
 from gateway.upstream.failover import EjectionPolicy, Failover, Outlier, RetryBudget
 from gateway.upstream.pool import Pool, PoolObserver
