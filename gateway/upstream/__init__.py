@@ -1,6 +1,7 @@
 """HTTP to the workers: connections, pool, health checks, failover and error mapping."""
 
 from gateway.upstream.client import WorkerAnswer, WorkerClient
+from gateway.upstream.coalesced import Coalesced
 from gateway.upstream.connection_pool import ConnectionTimeouts, WorkerAddress
 from gateway.upstream.discovery import Discovery, DiscoveryPolicy
 from gateway.upstream.failover import EjectionPolicy, Failover, Outlier, RetryBudget
@@ -10,6 +11,7 @@ from gateway.upstream.probe import ProbePolicy, Prober
 from gateway.upstream.worker import Worker
 
 __all__ = [
+    "Coalesced",
     "ConnectionTimeouts",
     "Discovery",
     "DiscoveryPolicy",

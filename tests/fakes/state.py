@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -100,6 +101,7 @@ class WorkerState:
 
     Attributes:
         script: Played for every request instead of its own.
+        paths: Requests so far, by path.
     """
 
     models: list[str] = field(default_factory=lambda: [DEFAULT_MODEL])
@@ -110,6 +112,7 @@ class WorkerState:
     engine_idle: bool = False
     drop_next_answers: int = 0
     script: Script | None = None
+    paths: Counter[str] = field(default_factory=Counter)
     tokenizing: Tokenizing = "works"
     active: int = 0
     counters: Counters = field(default_factory=Counters)

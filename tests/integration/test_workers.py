@@ -1,6 +1,7 @@
 """Several workers: load is spread, and failed workers get no requests until they recover."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -242,3 +243,18 @@ async def test_new_models_of_a_worker_are_noticed(worker: FakeWorker) -> None:
                 if answer.status_code == 200:
                     return
                 await asyncio.sleep(0.02)
+
+
+async def test_many_callers_of_speculation_cause_one_request_a_second(
+    worker: FakeWorker, other: FakeWorker
+) -> None:
+    async with running_gateway(worker, other) as gateway:
+        began = time.monotonic()
+        asking = [gateway.client.get("/speculation") for _ in range(200)]
+        answers = await asyncio.gather(*asking)
+        seconds = time.monotonic() - began
+
+    assert {answer.status_code for answer in answers} == {200}
+    assert {len(answer.json()["workers"]) for answer in answers} == {2}
+    assert 1 <= worker.state.paths["/speculation"] <= 2 + seconds
+    assert 1 <= other.state.paths["/speculation"] <= 2 + seconds
