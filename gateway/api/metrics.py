@@ -34,9 +34,7 @@ def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRou
         own = next((c for c in connections if c.address.socket_path is not None), None)
         if own is None:
             raise NotFoundError("The workers are remote: scrape each of them itself.")
-        status, text = await pages.get(
-            lambda: own.get("/metrics", timeout_seconds=timeout_seconds)
-        )
+        status, text = await pages.get(lambda: own.get("/metrics", timeout_seconds=timeout_seconds))
         return Response(text, status, media_type="text/plain; version=0.0.4")
 
     return router
