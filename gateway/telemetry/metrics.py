@@ -175,7 +175,8 @@ class GatewayMetrics:
         )
         self.upstream_failures = Counter(
             "gateway_upstream_failures_total",
-            "Requests that failed on a worker, replayed or not.",
+            "Attempts that failed on a worker, replayed or not; reason: bad_answer (also 5xx), busy, "
+            "lost, timeout.",
             ["worker", "reason"],
             registry=registry,
         )
