@@ -226,6 +226,17 @@ class WorkerLostError(UpstreamError):
         self.sent = sent
 
 
+class WorkerBusyError(UpstreamError):
+    """The worker has no capacity now: it answered 503 with `Retry-After`.
+
+    It works, so this does not count towards its ejection; another worker may have room.
+    """
+
+    status = 503
+    code = "overloaded"
+    reason = "busy"
+
+
 class NoHealthyWorkerError(UpstreamError):
     """No worker became healthy within the time that the request may wait."""
 

@@ -1,7 +1,7 @@
 """The life of one request, top to bottom: admit, choose a worker, open, relay, settle.
 
-A request is replayed only if a worker was lost, only while no part of an answer has reached the
-client, and only within its deadline and the shared retry budget.
+A request is replayed only if a worker was lost or answered badly, only while no part of an answer
+has reached the client, and only within its deadline and the shared retry budget.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -16,6 +17,7 @@ from gateway.admission import Admission, Caller, Entry
 from gateway.errors import (
     DrainingError,
     GatewayError,
+    NoHealthyWorkerError,
     PermissionDeniedError,
     UpstreamError,
     WorkerLostError,
@@ -246,7 +248,11 @@ class Serving:
 
     async def _relay(self, exchange: _Exchange, relay: StreamRelay | WholeRelay) -> None:
         """Try workers until one's answer was relayed or no further attempt is allowed."""
-        failover = Failover(self._budget, max_replays=self._policy.max_replays)
+        failover = Failover(
+            self._budget,
+            max_replays=self._policy.max_replays,
+            has_other=partial(self._pool.has_other, exchange.model),
+        )
         deadline = time.monotonic() + self._policy.wait_for_worker_seconds
         try:
             async with self._time_limit():
@@ -255,14 +261,16 @@ class Serving:
                         async with self._pool.lease(
                             exchange.model,
                             wait_seconds=deadline - time.monotonic(),
-                            avoid=failover.lost,
+                            avoid=failover.failed,
                         ) as worker:
                             return await self._attempt(worker, exchange, relay)
-                    except WorkerLostError as error:
+                    except NoHealthyWorkerError:
+                        raise
+                    except UpstreamError as error:
                         if not (relay.may_retry and failover.allows(error, worker=worker.id)):
                             raise
-                        log.warning("request_replayed", worker=worker.id, sent=error.sent)
-                        if error.sent and worker.up:
+                        log.warning("request_replayed", worker=worker.id, reason=error.reason)
+                        if isinstance(error, WorkerLostError) and error.sent and worker.up:
                             # A dying process closes its sockets one by one; another attempt on
                             # it would be lost as well.
                             await self._prober.check(worker)

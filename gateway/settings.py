@@ -161,12 +161,14 @@ class UpstreamSettings(_Section):
         30.0, description="Interval between reads of the list of models."
     )
     breaker_failures: Count = Field(
-        5, description="Consecutive failed requests that open the breaker."
+        5,
+        description="Consecutive failed requests after which a worker is ejected: it gets no "
+        "requests for a while. At most half of the workers are.",
     )
     breaker_seconds: Seconds = Field(
-        1.0, description="How long it stays open the first time; doubles."
+        1.0, description="Length of a worker's first ejection; doubles."
     )
-    breaker_max_seconds: Seconds = Field(30.0, description="Longest time it stays open.")
+    breaker_max_seconds: Seconds = Field(30.0, description="Longest ejection.")
     retry_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
         0.2, description="Retries that each request adds to the budget that all share."
     )
