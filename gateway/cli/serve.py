@@ -19,6 +19,7 @@ from gateway.server import bind, serve
 from gateway.settings import GatewaySettings, cache_dir, load_settings
 from gateway.telemetry import configure_logging
 
+_OPTIONS = ("host", "port")
 _FINISH_SECONDS = "10"
 """At a terminal, unless `drain.finish_seconds` is set: a person waits for the prompt."""
 
@@ -26,14 +27,19 @@ _FINISH_SECONDS = "10"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     add_config_argument(parser)
+    for name in _OPTIONS:
+        parser.add_argument(f"--{name}", help=f"overrides gateway.{name} of the profile")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM."""
     profile = find_profile(chosen.config)
-    settings = load_settings(profile)
-    overrides = _at_a_terminal(settings) if sys.stderr.isatty() else {}
+    given = {name: getattr(chosen, name) for name in _OPTIONS}
+    overrides = {name: text for name, text in given.items() if text is not None}
     settings = load_settings(profile, overrides=overrides)
+    if sys.stderr.isatty():
+        overrides |= _at_a_terminal(settings)
+        settings = load_settings(profile, overrides=overrides)
     configure_logging(log_format=settings.log.format, level=settings.log.level)
     if not settings.workers and (status := fetch_model(profile, show_path=False)) != 0:
         return status
