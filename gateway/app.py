@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypedDict
 
+import structlog
 from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
 from starlette.routing import Route
@@ -26,6 +27,8 @@ from gateway.middleware import Observe
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
+
+log = structlog.get_logger(__name__)
 
 _QUIET = (
     "/metrics",
@@ -64,8 +67,8 @@ def create_app(
     Raises:
         ConfigError: A file in the settings cannot be used.
     """
-    _check_files(settings)
     process = process or ProcessContext()
+    _check_files(settings, is_first=process.index == 0)
     lifecycle = lifecycle or Lifecycle()
     metrics = GatewayMetrics(registry, multiprocess=settings.processes > 1)
     tracing = _tracing(settings)
@@ -116,11 +119,17 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
     return open_tracing(chosen.endpoint, sample_ratio=chosen.sample_ratio)
 
 
-def _check_files(settings: GatewaySettings) -> None:
+def _check_files(settings: GatewaySettings, *, is_first: bool) -> None:
     """Read the lifespan's files early: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
-    if settings.keys.file is not None:
-        try:
-            read_records(settings.keys.file)
-        except OSError as error:
-            raise ConfigError(f"{settings.keys.file}: {error.strerror}") from error
+    file = settings.keys.file
+    if file is None:
+        return
+    try:
+        records = read_records(file)
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    if is_first and not records:
+        # No reason to refuse the start: keys may be created while the gateway runs.
+        create = f"specgate keys create --tenant NAME --file {file}"
+        log.warning("keys_missing", file=str(file), effect="every call gets 401", create=create)

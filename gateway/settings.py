@@ -324,18 +324,22 @@ def is_loopback(host: str) -> bool:
 
 
 def load_settings(
-    profile: Path | None, environ: Mapping[str, str] | None = None
+    profile: Path | None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    overrides: Mapping[str, str] | None = None,
 ) -> GatewaySettings:
     """Read, merge and check the settings.
 
     Args:
         profile: YAML file; None: defaults.
         environ: The environment; None: the process's.
+        overrides: Values that take precedence over both, by path (`drain.finish_seconds`).
 
     Raises:
         ConfigError: One line for each error.
     """
-    environ = os.environ if environ is None else environ
+    environ = {**(os.environ if environ is None else environ), **_variables(overrides or {})}
     unknown = sorted(_unknown_names(environ))
     if unknown:
         raise ConfigError("\n".join(f"unknown environment variable {name}" for name in unknown))
@@ -374,13 +378,12 @@ def cache_dir() -> Path:
 
 
 def child_environment(
-    *, index: int, ledger: int, metrics_dir: Path, log_file: Path | None
+    *, index: int, ledger: int, metrics_dir: Path, overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of one of several gateway processes."""
-    logged = {} if log_file is None else {f"{PREFIX}SUPERVISOR__LOG_FILE": str(log_file)}
+    """The environment of one of several gateway processes; `overrides` as in `load_settings`."""
     return {
         **os.environ,
-        **logged,
+        **_variables(overrides),
         PROCESS_VARIABLE: f"{index}:{ledger}",
         "PROMETHEUS_MULTIPROC_DIR": str(metrics_dir),
     }
@@ -393,6 +396,10 @@ def process_position() -> tuple[int, int | None]:
         return 0, None
     index, _, descriptor = position.partition(":")
     return int(index), int(descriptor)
+
+
+def _variables(overrides: Mapping[str, str]) -> dict[str, str]:
+    return {PREFIX + path.upper().replace(".", "__"): text for path, text in overrides.items()}
 
 
 def _section(profile: Path | None) -> dict[str, Any]:
