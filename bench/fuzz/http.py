@@ -22,7 +22,7 @@ class Reply:
 
     Attributes:
         status: HTTP status.
-        headers: Names in lower case.
+        headers: Names in lower case; the first one wins where a name repeats.
         body: Without HTTP's framing.
         is_whole: Whether its end has come.
     """
@@ -75,8 +75,8 @@ class ReplyReader:
             if event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
                 return
             if isinstance(event, h11.Response):
-                headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
-                self.replies.append(Reply(event.status_code, headers))
+                headers = [(name.decode(), value.decode("latin-1")) for name, value in event.headers]
+                self.replies.append(Reply(event.status_code, dict(reversed(headers))))
             elif isinstance(event, h11.Data):
                 self.replies[-1].body += event.data
             elif isinstance(event, h11.EndOfMessage):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bench.fuzz import hostile
+from bench.fuzz import hostile_requests
 
 Ending = Literal["answer", "eof", "reset"]
 
@@ -168,28 +168,28 @@ def _mutate(data: bytearray, chance: random.Random) -> None:
         case 2:
             data[at:at] = data[at:until]
         case 3:
-            data[at:until] = chance.choice(hostile.TOKENS)
+            data[at:until] = chance.choice(hostile_requests.TOKENS)
         case 4:
-            data[at:at] = chance.choice(hostile.TOKENS)
+            data[at:at] = chance.choice(hostile_requests.TOKENS)
         case _:
             line_end = data.find(_CRLF, at)
             if line_end >= 0:
-                data[line_end : line_end + 2] = chance.choice(hostile.LINE_ENDS)
+                data[line_end : line_end + 2] = chance.choice(hostile_requests.LINE_ENDS)
 
 
 def _hostile_head(wire: Wire, chance: random.Random) -> bytes:
     """A request line and headers that no client should send, with a good body."""
     body = wire.body()
-    lines = chance.choices(hostile.LINES, k=chance.randint(1, 3))
+    lines = chance.choices(hostile_requests.LINES, k=chance.randint(1, 3))
     if chance.random() < 0.6:
         lines.insert(chance.randrange(len(lines) + 1), b"content-length: %d" % len(body))
     return (
         wire.head(
             *lines,
-            method=_usually(b"POST", hostile.METHODS, chance),
-            target=_usually(_CHAT.encode(), hostile.TARGETS, chance),
-            version=_usually(b"HTTP/1.1", hostile.VERSIONS, chance),
-            end=_usually(_CRLF, hostile.LINE_ENDS, chance),
+            method=_usually(b"POST", hostile_requests.METHODS, chance),
+            target=_usually(_CHAT.encode(), hostile_requests.TARGETS, chance),
+            version=_usually(b"HTTP/1.1", hostile_requests.VERSIONS, chance),
+            end=_usually(_CRLF, hostile_requests.LINE_ENDS, chance),
         )
         + body
     )
@@ -207,9 +207,12 @@ def _large_head(wire: Wire, chance: random.Random) -> bytes:
 def _hostile_chunks(wire: Wire, chance: random.Random) -> bytes:
     """A chunked body with one bad size, and a second request inside."""
     body, inner = wire.body(), wire.post(wire.body())
-    size = chance.choice(hostile.CHUNK_SIZES) % {b"size": len(body)}
+    size = chance.choice(hostile_requests.CHUNK_SIZES) % {b"size": len(body)}
     end = _usually(_CRLF, (b"\n", b"\r", b"", b"\r\n\r\n"), chance)
-    last, trailer = chance.choice(hostile.LAST_CHUNKS), chance.choice(hostile.TRAILERS)
+    last, trailer = (
+        chance.choice(hostile_requests.LAST_CHUNKS),
+        chance.choice(hostile_requests.TRAILERS),
+    )
     lines = [b"transfer-encoding: chunked"]
     if chance.random() < 0.5:
         lines.insert(chance.randrange(2), b"content-length: %d" % chance.choice((0, 5, len(body))))
@@ -222,7 +225,7 @@ def _two_lengths(wire: Wire, chance: random.Random) -> bytes:
     """Two headers that disagree where the body ends; behind one of the ends is a request."""
     body = wire.body()
     inner = wire.post(wire.body())
-    lengths = [b"content-length: %d" % len(body), chance.choice(hostile.FRAMINGS)]
+    lengths = [b"content-length: %d" % len(body), chance.choice(hostile_requests.FRAMINGS)]
     chance.shuffle(lengths)
     return wire.head(*lengths) + body + inner
 
@@ -230,11 +233,11 @@ def _two_lengths(wire: Wire, chance: random.Random) -> bytes:
 def _hostile_body(wire: Wire, chance: random.Random) -> bytes:
     """A well-framed body that is no JSON, or has hostile values where the gateway reads."""
     if chance.random() < 0.3:
-        return wire.post(chance.choice(hostile.BODIES))
-    names = chance.sample(hostile.FIELDS, k=chance.randint(1, 3))
+        return wire.post(chance.choice(hostile_requests.BODIES))
+    names = chance.sample(hostile_requests.FIELDS, k=chance.randint(1, 3))
     text = wire.body(**{name: f"@{name}@" for name in names})
     for name in names:
-        text = text.replace(f'"@{name}@"'.encode(), chance.choice(hostile.VALUES))
+        text = text.replace(f'"@{name}@"'.encode(), chance.choice(hostile_requests.VALUES))
     path = chance.choice((_CHAT, "/v1/completions", "/v1/responses", "/v1/messages"))
     return wire.post(text, path=path)
 
