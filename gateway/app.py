@@ -19,6 +19,7 @@ from gateway.api import (
     install_error_handlers,
     metrics_routes,
     models_routes,
+    openapi_routes,
     speculation_routes,
 )
 from gateway.assembly import Lifecycle, ProcessContext, build_services
@@ -35,6 +36,7 @@ _QUIET = (
     "/metrics/worker",
     "/ping",
     "/version",
+    "/openapi.json",
     "/health",
     "/health/live",
     "/health/ready",
@@ -96,6 +98,7 @@ def create_app(
         for endpoint in endpoints
     )
     app.include_router(models_routes())
+    app.include_router(openapi_routes(endpoints, needs_key=settings.keys.file is not None))
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
     app.include_router(
