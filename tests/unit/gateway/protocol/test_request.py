@@ -39,7 +39,7 @@ def sent_to(endpoint: Any, **fields: Any) -> dict[str, Any]:
         ({"cache_salt": 7}, "cache_salt"),
         ({"speculation": "off"}, "speculation"),
         ({"speculation": {"mode": "fast"}}, "speculation.mode"),
-        ({"speculation": {"depth": 3}}, "speculation.depth"),
+        ({"speculation": {"depth": 3}}, "speculation"),
         ({"speculation": {"max_draft_tokens": -1}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": True}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": 257}}, "speculation.max_draft_tokens"),
@@ -72,7 +72,8 @@ def test_an_unknown_field_is_forwarded_byte_for_byte() -> None:
     spliced = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
 
     assert plain == body
-    assert spliced.startswith(body.removesuffix(b"}\n"))
+    kept = b'{"model":"m","temperature":1.0e0,"x-vendor":{"a":[1.50,"\\u00e9"]},"n":null,'
+    assert spliced.startswith(kept)
     assert json.loads(spliced)["vllm_xargs"] == OURS
 
 
@@ -237,7 +238,7 @@ def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, 
 )
 def test_tokens_are_estimated_from_length_and_limits(fields: dict[str, Any], tokens: int) -> None:
     request = request_to(CHAT, **fields)
-    prompt = len(request.body.text) // 4
+    prompt = len(request.body) // 4
 
     assert request.estimated_tokens == pytest.approx(max(1, prompt + tokens), abs=5)
 
