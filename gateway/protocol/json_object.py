@@ -7,19 +7,19 @@ formats, escapes and spaces. Strict JSON (RFC 8259): UTF-8, no NaN, no lone surr
 
 import codecs
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
 
 from gateway.errors import InvalidRequestError, UpstreamError
 
-T = TypeVar("T")
 Members = dict[str, Raw]
 """The values of an object by name, as JSON text. Of duplicate names the last counts, as in vLLM."""
 
 MAX_MEMBERS = 1_000
 """A member takes 200 bytes of memory, and as little as 9 bytes of a body."""
+_MAX_NAME_CHARACTERS = 1_000
 _UTF8_STEP_BYTES = 2**16
 
 
@@ -45,6 +45,8 @@ class _MemberReader:
         self._left -= 1
         if self._left < 0:
             raise InvalidRequestError("The request body has an object with too many members.")
+        if len(name) > _MAX_NAME_CHARACTERS:
+            raise InvalidRequestError("The request body has a member whose name is too long.")
         return _Name(name)
 
 

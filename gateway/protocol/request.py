@@ -207,8 +207,10 @@ def _members_of(value: Raw | None, *, most: int = MAX_MEMBERS) -> Members:
 
 def _asked_tokens(endpoint: Endpoint, members: Members) -> int | None:
     """The first limit that is not null, in vLLM's order."""
-    asked = (_LIMITS[name].read(members) for name in endpoint.limits)
-    return next((int(value) for value in asked if value is not None), None)
+    for name in endpoint.limits:
+        if (asked := _LIMITS[name].read(members)) is not None:
+            return int(asked)
+    return None
 
 
 def _prompts(prompt: Raw | None) -> int:
