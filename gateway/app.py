@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from gateway.admission import read_records
 from gateway.api import (
+    BodyPolicy,
     InferenceRoute,
     Services,
     health_routes,
@@ -21,7 +22,7 @@ from gateway.api import (
 )
 from gateway.assembly import Lifecycle, ProcessContext, build_services
 from gateway.errors import ConfigError
-from gateway.middleware import BodyLimit, DirectRoutes, Observe
+from gateway.middleware import Observe
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
@@ -80,14 +81,17 @@ def create_app(
     app = FastAPI(
         title="specgate", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
-    endpoints = [*ENDPOINTS, *(forwarded_endpoint(path) for path in settings.forward_paths)]
-    timeout = settings.admission.body_timeout_seconds
-    routes = {
-        endpoint.path: InferenceRoute(endpoint, body_timeout_seconds=timeout)
+    app.router.redirect_slashes = False  # it would redirect to whatever `Host` the client sent
+    endpoints = [*ENDPOINTS, *map(forwarded_endpoint, settings.forward_paths)]
+    body_policy = BodyPolicy(
+        max_bytes=settings.admission.max_body_bytes,
+        total_seconds=settings.admission.body_timeout_seconds,
+        idle_seconds=settings.admission.body_idle_seconds,
+    )
+    app.router.routes.extend(
+        Route(endpoint.path, InferenceRoute(endpoint, body_policy), methods=["POST"])
         for endpoint in endpoints
-    }
-    # The router needs them too, to answer other methods with 405.
-    app.router.routes.extend(Route(path, route, methods=["POST"]) for path, route in routes.items())
+    )
     app.include_router(models_routes())
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
@@ -95,11 +99,9 @@ def create_app(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )
     install_error_handlers(app)
-    app.add_middleware(DirectRoutes, routes=routes)  # the innermost comes first
-    app.add_middleware(BodyLimit, most_bytes=settings.admission.max_body_bytes)
     app.add_middleware(
         Observe,
-        endpoints=[*routes, "/v1/models"],
+        endpoints=[*(endpoint.path for endpoint in endpoints), "/v1/models"],
         quiet=_QUIET,
         count=lambda record, now: metrics.request_ended(record, now=now),
         begin_trace=None if tracing is None else tracing.begin,

@@ -55,7 +55,7 @@ class KeySettings(_Section):
 
 
 class AdmissionSettings(_Section):
-    """Limits on concurrency and body size; the counts are divided evenly among `processes`."""
+    """Limits on concurrency and memory; `processes` share the counts evenly."""
 
     max_running_requests: Count = Field(256, description="Maximum number of running requests.")
     max_queued_requests: Annotated[int, Field(ge=0)] = Field(
@@ -63,8 +63,18 @@ class AdmissionSettings(_Section):
     )
     queue_timeout_seconds: Seconds = Field(30.0, description="Longest wait for a slot.")
     max_body_bytes: Count = Field(32 * 2**20, description="Largest request body; over it: 413.")
+    max_bytes_in_flight: Count = Field(
+        256 * 2**20,
+        description="Bytes of the bodies of all running and waiting requests; over it: 429.",
+    )
+    tenant_bytes_ratio: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.5, description="Share of `max_bytes_in_flight` that a tenant may use if there are keys."
+    )
     body_timeout_seconds: Seconds = Field(
         60.0, description="Longest time to receive a request body; over it: 408."
+    )
+    body_idle_seconds: Seconds = Field(
+        30.0, description="Longest time between two pieces of a request body; over it: 408."
     )
 
 

@@ -1,6 +1,6 @@
 """Admission control: API keys, tenants, limits and the queue. The clock is passed in."""
 
-from gateway.admission.admission import ANONYMOUS, Admission, Admitted
+from gateway.admission.admission import ANONYMOUS, Admission, BytesInFlight, Entry
 from gateway.admission.key_file import WatchedKeyFile, add_record, read_records, remove_record
 from gateway.admission.keys import Caller, KeyLimits, KeyRecord, KeyRing, new_key
 from gateway.admission.ledger import MAX_PROCESSES, Ledger, create_shared_ledger
@@ -11,8 +11,9 @@ __all__ = [
     "ANONYMOUS",
     "MAX_PROCESSES",
     "Admission",
-    "Admitted",
+    "BytesInFlight",
     "Caller",
+    "Entry",
     "KeyLimits",
     "KeyRecord",
     "KeyRing",

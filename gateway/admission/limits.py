@@ -43,7 +43,17 @@ class Limits:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
 
-    def take(self, caller: Caller, *, estimated_tokens: int, now: float) -> Taken | None:
+    def peek(self, caller: Caller, *, now: float) -> None:
+        """Refuse a request that `take` would refuse, however small; takes nothing.
+
+        Raises:
+            LimitExceededError: A limit is reached.
+        """
+        if caller.key_id is not None and caller.limits != KeyLimits():
+            with self._ledger.account(caller.key_id) as account:
+                self._refuse_if_over(account, caller.limits, tokens=1, now=now)
+
+    async def take(self, caller: Caller, *, estimated_tokens: int, now: float) -> Taken | None:
         """Take one request and its estimated tokens, all or nothing.
 
         An estimate takes one minute's allowance at most, so that a very large `max_tokens` does not

@@ -5,7 +5,16 @@ from math import ceil
 
 import structlog
 
-from gateway.admission import Admission, KeyLimits, KeyRing, Ledger, Limits, Slots, WatchedKeyFile
+from gateway.admission import (
+    Admission,
+    BytesInFlight,
+    KeyLimits,
+    KeyRing,
+    Ledger,
+    Limits,
+    Slots,
+    WatchedKeyFile,
+)
 from gateway.assembly.process import ProcessContext
 from gateway.assembly.tasks import Tasks
 from gateway.errors import ConfigError
@@ -27,8 +36,12 @@ def build_admission(
         timeout_seconds=settings.admission.queue_timeout_seconds,
         on_change=metrics.slots_changed,
     )
-    if settings.keys.file is None:
-        return Admission(None, Limits(ledger), slots)
+    most_bytes = _share(settings.admission.max_bytes_in_flight, settings)
+    if settings.keys.file is None:  # all callers are one tenant
+        in_flight = BytesInFlight(most=most_bytes, most_of_tenant=most_bytes)
+        return Admission(None, Limits(ledger), slots, in_flight)
+    of_tenant = ceil(most_bytes * settings.admission.tenant_bytes_ratio)
+    in_flight = BytesInFlight(most=most_bytes, most_of_tenant=of_tenant)
     defaults = KeyLimits(
         settings.keys.requests_per_minute,
         settings.keys.tokens_per_minute,
@@ -40,7 +53,7 @@ def build_admission(
     def ring() -> KeyRing:
         return watched.ring  # not bound once: the task above replaces it
 
-    return Admission(ring, Limits(ledger), slots)
+    return Admission(ring, Limits(ledger), slots, in_flight)
 
 
 def running_share(settings: GatewaySettings) -> int:

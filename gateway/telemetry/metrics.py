@@ -14,7 +14,13 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError, RateLimitError
+from gateway.errors import (
+    BytesInFlightError,
+    DrainingError,
+    QueueFullError,
+    QueueTimeoutError,
+    RateLimitError,
+)
 from gateway.telemetry.buffered_histogram import BufferedHistogram, Histogram
 from gateway.types import Outcome, PacingMode, RequestRecord, WorkerId
 
@@ -166,7 +172,13 @@ class GatewayMetrics:
         # `rate` does not see the step from no series to its first value, so these start at 0.
         for end in _STREAM_ENDS:
             self.stream_terminations.labels(end)
-        for error in (RateLimitError, QueueFullError, QueueTimeoutError, DrainingError):
+        for error in (
+            RateLimitError,
+            BytesInFlightError,
+            QueueFullError,
+            QueueTimeoutError,
+            DrainingError,
+        ):
             self.rejections.labels(error.reason)
         self._seen: set[tuple[str, str]] = set()
         self.acceptance_ratio = Histogram(

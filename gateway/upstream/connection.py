@@ -20,8 +20,8 @@ _MAX_HEAD_BYTES = 2**16
 _BODY_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 
 
-Tap = Callable[[bytes], bool]
-"""Called with bytes as they arrive; consumes all of them (True) or none."""
+Receive = Callable[[bytes], bool]
+"""Takes in bytes as they arrive; False: do not call it again until the reader asks."""
 
 
 class Connection(asyncio.Protocol):
@@ -37,7 +37,8 @@ class Connection(asyncio.Protocol):
         self._silence_seconds = silence_seconds
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[None] | None = None
-        self._tap: Tap | None = None
+        self._receive: Receive | None = None
+        self._is_refused = False
         self._busy = self._lost = self._keeps_alive = False
         self._begin()
 
@@ -48,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._held_bytes = self._head_bytes = 0
         self._head_done = self._complete = self._ends_with_connection = self._paused = False
         self._error: UpstreamError | None = None
+        self._crash: Exception | None = None
 
     # The exchange, in order
 
@@ -75,29 +77,49 @@ class Connection(asyncio.Protocol):
                 raise self._error
             await self._wait()
 
-    async def read_some(self, tap: Tap | None = None) -> bytes:
-        """The next bytes of the body, all that have arrived; empty at its end.
+    async def feed(self, receive: Receive) -> bool:
+        """Give the body to `receive` as it arrives, without waking the waiting task.
 
-        Args:
-            tap: Called with bytes that arrive while this waits. What it consumes is not returned,
-                and the waiting task is not woken, which saves most of the cost of a chunk.
+        Returns:
+            True when `receive` returned False; call it again to go on. False at the body's end.
+
+        Raises:
+            UpstreamError: As `exchange`, after everything that arrived before was received.
+        """
+        while True:
+            if self._pieces:
+                if not receive(self._take()):
+                    return True
+            elif self._complete:
+                return False
+            elif self._error is not None:
+                raise self._error
+            else:
+                self._receive, self._is_refused = receive, False
+                try:
+                    await self._wait()
+                finally:
+                    self._receive = None
+                if self._crash is not None:
+                    raise self._crash
+                if self._is_refused:
+                    return True
+
+    async def read_some(self) -> bytes:
+        """The next bytes of the body, all that have arrived; empty at its end.
 
         Raises:
             UpstreamError: As `exchange`, after everything that arrived before was read.
         """
-        self._tap = tap
-        try:
-            return await self._read_some()
-        finally:
-            self._tap = None
-
-    async def _read_some(self) -> bytes:
         while not self._pieces:
             if self._complete:
                 return b""
             if self._error is not None:
                 raise self._error
             await self._wait()
+        return self._take()
+
+    def _take(self) -> bytes:
         pieces = self._pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         self._let_more_in()
@@ -116,7 +138,7 @@ class Connection(asyncio.Protocol):
         self._silence.stop()
         # Both refer back to this connection (the error through its traceback): break the cycles.
         del self._silence
-        self._error = None
+        self._error = self._crash = None
         if self._complete and self._keeps_alive and not self._lost:
             self._busy = False
         else:
@@ -148,7 +170,7 @@ class Connection(asyncio.Protocol):
                 self._fail(_bad_answer(), error)
         if not self._head_done and self._head_bytes > _MAX_HEAD_BYTES:
             self._fail(_bad_answer(), None)
-        if self._tap is None or not self._tapped(self._tap):
+        if self._receive is None or not self._is_received(self._receive):
             self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -208,13 +230,18 @@ class Connection(asyncio.Protocol):
         finally:
             self._waiter = self._silence.waiting_since = None
 
-    def _tapped(self, tap: Tap) -> bool:
-        """Offer the latest bytes to `tap`; True if the reader need not wake."""
-        if len(self._pieces) != 1 or not tap(self._pieces[0]):
+    def _is_received(self, receive: Receive) -> bool:
+        """Give what has arrived to `receive`; True if the reader need not wake."""
+        if not self._pieces:
             return False
-        self._let_more_in()
+        try:
+            if not receive(self._take()):
+                self._receive, self._is_refused = None, True  # more may arrive before it wakes
+        except Exception as error:  # noqa: BLE001  # raised again by `feed`, in the reader's task
+            self._crash = error
+            return False
         self._silence.waiting_since = self._loop.time()
-        return not self._complete and self._error is None
+        return not (self._is_refused or self._complete or self._error is not None)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -5,6 +5,7 @@ import pytest
 from gateway.admission.keys import Caller, KeyLimits
 from gateway.admission.ledger import Ledger
 from gateway.admission.limits import LimitExceededError, Limits, Taken
+from tests.unit.gateway.virtual_time import run_in_virtual_time
 
 NOW = 98_765.4321
 
@@ -23,7 +24,7 @@ def caller(
 
 
 def take(limits: Limits, who: Caller, *, tokens: int = 1, now: float = NOW) -> Taken:
-    took = limits.take(who, estimated_tokens=tokens, now=now)
+    took = run_in_virtual_time(limits.take(who, estimated_tokens=tokens, now=now))
     assert took is not None
     return took
 
@@ -32,7 +33,8 @@ def take(limits: Limits, who: Caller, *, tokens: int = 1, now: float = NOW) -> T
     "who", [Caller("acme", None, KeyLimits(1, 1, 1)), caller()], ids=["no-key", "no-limits"]
 )
 def test_a_caller_without_limits_takes_nothing(limits: Limits, who: Caller) -> None:
-    assert limits.take(who, estimated_tokens=10**9, now=NOW) is None
+    assert run_in_virtual_time(limits.take(who, estimated_tokens=10**9, now=NOW)) is None
+    limits.peek(who, now=NOW)
 
 
 def test_the_request_over_the_limit_is_refused_with_all_headers(limits: Limits) -> None:
@@ -154,6 +156,34 @@ def test_running_requests_are_counted_until_they_are_settled(limits: Limits) -> 
     assert caught.value.headers == {"retry-after": "1"}
     with pytest.raises(LimitExceededError, match="2 requests at a time"):
         take(limits, who)
+
+
+@pytest.mark.parametrize(
+    ("who", "first_tokens", "free_after"),
+    [
+        (caller(requests=1), 1, 60.0),
+        (caller(tokens=60), 60, 1.0),
+        (caller(tokens=60), 59, 0.0),
+        (caller(concurrent=1), 1, None),
+        (caller(requests=2, tokens=2, concurrent=2), 1, 0.0),
+    ],
+    ids=["requests", "tokens", "one-token-left", "concurrency", "free"],
+)
+def test_a_peek_refuses_what_even_the_smallest_request_could_not_take(
+    limits: Limits, who: Caller, first_tokens: int, free_after: float | None
+) -> None:
+    took = take(limits, who, tokens=first_tokens)
+    if free_after is None:
+        with pytest.raises(LimitExceededError):
+            limits.peek(who, now=NOW + 3600)
+        limits.settle(took, used_tokens=None, now=NOW)
+    elif free_after > 0:
+        with pytest.raises(LimitExceededError):
+            limits.peek(who, now=NOW + free_after - 0.01)
+
+    for _ in range(3):
+        limits.peek(who, now=NOW + (free_after or 0.0))
+    take(limits, who, now=NOW + (free_after or 0.0))
 
 
 def test_keys_do_not_share_their_limits(limits: Limits) -> None:
