@@ -10,7 +10,7 @@ from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
 from starlette.routing import Route
 
-from gateway.admission import read_records
+from gateway.admission import read_records, require_redis
 from gateway.api import (
     BodyPolicy,
     InferenceRoute,
@@ -123,8 +123,11 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
 
 
 def _check_files(settings: GatewaySettings, *, is_first: bool) -> None:
-    """Read the lifespan's files early: an error in the lifespan would show a traceback."""
+    """Check early what the lifespan needs: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
+    read_secret(settings.limits.password_file)
+    if settings.limits.store is not None:
+        require_redis()
     file = settings.keys.file
     if file is None:
         return

@@ -184,6 +184,12 @@ class BytesInFlightError(RateLimitError):
     reason = "bytes_in_flight"
 
 
+class LimitsUnavailableError(CapacityError):
+    """The store that the replicas share does not answer, and the settings say to refuse."""
+
+    reason = "limits_unavailable"
+
+
 class QueueFullError(CapacityError):
     """All slots are in use; the queue is full, or another tenant had a better claim to it."""
 

@@ -78,6 +78,28 @@ class AdmissionSettings(_Section):
     )
 
 
+class LimitsSettings(_Section):
+    """Where the use of each key's limits is counted."""
+
+    store: str | None = Field(
+        None,
+        # No password, no options: an error message or a log would show them.
+        pattern=r"^(rediss?://([^@:/?]+@)?([^@:/?]+|\[[0-9a-f:]+\])(:\d{1,5})?(/\d*)?|unix:///[^?]+)$",
+        description="URL of a Redis or Valkey server that all replicas share "
+        "(`redis://host:6379/0`, `rediss://`, `unix://`); none: each replica counts by itself.",
+    )
+    password_file: Path | None = Field(None, description="File with the store's password.")
+    when_unreachable: Literal["open", "closed"] = Field(
+        "open",
+        description="While the store is down: `open`: each replica counts by itself; `closed`: "
+        "requests of keys with limits get 503.",
+    )
+    timeout_seconds: Seconds = Field(0.05, description="Longest wait for the store.")
+    lease_seconds: Seconds = Field(
+        30.0, description="How long the running requests of a replica that died are counted."
+    )
+
+
 class RequestSettings(_Section):
     """Bounds of one request."""
 
@@ -262,6 +284,7 @@ class GatewaySettings(BaseSettings):
     )
     keys: KeySettings = KeySettings()
     admission: AdmissionSettings = AdmissionSettings()
+    limits: LimitsSettings = LimitsSettings()
     request: RequestSettings = RequestSettings()
     stream: StreamSettings = StreamSettings()
     pacing: PacingSettings = PacingSettings()

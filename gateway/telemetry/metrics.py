@@ -44,6 +44,7 @@ _ADDED_BUCKETS = (
     0.05, 0.06, 0.08, 0.1, 0.12, 0.14, 0.2, 0.5,
 )
 # fmt: on
+_STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 _RATIO_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _LENGTH_BUCKETS = (
     *(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
@@ -139,6 +140,18 @@ class GatewayMetrics:
             "gateway_rejections_total",
             "Requests answered with an error by the gateway itself.",
             ["reason"],
+            registry=registry,
+        )
+        self.limits_store_up = Gauge(
+            "gateway_limits_store_up",
+            "1 while the store of the limits answers; 0 if there is none.",
+            multiprocess_mode="livemin",
+            registry=registry,
+        )
+        self.limits_store_seconds = Histogram(
+            "gateway_limits_store_seconds",
+            "How long a request waited for the store of the limits.",
+            buckets=_STORE_BUCKETS,
             registry=registry,
         )
         self.workers = Gauge(
