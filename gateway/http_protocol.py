@@ -42,9 +42,10 @@ _STATUS_LINES = {
 class GatewayProtocol(HttpToolsProtocol):
     """Serves one client connection.
 
-    A head is given to the parser when it is complete. So its size and its time are limited, and an
-    `Upgrade` header can be removed: after one, the parser would take the body for another protocol.
-    A server may ignore `Upgrade` (RFC 9110, section 7.8).
+    The parser gets one request at a time: first its head, when that is complete, then its body. So
+    heads have limits, an `Upgrade` line can be removed, and no request begins before the one in
+    front of it is answered. With `Upgrade` the parser would take the body for another protocol; a
+    server may ignore it (RFC 9110, section 7.8).
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own signature
@@ -52,10 +53,10 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._client = ClientTransport(transport, self.loop, self._is_unread)
         self.transport = self._client  # type: ignore[assignment]  # same methods
-        self._head = bytearray()
-        self._expects_head = True
+        self._waiting = bytearray()  # bytes that the parser has not got yet
+        self._in_body = False
+        self._body_left: int | None = None  # None: chunked, only the parser knows
         self._is_refused = False
-        self._pipelined_head_bytes: int | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._begin_head()
 
@@ -66,67 +67,84 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Give the parser complete heads, and the bytes of bodies as they come."""
+        """Give the parser what belongs to the present request; keep the rest."""
         if self._is_refused or self.transport.is_closing():
             return
-        if self._expects_head:
-            whole = self._complete_head(data)
-            if whole is None:
-                return
-            data = whole
-        elif self._pipelined_head_bytes is not None:
-            self._pipelined_head_bytes += len(data)
-            if self._pipelined_head_bytes > MOST_HEAD_BYTES:
-                self._refuse(HeadTooLargeError(f"The head is over {MOST_HEAD_BYTES >> 10} KiB."))
-                return
-        super().data_received(data)
-        if self._pipelined_head_bytes is not None:
-            self._begin_head()
+        self._waiting += data
+        self._read()
 
-    def _complete_head(self, data: bytes) -> bytes | None:
-        """Take in bytes of a head; returns what to parse, None if nothing yet."""
+    def _read(self) -> None:
+        while self._waiting and not self._is_refused:
+            if self._in_body:
+                self._feed(self._take_body())
+            elif self._is_answering():
+                if len(self._waiting) > MOST_HEAD_BYTES:
+                    self.flow.pause_reading()
+                return
+            elif (head := self._take_head()) is not None:
+                self._feed(head)
+            else:
+                return
+
+    def _feed(self, data: bytes) -> None:
+        super().data_received(data)
+
+    def _take_body(self) -> bytes:
+        taken = bytes(self._waiting[: self._body_left])
+        del self._waiting[: len(taken)]
+        if self._body_left is not None:
+            self._body_left -= len(taken)
+        return taken
+
+    def _take_head(self) -> bytes | None:
+        """Take a head, without `Upgrade`; None if it is not complete, or refused."""
         self._unset_keepalive_if_required()
-        searched = max(0, len(self._head) - len(_HEAD_END) + 1)
-        self._head += data
-        if not self._head[:1].isalpha() and self._head[:1] not in b"\r\n":
-            refused = bytes(self._head)  # by the parser: no request begins like that
-            self._end_head()
-            return refused
-        end = self._head.find(_HEAD_END, searched)
-        if max(end, 0) > MOST_HEAD_BYTES or (end < 0 and len(self._head) > MOST_HEAD_BYTES):
+        waiting = self._waiting
+        if not waiting[:1].isalpha() and waiting[:1] not in b"\r\n":
+            return self._take(len(waiting))  # no request begins like that; the parser refuses it
+        end = waiting.find(_HEAD_END, 0, MOST_HEAD_BYTES + len(_HEAD_END))
+        if end < 0 and len(waiting) > MOST_HEAD_BYTES:
             self._refuse(HeadTooLargeError(f"The head is over {MOST_HEAD_BYTES >> 10} KiB."))
             return None
         if end < 0:
             self._begin_head()
             return None
-        head, rest = bytes(self._head[:end]), bytes(self._head[end:])
-        self._end_head()
-        if head.count(b"\n") > MOST_HEADERS:
+        head = self._take(end + len(_HEAD_END))
+        if head.count(b"\n") > MOST_HEADERS + 2:
             self._refuse(HeadTooLargeError(f"The head has more than {MOST_HEADERS} headers."))
             return None
-        return _UPGRADE.sub(b"", head) + rest
+        return _UPGRADE.sub(b"", head)
+
+    def _take(self, count: int) -> bytes:
+        self._end_head()
+        taken = bytes(self._waiting[:count])
+        del self._waiting[:count]
+        return taken
 
     def _begin_head(self) -> None:
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self._head_is_late)
 
     def _end_head(self) -> None:
-        self._head.clear()
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
     def _head_is_late(self) -> None:
         self._head_timer = None
-        if self._head or self._pipelined_head_bytes is not None:
+        if self._waiting:
             self._refuse(RequestTimeoutError("The head of the request did not arrive in time."))
         else:
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """Count the bytes of a head that began behind another request, in the same packet."""
-        self._expects_head = False
-        self._pipelined_head_bytes = 0
+        """Refuse a request that came in one packet with the end of a chunked body.
+
+        Raises:
+            ValueError: The parser turns it into its own error.
+        """
+        if self._in_body or self._is_answering():
+            raise ValueError("another request behind a chunked one")
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -134,73 +152,67 @@ class GatewayProtocol(HttpToolsProtocol):
 
         Raises:
             ValueError: Another version than 1.0 and 1.1, not exactly one valid `Host` (RFC 9112,
-                section 3.2), CONNECT, or an `Upgrade` in a head that came in one packet with the
-                request in front of it. The parser turns it into its own error.
+                section 3.2), or CONNECT. The parser turns it into its own error.
         """
-        if self.parser.should_upgrade():
-            raise ValueError("another protocol would follow")
         version = self.parser.get_http_version()
+        headers = dict(self.headers)
         hosts = [value for name, value in self.headers if name == b"host"]
         if version not in _VERSIONS or len(hosts) > 1 or (version == "1.1" and not hosts):
             raise ValueError("not a request of HTTP/1.0 or 1.1 with one Host")
-        if not all(map(_HOST.fullmatch, hosts)):
-            raise ValueError("an invalid Host")
-        self._pipelined_head_bytes = None
-        self._end_head()
+        if not all(map(_HOST.fullmatch, hosts)) or self.parser.should_upgrade():
+            raise ValueError("an invalid Host, or another protocol")
+        self._in_body = True
+        is_chunked = b"transfer-encoding" in headers
+        self._body_left = None if is_chunked else int(headers.get(b"content-length", b"0"))
         super().on_headers_complete()
         scope = cast(MutableMapping[str, Any], self.cycle.scope)  # uvicorn lists ASGI's own keys
         scope[CLIENT_SOCKET] = ClientSocket(self.cycle)
 
     def on_message_complete(self) -> None:
-        """Expect the next request."""
-        self._expects_head = True
+        """The request is complete."""
+        self._in_body = False
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Read the next request, or close if it was refused."""
+        super().on_response_complete()
+        if self._is_refused:
+            self.transport.close()
+        elif self._waiting and not self.transport.is_closing():
+            self._read()
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP."""
         self._refuse(InvalidRequestError("The request is not valid HTTP."))
 
-    def on_response_complete(self) -> None:
-        """Begin the next request, or close after the last one in front of a refused head."""
-        is_last = not self.pipeline
-        super().on_response_complete()
-        if self._is_refused and is_last:
-            self.transport.close()
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def _is_unread(self) -> bool:
+        return self._is_refused or self._in_body
 
     def _refuse(self, error: CallerError) -> None:
-        """Answer what is no acceptable request with an error, and close.
+        """Answer a bad request with an error, and close.
 
-        If requests in front of it are still running, the connection closes after their answers
-        instead: the client would take the error for one of these.
+        If the request in front of it is still running, the connection closes after its answer: the
+        client would take the error for that.
         """
         self._end_head()
         self._is_refused = True
-        if self._is_behind_another():
-            return
-        body = error_body(error)
-        self.transport.write(
-            _STATUS_LINES[error.status] + b"content-type: application/json\r\n"
-            b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        )
-        self.transport.write(body)
+        if self._is_answering():
+            if not self._in_body:
+                return
+            self.cycle.disconnected = True  # it is the running request whose body is broken
+            self.cycle.message_event.set()
+        if not self._is_answering() or not self.cycle.response_started:
+            body = error_body(error)
+            self.transport.write(
+                _STATUS_LINES[error.status] + b"content-type: application/json\r\n"
+                b"content-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+            )
+            self.transport.write(body)
         self.transport.close()
-
-    def _is_unread(self) -> bool:
-        cycle: RequestResponseCycle | None = self.cycle
-        return self._is_refused or (cycle is not None and cycle.more_body)
-
-    def _is_behind_another(self) -> bool:
-        """Whether requests in front of the refused one have to be answered first."""
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is None or cycle.response_complete:
-            return False
-        if not cycle.more_body:
-            return True
-        # It is the latest request itself that is refused: its body is broken.
-        if not self.pipeline:
-            return False
-        self.pipeline.popleft()
-        return True
 
 
 class ClientSocket:

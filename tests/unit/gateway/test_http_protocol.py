@@ -111,10 +111,19 @@ async def test_everything_else_is_forwarded_to_the_transport(
     assert extra("peername") == ("127.0.0.1", 1)  # type: ignore[operator]  # same
 
 
+left = asyncio.Event()
+"""The client of `/wait` has left."""
+
+
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
     assert scope["type"] == "http"
     if scope["path"] == "/stream":
         await stream(scope, send)
+        return
+    if scope["path"] == "/wait":
+        await receive()
+        assert (await receive())["type"] == "http.disconnect"
+        left.set()
         return
     if scope["path"] == "/abort":
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -358,6 +367,37 @@ async def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     assert answer.find(b"one") < answer.find(b"two") != -1
 
 
+async def test_upgrade_is_ignored_behind_another_request_too(port: int) -> None:
+    first = head_of(b"content-length: 3", method=b"POST") + b"one"
+    second = head_of(CLOSE, b"upgrade: h2c", b"content-length: 3", method=b"POST") + b"two"
+
+    answer = await ask(port, first + second)
+
+    assert answer.find(b"one") < answer.find(b"two") != -1
+
+
+async def test_a_request_behind_a_chunked_one_in_the_same_packet_is_not_begun(port: int) -> None:
+    chunked = head_of(b"transfer-encoding: chunked", method=b"POST") + b"3\r\none\r\n0\r\n\r\n"
+
+    answer = await ask(port, chunked + head_of(CLOSE))
+
+    assert answer.count(b"HTTP/1.1 ") == answer.count(b"one") == 1
+
+
+async def test_a_client_that_leaves_is_noticed_although_it_has_sent_another_request(
+    port: int,
+) -> None:
+    left.clear()
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(2 * b"GET /wait HTTP/1.1\r\nhost: x\r\n\r\n")
+    await writer.drain()
+    await asyncio.sleep(0.02)
+    writer.transport.abort()
+
+    async with asyncio.timeout(5):
+        await left.wait()
+
+
 async def test_a_pipelined_head_may_be_split_anywhere(port: int) -> None:
     first = head_of(b"content-length: 3", method=b"POST") + b"one"
     second = head_of(CLOSE, b"content-length: 3", method=b"POST") + b"two"
@@ -405,11 +445,10 @@ POST = head_of(b"content-length: 3", method=b"POST")
     [
         b"GARBAGE / HTTP/1aaa\r\n\r\n",
         b"GET / HTTP/1.1\r\na: " + b"x" * 8 * MOST_HEAD_BYTES,
-        head_of(b"connection: upgrade", b"upgrade: h2c"),
         head_of(b"transfer-encoding: chunked", method=b"POST") + b"zz\r\n",
         head_of(b"transfer-encoding: chunked", method=b"POST") + b"3\r\nabc\r\nzz\r\n",
     ],
-    ids=["no-http", "long-head", "upgrade", "bad-chunk", "later-bad-chunk"],
+    ids=["no-http", "long-head", "bad-chunk", "later-bad-chunk"],
 )
 async def test_requests_in_front_of_a_refused_one_are_answered_and_nothing_else(
     port: int, in_front: bytes, answers: list[bytes], refused: bytes
