@@ -105,6 +105,7 @@ class WorkerObject(msgspec.Struct):
     metrics: Any = None
     system_fingerprint: Any = None
     response: "WorkerObject | None" = None
+    message: "WorkerObject | None" = None
 
 
 _WORKER_OBJECT = msgspec.json.Decoder(WorkerObject)
