@@ -119,6 +119,7 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
 def _check_files(settings: GatewaySettings) -> None:
     """Read the lifespan's files early: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
+    read_secret(settings.tenant_secret_file)
     if settings.keys.file is not None:
         try:
             read_records(settings.keys.file)

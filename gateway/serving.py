@@ -25,6 +25,7 @@ from gateway.pacing import choose_mode
 from gateway.protocol import (
     Endpoint,
     InferenceRequest,
+    TenantDigests,
     error_event,
     forwarded_body,
     read_request,
@@ -122,6 +123,7 @@ class Serving:
         prober: Prober,
         metrics: GatewayMetrics,
         *,
+        digests: TenantDigests,
         tokenizer: PredictionTokenizer,
         pacers: Pacers,
         budget: RetryBudget,
@@ -131,6 +133,7 @@ class Serving:
         self._pool = pool
         self._prober = prober
         self._metrics = metrics
+        self._digests = digests
         self._tokenizer = tokenizer
         self._pacers = pacers
         self._budget = budget
@@ -166,7 +169,7 @@ class Serving:
             request=request,
             tenant=call.caller.tenant,
             model=model,
-            body=forwarded_body(request, tenant=call.caller.tenant),
+            body=forwarded_body(request, tenant=call.caller.tenant, digests=self._digests),
             headers={**call.headers, "x-request-id": call.worker_request_id},
             record=record,
             prediction=request.prediction,
@@ -316,7 +319,9 @@ class Serving:
         exchange.prediction = ""
         if tokens:
             exchange.request = replace(exchange.request, predicted_tokens=tokens)
-            exchange.body = forwarded_body(exchange.request, tenant=exchange.tenant)
+            exchange.body = forwarded_body(
+                exchange.request, tenant=exchange.tenant, digests=self._digests
+            )
 
     @asynccontextmanager
     async def _time_limit(self) -> AsyncIterator[None]:

@@ -10,10 +10,10 @@ from gateway.protocol.request import (
     Speculation,
     forwarded_body,
     read_request,
-    tenant_digest,
 )
 from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
+from gateway.protocol.tenant import TenantDigests
 from gateway.protocol.text_chunk import Part, TextChunk, TextChunks
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "Relayed",
     "Speculation",
     "StreamReader",
+    "TenantDigests",
     "TextChunk",
     "TextChunks",
     "error_body",
@@ -41,6 +42,5 @@ __all__ = [
     "read_request",
     "read_tokens",
     "relayed_error",
-    "tenant_digest",
     "tokenize_body",
 ]

@@ -70,5 +70,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def forwarded_endpoint(path: str) -> Endpoint:
-    """An endpoint from `gateway.forward_paths`; its bodies are not changed."""
-    return Endpoint(path, Dialect.PLAIN)
+    """An endpoint from `gateway.forward_paths`; nothing is added to its bodies."""
+    return Endpoint(path, Dialect.MESSAGES if path.startswith("/v1/messages/") else Dialect.PLAIN)

@@ -93,9 +93,9 @@ def json_text(value: Any) -> Raw:
     return Raw(msgspec.json.encode(value))
 
 
-def is_null(value: Raw) -> bool:
-    """Whether a value is `null`; no other one begins with an n."""
-    return memoryview(value)[0] == ord("n")
+def is_null(value: Raw | None) -> bool:
+    """Whether a value is absent or `null`; no other one begins with an n."""
+    return value is None or memoryview(value)[0] == ord("n")
 
 
 class WorkerObject(msgspec.Struct):

@@ -4,8 +4,6 @@ Every other field is forwarded byte for byte. A caller's own `vllm_xargs.specgat
 and its `cache_salt` is hashed with its tenant: both decide whose cache a request can reach.
 """
 
-import hashlib
-import json
 import re
 import sys
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from gateway.protocol.json_object import (
     write_members,
 )
 from gateway.protocol.prediction import read_prediction
+from gateway.protocol.tenant import TenantDigests
 from gateway.types import PacingMode
 
 T = TypeVar("T")
@@ -120,7 +119,7 @@ def read_request(
     """
     members = read_body(data)
     for name in endpoint.required:
-        if name not in members or is_null(members[name]):
+        if is_null(members.get(name)):
             raise InvalidRequestError(f"Missing required field '{name}'.", param=name)
     _XARGS.read(members)
     _CACHE_SALT.read(members)
@@ -147,46 +146,45 @@ def read_request(
     )
 
 
-def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
+def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDigests) -> bytes:
     """The body for the worker: the caller's values byte for byte, and our fields.
 
     Args:
         request: As `read_request` returned it.
-        tenant: The caller's tenant; the worker only sees a digest of it.
+        tenant: The caller's tenant.
+        digests: Makes the names under which the worker knows tenants.
+
+    Raises:
+        InvalidRequestError: An object to which we add has too many members.
     """
     endpoint, theirs = request.endpoint, request.members
+    name = digests.of(tenant)
     members = dict(theirs)
-    for name in ("speculation", "pacing"):
-        members.pop(name, None)
+    members.pop("speculation", None)
+    members.pop("pacing", None)
     if endpoint.takes_prediction:
         members.pop("prediction", None)
-    if endpoint.takes_xargs:
-        members["vllm_xargs"] = _xargs(request, tenant)
-    if endpoint.takes_salt:
-        salt = _CACHE_SALT.read(theirs) or ""
-        members["cache_salt"] = json_text(tenant_digest(tenant, salt))
+    # On other endpoints nothing is added, but a caller's own must not pass there either.
+    if endpoint.takes_xargs or not is_null(theirs.get("vllm_xargs")):
+        members["vllm_xargs"] = _xargs(request, name)
+    salt = _CACHE_SALT.read(theirs)
+    if endpoint.takes_salt or salt is not None:
+        members["cache_salt"] = json_text(digests.of(tenant, salt) if salt else name)
     if request.stream and endpoint.streams_usage_chunk:
         members["stream_options"] = _stream_options(request)
     return request.body if members == theirs else write_members(members)
 
 
-def tenant_digest(tenant: str, salt: str = "") -> str:
-    """An opaque name for a tenant, the same on every gateway; 32 hexadecimal digits.
-
-    `salt` is the caller's own `cache_salt`. It can divide a tenant's cache, but it never gives
-    access to another tenant's.
-    """
-    return hashlib.sha256(json.dumps(["specgate", tenant, salt]).encode()).hexdigest()[:32]
-
-
-def _xargs(request: InferenceRequest, tenant: str) -> Raw:
-    ours: dict[str, object] = {"mode": request.speculation.mode, "tenant": tenant_digest(tenant)}
+def _xargs(request: InferenceRequest, tenant_name: str) -> Raw:
+    members = _members_of(request.members.get("vllm_xargs"), most=_MAX_XARGS)
+    members = {name: value for name, value in members.items() if not name.startswith(_PREFIX)}
+    if not request.endpoint.takes_xargs:
+        return Raw(write_members(members))
+    ours: dict[str, object] = {"mode": request.speculation.mode, "tenant": tenant_name}
     if request.speculation.max_draft_tokens is not None:
         ours["max_draft_tokens"] = request.speculation.max_draft_tokens
     if request.predicted_tokens:
         ours["prediction"] = request.predicted_tokens
-    members = _members_of(request.members.get("vllm_xargs"), most=_MAX_XARGS)
-    members = {name: value for name, value in members.items() if not name.startswith(_PREFIX)}
     members.update((_PREFIX + name, json_text(value)) for name, value in ours.items())
     return Raw(write_members(members))
 

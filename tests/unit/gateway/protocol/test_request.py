@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from gateway.errors import InvalidRequestError
-from gateway.protocol.request import Speculation, forwarded_body, read_request, tenant_digest
+from gateway.protocol.endpoints import Endpoint, forwarded_endpoint
+from gateway.protocol.request import (
+    InferenceRequest,
+    Speculation,
+    forwarded_body,
+    read_request,
+)
+from gateway.protocol.tenant import TenantDigests
 from tests.unit.gateway.requests import (
     CHAT,
     COMPLETIONS,
@@ -18,12 +25,18 @@ from tests.unit.gateway.requests import (
     request_to,
 )
 
-OURS = {"specgate_mode": "auto", "specgate_tenant": tenant_digest("acme")}
+DIGESTS = TenantDigests(b"secret")
+OURS = {"specgate_mode": "auto", "specgate_tenant": DIGESTS.of("acme")}
+FORWARDED = forwarded_endpoint("/pooling")
 PREDICTION = {"type": "content", "content": "one two"}
 
 
+def forwarded(request: InferenceRequest) -> bytes:
+    return forwarded_body(request, tenant="acme", digests=DIGESTS)
+
+
 def sent_to(endpoint: Any, **fields: Any) -> dict[str, Any]:
-    found = json.loads(forwarded_body(request_to(endpoint, **fields), tenant="acme"))
+    found = json.loads(forwarded(request_to(endpoint, **fields)))
     assert isinstance(found, dict)
     return found
 
@@ -70,8 +83,8 @@ def test_null_means_absent() -> None:
 def test_an_unknown_field_is_forwarded_byte_for_byte() -> None:
     body = b' {"model" : "m", "temperature": 1.0e0, "x-vendor":{"a":[1.50,"\\u00e9"]}, "n":null}\n'
 
-    plain = forwarded_body(read_request(TOKENIZE, body), tenant="acme")
-    spliced = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+    plain = forwarded(read_request(TOKENIZE, body))
+    spliced = forwarded(read_request(COMPLETIONS, body))
 
     assert plain == body
     kept = b'{"model":"m","temperature":1.0e0,"x-vendor":{"a":[1.50,"\\u00e9"]},"n":null,'
@@ -108,7 +121,7 @@ def test_each_endpoint_gets_the_fields_it_accepts(endpoint: Any, added: set[str]
 def test_forged_xargs_are_replaced(xargs: str) -> None:
     body = f'{{"vllm_xargs":{xargs}}}'.encode()
 
-    sent = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+    sent = forwarded(read_request(COMPLETIONS, body))
 
     assert json.loads(sent)["vllm_xargs"] == {**OURS, "keep": 1}
     assert b'"y"' not in sent
@@ -117,9 +130,7 @@ def test_forged_xargs_are_replaced(xargs: str) -> None:
 def test_thousands_of_forged_xargs_are_removed() -> None:
     forged = ",".join(f'"specgate_{number}":1' for number in range(8_000))
 
-    sent = forwarded_body(
-        read_request(COMPLETIONS, b'{"vllm_xargs":{%s}}' % forged.encode()), tenant="acme"
-    )
+    sent = forwarded(read_request(COMPLETIONS, b'{"vllm_xargs":{%s}}' % forged.encode()))
 
     assert json.loads(sent)["vllm_xargs"] == OURS
 
@@ -127,24 +138,34 @@ def test_thousands_of_forged_xargs_are_removed() -> None:
 @pytest.mark.parametrize(
     ("body", "salt"),
     [
-        (b"{}", tenant_digest("acme")),
-        (b'{"cache_salt":null}', tenant_digest("acme")),
-        (b'{"c\\u0061che_salt":"other"}', tenant_digest("acme", "other")),
+        (b"{}", DIGESTS.of("acme")),
+        (b'{"cache_salt":null}', DIGESTS.of("acme")),
+        (b'{"c\\u0061che_salt":"other"}', DIGESTS.of("acme", "other")),
     ],
 )
 def test_the_cache_salt_is_always_ours(body: bytes, salt: str) -> None:
-    sent = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+    sent = forwarded(read_request(COMPLETIONS, body))
 
     assert json.loads(sent)["cache_salt"] == salt
 
 
-def test_a_callers_salt_splits_its_own_cache_and_reaches_no_other() -> None:
-    callers = [("a", ""), ("a", "b"), ("ab", ""), ("b", "a"), ('a", "b', ""), ("\ud800", "")]
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        (b'{"a": 1}', b'{"a": 1}'),
+        (b'{"cache_salt":null,"vllm_xargs":null}', b'{"cache_salt":null,"vllm_xargs":null}'),
+        (b'{"a": 1.0,"cache_salt":"x"}', b'{"a":1.0,"cache_salt":"%s"}'),
+        (b'{"vllm_xargs":{"specgate_tenant":"y","keep":[ 1 ]}}', b'{"vllm_xargs":{"keep":[ 1 ]}}'),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("endpoint", [FORWARDED, TOKENIZE], ids=lambda e: e.path)
+def test_forged_fields_do_not_pass_on_other_paths(
+    endpoint: Endpoint, body: bytes, sent: bytes
+) -> None:
+    salted = sent.replace(b"%s", DIGESTS.of("acme", "x").encode())
 
-    salts = {tenant_digest(*caller) for caller in callers}
-
-    assert len(salts) == 6
-    assert all(len(salt) == 32 and salt.isalnum() for salt in salts)
+    assert forwarded(read_request(endpoint, body)) == salted
 
 
 @pytest.mark.parametrize(
@@ -165,7 +186,7 @@ def test_pacing_is_asked_for_in_the_body_or_a_header(
     request = read_request(CHAT, body, pacing_header=header)
 
     assert request.pacing == expected
-    assert b"pacing" not in forwarded_body(request, tenant="t")
+    assert b"pacing" not in forwarded(request)
     with pytest.raises(InvalidRequestError, match="X-Pacing"):
         read_request(CHAT, body, pacing_header="fast")
 
@@ -183,9 +204,9 @@ def test_a_prediction_becomes_ids_in_xargs_and_leaves_the_body() -> None:
     forged = {"specgate_prediction": [9], "keep": 1}
     request = request_to(CHAT, prediction=PREDICTION, vllm_xargs=forged, seed=1)
 
-    before = json.loads(forwarded_body(request, tenant="acme"))
+    before = json.loads(forwarded(request))
     known = replace(request, predicted_tokens=(5, 0, 70000))
-    after = json.loads(forwarded_body(known, tenant="acme"))
+    after = json.loads(forwarded(known))
 
     assert request.prediction == "one two"
     assert before["vllm_xargs"] == {**OURS, "keep": 1}
@@ -207,7 +228,7 @@ def test_an_unused_prediction_is_only_removed(fields: dict[str, Any]) -> None:
     request = request_to(CHAT, **fields)
 
     assert request.prediction == ""
-    assert b"prediction" not in forwarded_body(request, tenant="acme")
+    assert b"prediction" not in forwarded(request)
 
 
 @pytest.mark.parametrize(
@@ -312,7 +333,7 @@ def test_a_body_costs_at_most_three_times_its_size(body: bytes) -> None:
     tracemalloc.start()
     try:
         with contextlib.suppress(InvalidRequestError):
-            forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+            forwarded(read_request(COMPLETIONS, body))
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

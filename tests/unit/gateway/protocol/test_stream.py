@@ -85,7 +85,7 @@ PIECES = st.one_of(
             chunk("a", usage=None),
             chunk("a", usage={"completion_tokens": "many"}),
             chunk("a", **usage(2), more=[1]),
-            frame(usage(1)),
+            frame({"id": "x", **usage(1)}),
             frame({"usage": usage(1)["usage"], "choices": []}),
             b"data:" + chunk("a", **usage(3))[6:],
             b"event: x\n" + chunk("a", **usage(3)),
