@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypedDict
 
+import structlog
 from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
 from starlette.routing import Route
 
-from gateway.admission import read_records
+from gateway.admission import read_records, require_redis
 from gateway.api import (
     BodyPolicy,
     InferenceRoute,
@@ -18,6 +19,7 @@ from gateway.api import (
     install_error_handlers,
     metrics_routes,
     models_routes,
+    openapi_routes,
     speculation_routes,
 )
 from gateway.assembly import Lifecycle, ProcessContext, build_services
@@ -27,11 +29,14 @@ from gateway.protocol import ENDPOINTS, forwarded_endpoint
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
 
+log = structlog.get_logger(__name__)
+
 _QUIET = (
     "/metrics",
     "/metrics/worker",
     "/ping",
     "/version",
+    "/openapi.json",
     "/health",
     "/health/live",
     "/health/ready",
@@ -64,8 +69,8 @@ def create_app(
     Raises:
         ConfigError: A file in the settings cannot be used.
     """
-    _check_files(settings)
     process = process or ProcessContext()
+    _check_files(settings, is_first=process.index == 0)
     lifecycle = lifecycle or Lifecycle()
     metrics = GatewayMetrics(registry, multiprocess=settings.processes > 1)
     tracing = _tracing(settings)
@@ -93,6 +98,7 @@ def create_app(
         for endpoint in endpoints
     )
     app.include_router(models_routes())
+    app.include_router(openapi_routes(endpoints, needs_key=settings.keys.file is not None))
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
     app.include_router(
@@ -116,12 +122,21 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
     return open_tracing(chosen.endpoint, sample_ratio=chosen.sample_ratio)
 
 
-def _check_files(settings: GatewaySettings) -> None:
-    """Read the lifespan's files early: an error in the lifespan would show a traceback."""
+def _check_files(settings: GatewaySettings, *, is_first: bool) -> None:
+    """Check early what the lifespan needs: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
     read_secret(settings.tenant_secret_file)
-    if settings.keys.file is not None:
-        try:
-            read_records(settings.keys.file)
-        except OSError as error:
-            raise ConfigError(f"{settings.keys.file}: {error.strerror}") from error
+    read_secret(settings.limits.password_file)
+    if settings.limits.store is not None:
+        require_redis()
+    file = settings.keys.file
+    if file is None:
+        return
+    try:
+        records = read_records(file)
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    if is_first and not records:
+        # No reason to refuse the start: keys may be created while the gateway runs.
+        create = f"specgate keys create --tenant NAME --file {file}"
+        log.warning("keys_missing", file=str(file), effect="every call gets 401", create=create)

@@ -8,6 +8,13 @@ from math import ceil
 
 from gateway.types import Outcome
 
+_EXCERPT_CHARACTERS = 200
+
+
+def excerpt(text: str) -> str:
+    """As much of a caller's text as an error may repeat."""
+    return text if len(text) <= _EXCERPT_CHARACTERS else text[:_EXCERPT_CHARACTERS] + "..."
+
 
 class ConfigError(Exception):
     """The settings are wrong; the process exits with status 2."""
@@ -184,6 +191,12 @@ class BytesInFlightError(RateLimitError):
     reason = "bytes_in_flight"
 
 
+class LimitsUnavailableError(CapacityError):
+    """The store that the replicas share does not answer, and the settings say to refuse."""
+
+    reason = "limits_unavailable"
+
+
 class QueueFullError(CapacityError):
     """All slots are in use; the queue is full, or another tenant had a better claim to it."""
 
@@ -224,6 +237,17 @@ class WorkerLostError(UpstreamError):
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message, retry_after_seconds=1.0)
         self.sent = sent
+
+
+class WorkerBusyError(UpstreamError):
+    """The worker has no capacity now: it answered 503 with `Retry-After`.
+
+    It works, so this does not count towards its ejection; another worker may have room.
+    """
+
+    status = 503
+    code = "overloaded"
+    reason = "busy"
 
 
 class NoHealthyWorkerError(UpstreamError):

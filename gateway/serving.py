@@ -1,7 +1,7 @@
 """The life of one request, top to bottom: admit, choose a worker, open, relay, settle.
 
-A request is replayed only if a worker was lost, only while no part of an answer has reached the
-client, and only within its deadline and the shared retry budget.
+A request is replayed only if a worker was lost or answered badly, only while no part of an answer
+has reached the client, and only within its deadline and the shared retry budget.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -16,6 +17,7 @@ from gateway.admission import Admission, Caller, Entry
 from gateway.errors import (
     DrainingError,
     GatewayError,
+    NoHealthyWorkerError,
     PermissionDeniedError,
     UpstreamError,
     WorkerLostError,
@@ -56,6 +58,7 @@ class ServingPolicy:
         wait_for_worker_seconds: Longest wait for a healthy worker, over all attempts.
         request_seconds: Longest duration of a request, from admission to its end.
         max_replays: How often a request is replayed after a worker received it.
+        default_max_tokens: Longest output of a request that sets no limit; None: the model's.
         held_answer_bytes: An answer that is not a stream is held until complete, up to this size.
         max_frame_bytes: Largest event in a worker's stream.
         client_stuck_seconds: How long a client may read nothing.
@@ -66,6 +69,7 @@ class ServingPolicy:
     wait_for_worker_seconds: float
     request_seconds: float
     max_replays: int
+    default_max_tokens: int | None
     held_answer_bytes: int
     max_frame_bytes: int
     client_stuck_seconds: float
@@ -158,13 +162,20 @@ class Serving:
         Raises:
             GatewayError: Nothing has been sent; the caller has to send the error.
         """
-        request = read_request(call.endpoint, call.body, pacing_header=call.pacing)
+        request = read_request(
+            call.endpoint,
+            call.body,
+            pacing_header=call.pacing,
+            default_max_tokens=self._policy.default_max_tokens,
+        )
         record.stream = request.stream
         model = self._pool.require_model(request.model)
         if not call.caller.may_use(model):
             raise PermissionDeniedError("This key is not for that model.", param="model")
         if model is not None and model in self._pool.models:
             record.model = model
+        model_limit = self._pool.model_limit(model)
+        request = request.within(model_limit)
         exchange = _Exchange(
             request=request,
             tenant=call.caller.tenant,
@@ -180,7 +191,7 @@ class Serving:
                 self._policy.pacing,
             ),
         )
-        await entry.run(estimated_tokens=request.estimated_tokens)
+        await entry.run(estimated_tokens=request.estimated_tokens(model_limit))
         record.queued_seconds = entry.queued_seconds
         record.trace.queued(entry.queued_seconds)
         record.response_headers.extend(entry.headers)
@@ -249,7 +260,11 @@ class Serving:
 
     async def _relay(self, exchange: _Exchange, relay: StreamRelay | WholeRelay) -> None:
         """Try workers until one's answer was relayed or no further attempt is allowed."""
-        failover = Failover(self._budget, max_replays=self._policy.max_replays)
+        failover = Failover(
+            self._budget,
+            max_replays=self._policy.max_replays,
+            has_other=partial(self._pool.has_other, exchange.model),
+        )
         deadline = time.monotonic() + self._policy.wait_for_worker_seconds
         try:
             async with self._time_limit():
@@ -258,14 +273,16 @@ class Serving:
                         async with self._pool.lease(
                             exchange.model,
                             wait_seconds=deadline - time.monotonic(),
-                            avoid=failover.lost,
+                            avoid=failover.failed,
                         ) as worker:
                             return await self._attempt(worker, exchange, relay)
-                    except WorkerLostError as error:
+                    except NoHealthyWorkerError:
+                        raise
+                    except UpstreamError as error:
                         if not (relay.may_retry and failover.allows(error, worker=worker.id)):
                             raise
-                        log.warning("request_replayed", worker=worker.id, sent=error.sent)
-                        if error.sent and worker.up:
+                        log.warning("request_replayed", worker=worker.id, reason=error.reason)
+                        if isinstance(error, WorkerLostError) and error.sent and worker.up:
                             # A dying process closes its sockets one by one; another attempt on
                             # it would be lost as well.
                             await self._prober.check(worker)
@@ -295,7 +312,7 @@ class Serving:
                     exchange.body,
                     {**exchange.headers, **trace_headers},
                 ) as answer:
-                    if answer.status >= 400:
+                    if answer.status >= 300:
                         body = await answer.read(max_bytes=_ERROR_BODY_BYTES)
                         raise relayed_error(answer.status, body)
                     await relay.relay(exchange.request, answer)

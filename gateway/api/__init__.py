@@ -6,6 +6,7 @@ from gateway.api.health import health_routes
 from gateway.api.inference import InferenceRoute
 from gateway.api.metrics import metrics_routes
 from gateway.api.models import models_routes
+from gateway.api.openapi import openapi_routes
 from gateway.api.speculation import speculation_routes
 from gateway.api.state import Services
 
@@ -18,5 +19,6 @@ __all__ = [
     "install_error_handlers",
     "metrics_routes",
     "models_routes",
+    "openapi_routes",
     "speculation_routes",
 ]

@@ -88,6 +88,7 @@ def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
         wait_for_worker_seconds=chosen.wait_for_worker_seconds,
         request_seconds=chosen.total_seconds,
         max_replays=chosen.max_replays,
+        default_max_tokens=chosen.default_max_tokens,
         held_answer_bytes=chosen.held_answer_bytes,
         max_frame_bytes=settings.stream.max_frame_bytes,
         client_stuck_seconds=settings.stream.client_stuck_seconds,

@@ -2,12 +2,13 @@
 
 from gateway.protocol.answer import Answer, read_answer
 from gateway.protocol.endpoints import ENDPOINTS, Dialect, Endpoint, forwarded_endpoint
-from gateway.protocol.error_body import error_body, error_event, error_object, relayed_error
+from gateway.protocol.error_body import error_body, error_event, field_name, relayed_error
 from gateway.protocol.padding import padded
 from gateway.protocol.prediction import read_tokens, tokenize_body
 from gateway.protocol.request import (
     InferenceRequest,
     Speculation,
+    SpeculationMode,
     forwarded_body,
     read_request,
 )
@@ -28,13 +29,14 @@ __all__ = [
     "Part",
     "Relayed",
     "Speculation",
+    "SpeculationMode",
     "StreamReader",
     "TenantDigests",
     "TextChunk",
     "TextChunks",
     "error_body",
     "error_event",
-    "error_object",
+    "field_name",
     "forwarded_body",
     "forwarded_endpoint",
     "padded",

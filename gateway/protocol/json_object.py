@@ -78,7 +78,8 @@ def read_members(text: bytes | Raw, *, most: int = MAX_MEMBERS) -> Members:
     except msgspec.ValidationError as error:
         raise InvalidRequestError("The request body must be a JSON object.") from error
     except msgspec.DecodeError as error:
-        raise InvalidRequestError("The request body is not valid JSON.") from error
+        reason = str(error).removeprefix("JSON is malformed: ")
+        raise InvalidRequestError(f"The request body is not valid JSON: {reason}.") from error
     except RecursionError as error:
         raise InvalidRequestError("The request body is nested too deeply.") from error
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from gateway.admission.admission import ANONYMOUS, Admission, BytesInFlight
 from gateway.admission.keys import Caller, KeyLimits, KeyRing, new_key
-from gateway.admission.ledger import Ledger
 from gateway.admission.limits import Limits
+from gateway.admission.local_limits import Ledger, LocalLimits
 from gateway.admission.slots import Slots
 from gateway.errors import (
     AuthenticationError,
@@ -27,7 +27,7 @@ OTHER = Caller("other", "o", KeyLimits())
 @pytest.fixture
 def limits() -> Iterator[Limits]:
     ledger = Ledger()
-    yield Limits(ledger)
+    yield LocalLimits(ledger)
     ledger.close()
 
 

@@ -266,7 +266,7 @@ def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, 
         ({"max_tokens": -100}, 0),
         ({"max_tokens": 100.0}, 100),
         ({"max_completion_tokens": None, "max_tokens": 30}, 30),
-        ({"max_tokens": 100, "n": -1}, -100),
+        ({"max_tokens": 100, "n": -1}, 100),
         ({"max_output_tokens": 100}, 0),
         ({"prediction": {**PREDICTION, "content": "x" * 9000}}, -2263),
     ],
@@ -276,7 +276,75 @@ def test_tokens_are_estimated_from_length_and_limits(fields: dict[str, Any], tok
     request = request_to(CHAT, **fields)
     prompt = len(request.body) // 4
 
-    assert request.estimated_tokens == pytest.approx(max(1, prompt + tokens), abs=5)
+    assert request.estimated_tokens(None) == pytest.approx(max(1, prompt + tokens), abs=5)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields", "tokens"),
+    [
+        (CHAT, {}, 1_000),
+        (CHAT, {"max_tokens": None}, 1_000),
+        (CHAT, {"max_output_tokens": 1}, 1_000),
+        (CHAT, {"max_tokens": 10**9}, 1_000),
+        (CHAT, {"max_tokens": 100, "x": "y" * 400}, 200),
+        (CHAT, {"x": "y" * 400}, 1_000),
+        (CHAT, {"n": 3}, 3_000),
+        (RESPONSES, {}, 1_000),
+        (MESSAGES, {}, 1_000),
+        (COMPLETIONS, {"prompt": "x"}, 16),
+        (COMPLETIONS, {"prompt": "x", "max_tokens": None}, 1_000),
+        (COMPLETIONS, {"prompt": ["x" * 400, "y" * 400]}, 232),
+        (CHAT, {"x": "y" * 40_000}, 10_000),
+        (EMBEDDINGS, {"input": "x" * 400}, 100),
+    ],
+    ids=lambda value: getattr(value, "path", str(value)[:40]),
+)
+def test_a_request_without_a_limit_is_taken_to_use_the_models_length(
+    endpoint: Endpoint, fields: dict[str, Any], tokens: int
+) -> None:
+    request = request_to(endpoint, **fields)
+
+    assert request.estimated_tokens(1_000) == pytest.approx(tokens, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields", "added"),
+    [
+        (CHAT, {"messages": []}, {"max_tokens": 70}),
+        (CHAT, {"messages": [], "max_tokens": None}, {"max_tokens": 70}),
+        (CHAT, {"messages": [], "max_tokens": 9}, {"max_tokens": 9}),
+        (CHAT, {"messages": [], "max_completion_tokens": 9}, {"max_completion_tokens": 9}),
+        (RESPONSES, {}, {"max_output_tokens": 70}),
+        (COMPLETIONS, {}, {}),
+        (COMPLETIONS, {"max_tokens": None}, {"max_tokens": 70}),
+        (MESSAGES, {"messages": []}, {}),
+        (EMBEDDINGS, {}, {}),
+        (FORWARDED, {}, {}),
+    ],
+    ids=lambda value: getattr(value, "path", str(value)),
+)
+def test_the_default_limit_is_added_where_a_request_sets_none(
+    endpoint: Endpoint, fields: dict[str, Any], added: dict[str, int]
+) -> None:
+    body = json.dumps(fields).encode()
+
+    request = read_request(endpoint, body, default_max_tokens=70)
+    sent = json.loads(forwarded(request))
+
+    assert {name: sent[name] for name in sent if "tokens" in name} == added
+
+
+def test_the_default_limit_is_at_most_the_models_length() -> None:
+    ours = read_request(RESPONSES, b"{}", default_max_tokens=70)
+    theirs = request_to(RESPONSES, max_output_tokens=70)
+
+    limits = [
+        json.loads(forwarded(request.within(length)))["max_output_tokens"]
+        for request in (ours, theirs)
+        for length in (None, 100, 50)
+    ]
+
+    assert limits == [70, 70, 50, 70, 70, 70]
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_any_split_of_an_answer_gives_the_same(answer: bytes, cuts: list[int]) -
         assert await worker.body() == b"ok"
         connection.release()
         is_last = answer.startswith(UNTIL_CLOSED) or b"close" in answer
-        assert connection.is_reusable is not is_last
+        assert connection.is_idle is not is_last
         if not is_last:
             await worker.asked(LENGTH_2 + b"ok")
             assert await worker.body() == b"ok"
@@ -147,6 +147,10 @@ async def test_a_break_before_the_head_says_whether_the_request_was_sent(sent: b
         b"no HTTP at all\r\n\r\n",
         CHUNKED + b"zz\r\nhello\r\n",
         CHUNKED + b"5\r\nhelloworld\r\n",
+        HEAD + b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\nok",
+        HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\nok!",
+        b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 3_000,
     ],
     ids=lambda answer: repr(answer[:60]),
 )
@@ -185,8 +189,76 @@ async def test_bytes_after_an_answer_are_never_read_as_the_next(
     worker.connection.release()
     if unsolicited:
         worker.connection.data_received(unsolicited)
-    assert not worker.connection.is_reusable
+    assert not worker.connection.is_idle
     assert worker.transport.aborted
+
+
+async def test_trailers_are_not_headers() -> None:
+    worker = Worker()
+    await worker.asked(CHUNKED, b"2\r\nok\r\n0\r\nx-trailer: 1\r\n\r\n")
+
+    assert await worker.body() == b"ok"
+    assert worker.connection.headers == [(b"transfer-encoding", b"chunked")]
+
+
+async def test_a_close_while_the_head_is_awaited_is_a_loss() -> None:
+    worker = Worker()
+    exchange = asyncio.create_task(worker.connection.exchange(REQUEST))
+    await asyncio.sleep(0)
+    worker.connection.close()
+    worker.connection.connection_lost(None)
+
+    with pytest.raises(WorkerLostError) as caught:
+        await exchange
+    assert caught.value.sent
+
+
+@in_virtual_time
+async def test_the_end_of_a_body_that_nobody_reads_is_awaited_for_a_moment() -> None:
+    worker = Worker()
+    await worker.asked(CHUNKED, b"2\r\nok\r\n")
+    await worker.connection.read_some()
+    draining = asyncio.create_task(worker.connection.drain())
+    await asyncio.sleep(0.05)
+    worker.connection.data_received(b"0\r\n\r\n")
+    await draining
+    worker.connection.release()
+
+    assert worker.connection.is_idle
+    await worker.asked(LENGTH_2 + b"ok")
+    assert await worker.body() == b"ok"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"", b"2\r\nok\r\n" * 10_000, b"zz\r\n"],
+    ids=["late", "long", "broken"],
+)
+@in_virtual_time
+async def test_a_rest_that_is_late_long_or_broken_closes_the_connection(rest: bytes) -> None:
+    worker, began = Worker(), now()
+    await worker.asked(CHUNKED, b"2\r\nok\r\n")
+    await worker.connection.read_some()
+    draining = asyncio.create_task(worker.connection.drain())
+    for start in range(0, len(rest), 10_000):
+        await asyncio.sleep(0)
+        worker.connection.data_received(rest[start : start + 10_000])
+    await draining
+    worker.connection.release()
+
+    assert now() - began <= 0.1
+    assert worker.transport.aborted
+
+
+async def test_a_complete_answer_that_was_not_read_does_not_disturb_the_next() -> None:
+    worker = Worker()
+    await worker.asked(HEAD + b"content-length: 200000\r\n\r\n", b"x" * 200_000)
+    assert not worker.transport.reading
+    worker.connection.release()
+
+    assert worker.transport.reading
+    await worker.asked(LENGTH_2 + b"ok")
+    assert await worker.body() == b"ok"
 
 
 async def test_an_unread_body_pauses_the_socket() -> None:
