@@ -199,7 +199,7 @@ def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDig
         members[endpoint.added_limit] = json_text(request.asked_tokens)
     if request.stream and endpoint.streams_usage_chunk:
         members["stream_options"] = _stream_options(request)
-    return request.body if members == theirs else write_members(members)
+    return write_members(members)
 
 
 def _xargs(request: InferenceRequest, tenant_name: str) -> Raw:

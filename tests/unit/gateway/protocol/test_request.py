@@ -86,8 +86,8 @@ def test_an_unknown_field_is_forwarded_byte_for_byte() -> None:
     plain = forwarded(read_request(TOKENIZE, body))
     spliced = forwarded(read_request(COMPLETIONS, body))
 
-    assert plain == body
     kept = b'{"model":"m","temperature":1.0e0,"x-vendor":{"a":[1.50,"\\u00e9"]},"n":null,'
+    assert plain == kept.removesuffix(b",") + b"}"
     assert spliced.startswith(kept)
     assert json.loads(spliced)["vllm_xargs"] == OURS
 
@@ -152,7 +152,9 @@ def test_the_cache_salt_is_always_ours(body: bytes, salt: str) -> None:
 @pytest.mark.parametrize(
     ("body", "sent"),
     [
-        (b'{"a": 1}', b'{"a": 1}'),
+        (b'{"a": [1, 1.0]}', b'{"a":[1, 1.0]}'),
+        (b'{"cache_salt":"x","cache_salt":null}', b'{"cache_salt":null}'),
+        (b'{"vllm_xargs":{"specgate_x":1},"vllm_xargs":null}', b'{"vllm_xargs":null}'),
         (b'{"cache_salt":null,"vllm_xargs":null}', b'{"cache_salt":null,"vllm_xargs":null}'),
         (b'{"a": 1.0,"cache_salt":"x"}', b'{"a":1.0,"cache_salt":"%s"}'),
         (b'{"vllm_xargs":{"specgate_tenant":"y","keep":[ 1 ]}}', b'{"vllm_xargs":{"keep":[ 1 ]}}'),
