@@ -312,7 +312,7 @@ class Serving:
                     exchange.body,
                     {**exchange.headers, **trace_headers},
                 ) as answer:
-                    if answer.status >= 300:
+                    if answer.status >= 400:
                         body = await answer.read(max_bytes=_ERROR_BODY_BYTES)
                         raise relayed_error(answer.status, body)
                     await relay.relay(exchange.request, answer)

@@ -112,16 +112,15 @@ def relayed_error(status: int, body: bytes) -> GatewayError:
     """Turn a worker's error answer into an error of ours.
 
     Args:
-        status: The worker's HTTP status, >= 300. A redirect is a failure of the worker: where it
-            leads is no business of the caller.
+        status: The worker's HTTP status, >= 400.
         body: Its body in any of vLLM's shapes (`{"error": {...}}`, `{"detail": ...}`,
             Anthropic's), or anything else.
 
     Returns:
         The error to raise. A message that contains a path or a traceback is replaced, and so is
-        every message of a 3xx, 5xx or 401. The worker's own log has the original.
+        every message of a 5xx or 401. The worker's own log has the original.
     """
-    if not 400 <= status < 500 or status == 401:  # 401: the worker refused the gateway's key
+    if status >= 500 or status == 401:  # 401: the worker refused the gateway's key
         return UpstreamError(_SERVER_MESSAGE)
     found = _error_of(body)
     message = str(found.get("message") or "")[:_MAX_MESSAGE_CHARACTERS]
