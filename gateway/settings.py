@@ -308,7 +308,8 @@ class GatewaySettings(BaseSettings):
     )
     forward_paths: tuple[str, ...] = Field(
         ("/v1/score", "/v1/rerank", "/pooling", "/classify", "/v1/messages/count_tokens"),
-        description="Additional POST paths that are forwarded unchanged.",
+        description="Additional POST paths that are forwarded. Nothing is added to their bodies; a "
+        "client's own `cache_salt` is hashed with its tenant.",
     )
     tenant_secret_file: Path | None = Field(
         None,
