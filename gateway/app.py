@@ -125,6 +125,7 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
 def _check_files(settings: GatewaySettings, *, is_first: bool) -> None:
     """Check early what the lifespan needs: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
+    read_secret(settings.tenant_secret_file)
     read_secret(settings.limits.password_file)
     if settings.limits.store is not None:
         require_redis()

@@ -8,6 +8,13 @@ from math import ceil
 
 from gateway.types import Outcome
 
+_EXCERPT_CHARACTERS = 200
+
+
+def excerpt(text: str) -> str:
+    """As much of a caller's text as an error may repeat."""
+    return text if len(text) <= _EXCERPT_CHARACTERS else text[:_EXCERPT_CHARACTERS] + "..."
+
 
 class ConfigError(Exception):
     """The settings are wrong; the process exits with status 2."""

@@ -27,6 +27,7 @@ from gateway.pacing import choose_mode
 from gateway.protocol import (
     Endpoint,
     InferenceRequest,
+    TenantDigests,
     error_event,
     forwarded_body,
     read_request,
@@ -57,6 +58,7 @@ class ServingPolicy:
         wait_for_worker_seconds: Longest wait for a healthy worker, over all attempts.
         request_seconds: Longest duration of a request, from admission to its end.
         max_replays: How often a request is replayed after a worker received it.
+        default_max_tokens: Longest output of a request that sets no limit; None: the model's.
         held_answer_bytes: An answer that is not a stream is held until complete, up to this size.
         max_frame_bytes: Largest event in a worker's stream.
         client_stuck_seconds: How long a client may read nothing.
@@ -67,6 +69,7 @@ class ServingPolicy:
     wait_for_worker_seconds: float
     request_seconds: float
     max_replays: int
+    default_max_tokens: int | None
     held_answer_bytes: int
     max_frame_bytes: int
     client_stuck_seconds: float
@@ -124,6 +127,7 @@ class Serving:
         prober: Prober,
         metrics: GatewayMetrics,
         *,
+        digests: TenantDigests,
         tokenizer: PredictionTokenizer,
         pacers: Pacers,
         budget: RetryBudget,
@@ -133,6 +137,7 @@ class Serving:
         self._pool = pool
         self._prober = prober
         self._metrics = metrics
+        self._digests = digests
         self._tokenizer = tokenizer
         self._pacers = pacers
         self._budget = budget
@@ -157,18 +162,25 @@ class Serving:
         Raises:
             GatewayError: Nothing has been sent; the caller has to send the error.
         """
-        request = read_request(call.endpoint, call.body, pacing_header=call.pacing)
+        request = read_request(
+            call.endpoint,
+            call.body,
+            pacing_header=call.pacing,
+            default_max_tokens=self._policy.default_max_tokens,
+        )
         record.stream = request.stream
         model = self._pool.require_model(request.model)
         if not call.caller.may_use(model):
             raise PermissionDeniedError("This key is not for that model.", param="model")
         if model is not None and model in self._pool.models:
             record.model = model
+        model_limit = self._pool.model_limit(model)
+        request = request.within(model_limit)
         exchange = _Exchange(
             request=request,
             tenant=call.caller.tenant,
             model=model,
-            body=forwarded_body(request, tenant=call.caller.tenant),
+            body=forwarded_body(request, tenant=call.caller.tenant, digests=self._digests),
             headers={**call.headers, "x-request-id": call.worker_request_id},
             record=record,
             prediction=request.prediction,
@@ -179,7 +191,7 @@ class Serving:
                 self._policy.pacing,
             ),
         )
-        await entry.run(estimated_tokens=request.estimated_tokens)
+        await entry.run(estimated_tokens=request.estimated_tokens(model_limit))
         record.queued_seconds = entry.queued_seconds
         record.trace.queued(entry.queued_seconds)
         record.response_headers.extend(entry.headers)
@@ -324,7 +336,9 @@ class Serving:
         exchange.prediction = ""
         if tokens:
             exchange.request = replace(exchange.request, predicted_tokens=tokens)
-            exchange.body = forwarded_body(exchange.request, tenant=exchange.tenant)
+            exchange.body = forwarded_body(
+                exchange.request, tenant=exchange.tenant, digests=self._digests
+            )
 
     @asynccontextmanager
     async def _time_limit(self) -> AsyncIterator[None]:

@@ -5,6 +5,7 @@ Unknown names are refused in both. The worker reads the `engine:` section.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from pathlib import Path
@@ -31,6 +32,28 @@ DISCOVERED_SCHEME = "dns+http"
 """URL scheme: every address of the host name is a worker."""
 PROCESS_VARIABLE = "SPECGATE_PROCESS"
 """Set by `specgate serve` for each of several processes: `index:ledger descriptor`."""
+
+_PATH = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[\w.~-]+)+", re.ASCII)
+_OWN_PATHS = frozenset(
+    (
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "/v1/embeddings",
+        "/v1/models",
+        "/tokenize",
+        "/detokenize",
+        "/speculation",
+        "/metrics",
+        "/health",
+        "/ping",
+        "/version",
+        "/openapi.json",
+    )
+)
+"""A test compares them with the app's routes."""
+_OWN_FOLDERS = ("/v1/models/", "/metrics/", "/health/")
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -119,6 +142,11 @@ class RequestSettings(_Section):
     held_answer_bytes: Count = Field(
         8 * 2**20,
         description="An answer that is not a stream is held until complete, up to this size.",
+    )
+    default_max_tokens: Count | None = Field(
+        None,
+        description="Longest output of a chat completion or response that sets no limit itself; "
+        "none: up to the model's length.",
     )
     max_prediction_tokens: Annotated[int, Field(ge=0)] = Field(
         16384, description="A longer `prediction` is cut; 0: all are ignored."
@@ -280,7 +308,15 @@ class GatewaySettings(BaseSettings):
     )
     forward_paths: tuple[str, ...] = Field(
         ("/v1/score", "/v1/rerank", "/pooling", "/classify", "/v1/messages/count_tokens"),
-        description="Additional POST paths that are forwarded unchanged.",
+        description="Additional POST paths that are forwarded. Nothing is added to their bodies; a "
+        "client's own `cache_salt` is hashed with its tenant.",
+    )
+    tenant_secret_file: Path | None = Field(
+        None,
+        description="File with the secret from which the workers' names for tenants are made. With "
+        "the same secret, several gateways share what workers have cached and learnt of a tenant. "
+        "None: a random one at each start, and after a restart workers no longer know a tenant; a "
+        "gateway that starts its own worker keeps it in the cache folder.",
     )
     keys: KeySettings = KeySettings()
     admission: AdmissionSettings = AdmissionSettings()
@@ -309,9 +345,20 @@ class GatewaySettings(BaseSettings):
             _check_worker_url(url)
         if len({urlsplit(url).netloc for url in self.workers}) < len(self.workers):
             raise ValueError("workers: one of them is listed twice")
+        return self
+
+    @model_validator(mode="after")
+    def _check_forward_paths(self) -> "GatewaySettings":
         for path in self.forward_paths:
-            if not path.startswith("/"):
-                raise ValueError(f"forward_paths: {path} must begin with a slash")
+            if not _PATH.fullmatch(path):
+                raise ValueError(
+                    f"forward_paths: {path} must be a plain path: a slash before each part, and "
+                    "letters, digits, '.', '_', '~' and '-' in it"
+                )
+            if path in _OWN_PATHS or path.startswith(_OWN_FOLDERS):
+                raise ValueError(f"forward_paths: {path} is served by the gateway itself")
+        if len(set(self.forward_paths)) < len(self.forward_paths):
+            raise ValueError("forward_paths: one of them is listed twice")
         return self
 
     @classmethod

@@ -11,9 +11,10 @@ from gateway.errors import (
     MethodNotAllowedError,
     NotFoundError,
     RelayedError,
+    excerpt,
 )
 from gateway.middleware import RECORD
-from gateway.protocol import Dialect, error_body
+from gateway.protocol import Dialect, error_body, field_name
 from gateway.types import RequestRecord
 
 DIALECT = "specgate.dialect"
@@ -41,7 +42,7 @@ def error_response(
     dialect = scope.get(DIALECT, Dialect.PLAIN)
     limits = {name.decode(): value.decode() for name, value in record.response_headers}
     return Response(
-        error_body(error, dialect),
+        error_body(error, dialect, request_id=record.request_id),
         status_code=error.status,
         headers={**limits, **(headers or {}), **error.headers},
         media_type="application/json",
@@ -74,12 +75,10 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 async def _answer_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return error_response(
-        request.scope, InvalidRequestError(f"{where}: {first['msg']}", param=where)
-    )
+    param = field_name(first["loc"])
+    message = first["msg"] if param is None else f"'{param}': {first['msg']}"
+    return error_response(request.scope, InvalidRequestError(message, param=param))
 
 
 def _path(request: Request) -> str:
-    """The request's path, cut to a length that may be repeated in an error."""
-    return request.url.path[:200]
+    return excerpt(request.url.path)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 
 from gateway.api.asgi import presented_key
 from gateway.api.state import Services
-from gateway.errors import ModelNotFoundError, NoHealthyWorkerError
+from gateway.errors import ModelNotFoundError, NoHealthyWorkerError, excerpt
 
 
 def models_routes() -> APIRouter:
@@ -21,7 +21,7 @@ def models_routes() -> APIRouter:
     async def show_model(request: Request, name: str) -> dict[str, Any]:
         models = _models(request)
         if name not in models:
-            raise ModelNotFoundError(f"The model '{name[:200]}' does not exist.", param="model")
+            raise ModelNotFoundError(f"The model '{excerpt(name)}' does not exist.", param="model")
         return models[name]
 
     return router

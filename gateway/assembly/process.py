@@ -1,10 +1,22 @@
 """One process of the gateway: its context among several, and its shutdown."""
 
+import os
+import secrets
+import tempfile
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
+from gateway.errors import ConfigError
+from gateway.settings import GatewaySettings, cache_dir, read_secret
 from gateway.upstream import Pool
+
+log = structlog.get_logger(__name__)
+
+_SECRET_BYTES = 32
 
 
 def _nothing() -> None:
@@ -52,3 +64,42 @@ class ProcessContext:
     ledger: int | None = None
     socket_dir: Path | None = None
     profile: Path | None = None
+
+
+def tenant_secret(settings: GatewaySettings, process: ProcessContext) -> bytes:
+    """The secret of the tenants' digests, the same in all processes of this gateway.
+
+    Without the setting it is random. The gateway's own worker keeps the suffix index of a tenant
+    over restarts under its digest, so the secret is kept beside it; else it lives as long as the
+    gateway.
+
+    Raises:
+        ConfigError: Its file cannot be read or written.
+    """
+    chosen = read_secret(settings.tenant_secret_file)
+    if chosen is not None:
+        return chosen.get_secret_value().encode()
+    if not settings.workers:
+        return _kept_secret(cache_dir() / "tenant-secret")
+    if settings.keys.file is not None and process.index == 0:
+        log.info("tenant_secret_is_random", setting="gateway.tenant_secret_file")
+    if process.socket_dir is None:
+        return secrets.token_bytes(_SECRET_BYTES)
+    return _kept_secret(process.socket_dir / "tenant-secret")
+
+
+def _kept_secret(path: Path) -> bytes:
+    """The secret in a file that only we may read, which the first process creates."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, complete = tempfile.mkstemp(dir=path.parent)  # mode 0600
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(_SECRET_BYTES))
+            with suppress(FileExistsError):
+                os.link(complete, path)  # never shows an incomplete file, nor replaces one
+        finally:
+            os.unlink(complete)
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error

@@ -6,10 +6,11 @@ from random import Random
 from gateway.api import Services
 from gateway.assembly.admission import build_admission, running_share
 from gateway.assembly.pacers import build_pacers
-from gateway.assembly.process import Lifecycle, ProcessContext
+from gateway.assembly.process import Lifecycle, ProcessContext, tenant_secret
 from gateway.assembly.supervision import supervise
 from gateway.assembly.tasks import Tasks
 from gateway.assembly.workers import discoveries, known_workers
+from gateway.protocol import TenantDigests
 from gateway.serving import Serving, ServingPolicy
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
@@ -54,6 +55,7 @@ def build_services(
         pool,
         prober,
         metrics,
+        digests=TenantDigests(tenant_secret(settings, process)),
         tokenizer=PredictionTokenizer(
             max_tokens=settings.request.max_prediction_tokens,
             timeout_seconds=settings.request.tokenize_seconds,
@@ -86,6 +88,7 @@ def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
         wait_for_worker_seconds=chosen.wait_for_worker_seconds,
         request_seconds=chosen.total_seconds,
         max_replays=chosen.max_replays,
+        default_max_tokens=chosen.default_max_tokens,
         held_answer_bytes=chosen.held_answer_bytes,
         max_frame_bytes=settings.stream.max_frame_bytes,
         client_stuck_seconds=settings.stream.client_stuck_seconds,

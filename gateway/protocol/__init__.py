@@ -2,7 +2,7 @@
 
 from gateway.protocol.answer import Answer, read_answer
 from gateway.protocol.endpoints import ENDPOINTS, Dialect, Endpoint, forwarded_endpoint
-from gateway.protocol.error_body import error_body, error_event, error_object, relayed_error
+from gateway.protocol.error_body import error_body, error_event, field_name, relayed_error
 from gateway.protocol.padding import padded
 from gateway.protocol.prediction import read_tokens, tokenize_body
 from gateway.protocol.request import (
@@ -11,10 +11,10 @@ from gateway.protocol.request import (
     SpeculationMode,
     forwarded_body,
     read_request,
-    tenant_digest,
 )
 from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
+from gateway.protocol.tenant import TenantDigests
 from gateway.protocol.text_chunk import Part, TextChunk, TextChunks
 
 __all__ = [
@@ -31,11 +31,12 @@ __all__ = [
     "Speculation",
     "SpeculationMode",
     "StreamReader",
+    "TenantDigests",
     "TextChunk",
     "TextChunks",
     "error_body",
     "error_event",
-    "error_object",
+    "field_name",
     "forwarded_body",
     "forwarded_endpoint",
     "padded",
@@ -43,6 +44,5 @@ __all__ = [
     "read_request",
     "read_tokens",
     "relayed_error",
-    "tenant_digest",
     "tokenize_body",
 ]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 
 class Dialect(StrEnum):
@@ -26,6 +27,9 @@ class Endpoint:
         takes_salt: Whether vLLM reads `cache_salt` here.
         required: Fields without which the worker would answer 400.
         limits: Fields that limit the output; the first one that is set counts.
+        added_limit: The field for our own limit, where the worker's is the model's length.
+        implied_limit: Output tokens if the body has none of `limits`; None: up to the model's
+            length.
     """
 
     path: str
@@ -34,6 +38,8 @@ class Endpoint:
     takes_salt: bool = False
     required: tuple[str, ...] = ()
     limits: tuple[str, ...] = ()
+    added_limit: str | None = None
+    implied_limit: int | None = None
 
     @property
     def streams_usage_chunk(self) -> bool:
@@ -46,22 +52,35 @@ class Endpoint:
         return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
 
 
-def _generating(
-    path: str, dialect: Dialect, required: tuple[str, ...], limits: tuple[str, ...]
-) -> Endpoint:
-    return Endpoint(
-        path, dialect, takes_xargs=True, takes_salt=True, required=required, limits=limits
-    )
-
-
-_CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
-
+_generating = partial(Endpoint, takes_xargs=True, takes_salt=True)
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    _generating("/v1/chat/completions", Dialect.CHAT, ("messages",), _CHAT_LIMITS),
-    _generating("/v1/completions", Dialect.COMPLETIONS, (), ("max_tokens",)),
-    _generating("/v1/responses", Dialect.RESPONSES, (), ("max_output_tokens",)),
-    _generating("/v1/messages", Dialect.MESSAGES, ("messages",), ("max_tokens",)),
+    _generating(
+        "/v1/chat/completions",
+        Dialect.CHAT,
+        required=("messages",),
+        limits=("max_completion_tokens", "max_tokens"),
+        added_limit="max_tokens",
+    ),
+    _generating(
+        "/v1/completions",
+        Dialect.COMPLETIONS,
+        limits=("max_tokens",),
+        added_limit="max_tokens",
+        implied_limit=16,
+    ),
+    _generating(
+        "/v1/responses",
+        Dialect.RESPONSES,
+        limits=("max_output_tokens",),
+        added_limit="max_output_tokens",
+    ),
+    _generating(
+        "/v1/messages",
+        Dialect.MESSAGES,
+        required=("messages",),
+        limits=("max_tokens",),  # itself required, so we add none
+    ),
     Endpoint("/v1/embeddings", Dialect.PLAIN, takes_salt=True),
     Endpoint("/tokenize", Dialect.PLAIN),
     Endpoint("/detokenize", Dialect.PLAIN),
@@ -70,5 +89,5 @@ ENDPOINTS: tuple[Endpoint, ...] = (
 
 
 def forwarded_endpoint(path: str) -> Endpoint:
-    """An endpoint from `gateway.forward_paths`; its bodies are not changed."""
-    return Endpoint(path, Dialect.PLAIN)
+    """An endpoint from `gateway.forward_paths`; nothing is added to its bodies."""
+    return Endpoint(path, Dialect.MESSAGES if path.startswith("/v1/messages/") else Dialect.PLAIN)

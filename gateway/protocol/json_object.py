@@ -78,7 +78,8 @@ def read_members(text: bytes | Raw, *, most: int = MAX_MEMBERS) -> Members:
     except msgspec.ValidationError as error:
         raise InvalidRequestError("The request body must be a JSON object.") from error
     except msgspec.DecodeError as error:
-        raise InvalidRequestError("The request body is not valid JSON.") from error
+        reason = str(error).removeprefix("JSON is malformed: ")
+        raise InvalidRequestError(f"The request body is not valid JSON: {reason}.") from error
     except RecursionError as error:
         raise InvalidRequestError("The request body is nested too deeply.") from error
 
@@ -93,9 +94,9 @@ def json_text(value: Any) -> Raw:
     return Raw(msgspec.json.encode(value))
 
 
-def is_null(value: Raw) -> bool:
-    """Whether a value is `null`; no other one begins with an n."""
-    return memoryview(value)[0] == ord("n")
+def is_null(value: Raw | None) -> bool:
+    """Whether a value is absent or `null`; no other one begins with an n."""
+    return value is None or memoryview(value)[0] == ord("n")
 
 
 class WorkerObject(msgspec.Struct):
@@ -105,6 +106,7 @@ class WorkerObject(msgspec.Struct):
     metrics: Any = None
     system_fingerprint: Any = None
     response: "WorkerObject | None" = None
+    message: "WorkerObject | None" = None
 
 
 _WORKER_OBJECT = msgspec.json.Decoder(WorkerObject)

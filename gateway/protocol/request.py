@@ -4,11 +4,9 @@ Every other field is forwarded byte for byte. A caller's own `vllm_xargs.specgat
 and its `cache_salt` is hashed with its tenant: both decide whose cache a request can reach.
 """
 
-import hashlib
-import json
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
@@ -27,6 +25,7 @@ from gateway.protocol.json_object import (
     write_members,
 )
 from gateway.protocol.prediction import read_prediction
+from gateway.protocol.tenant import TenantDigests
 from gateway.types import PacingMode
 
 T = TypeVar("T")
@@ -68,7 +67,8 @@ class InferenceRequest:
         body: The original body.
         members: Its members; their values are views of `body`.
         choices: Number of completions: `n` for each prompt.
-        asked_tokens: Longest output of a completion, if the caller named one.
+        asked_tokens: Longest output of a completion: the caller's limit, or else the default.
+        adds_limit: Whether `asked_tokens` is our default, which the worker has to be told.
         prediction: Text that the caller expects back; empty if there is none or drafting is off.
         prediction_bytes: Length of the `prediction` in the body, used or not.
         pacing: Pacing mode that the caller asked for, if any.
@@ -82,6 +82,7 @@ class InferenceRequest:
     stream: bool
     choices: int
     asked_tokens: int | None
+    adds_limit: bool
     wants_usage: bool
     wants_continuous_usage: bool
     speculation: Speculation
@@ -90,11 +91,26 @@ class InferenceRequest:
     pacing: PacingMode | None = None
     predicted_tokens: tuple[int, ...] = ()
 
-    @property
-    def estimated_tokens(self) -> int:
-        """Estimate of prompt plus requested output, from the body's length; >= 1."""
+    def within(self, model_limit: int | None) -> "InferenceRequest":
+        """The request with our default cut to the model's length: vLLM refuses a larger limit."""
+        if model_limit is None or self.asked_tokens is None or not self.adds_limit:
+            return self
+        return replace(self, asked_tokens=min(self.asked_tokens, model_limit))
+
+    def estimated_tokens(self, model_limit: int | None) -> int:
+        """Estimate of prompt plus output, from the body's length and limits; >= 1.
+
+        Args:
+            model_limit: Most tokens of prompt and output that the model takes, if known. A
+                completion without a limit is taken to use all of them.
+        """
         prompt = (len(self.body) - self.prediction_bytes) // _BYTES_PER_TOKEN
-        return max(1, prompt + max(0, self.asked_tokens or 0) * self.choices)
+        choices = max(1, self.choices)
+        output = self.asked_tokens
+        if self.endpoint.limits and model_limit is not None:
+            room = max(0, model_limit - prompt // choices)
+            output = room if output is None else min(output, room)
+        return max(1, prompt + max(0, output or 0) * choices)
 
     @property
     def counts_tokens_per_chunk(self) -> bool:
@@ -106,7 +122,11 @@ class InferenceRequest:
 
 
 def read_request(
-    endpoint: Endpoint, data: bytes, *, pacing_header: str | None = None
+    endpoint: Endpoint,
+    data: bytes,
+    *,
+    pacing_header: str | None = None,
+    default_max_tokens: int | None = None,
 ) -> InferenceRequest:
     """Parse a body and validate the fields that the gateway acts on; the worker validates the rest.
 
@@ -114,13 +134,14 @@ def read_request(
         endpoint: The endpoint that received it.
         data: The body.
         pacing_header: The value of `X-Pacing`; `pacing` in the body overrides it.
+        default_max_tokens: Longest output of a completion if the body sets no limit.
 
     Raises:
         InvalidRequestError: The body is invalid; `param` names the field if there is one.
     """
     members = read_body(data)
     for name in endpoint.required:
-        if name not in members or is_null(members[name]):
+        if is_null(members.get(name)):
             raise InvalidRequestError(f"Missing required field '{name}'.", param=name)
     _XARGS.read(members)
     _CACHE_SALT.read(members)
@@ -128,6 +149,8 @@ def read_request(
     choices = _CHOICES.read(members)
     speculation = _SPECULATION.read(members) or Speculation()
     prediction = members.get("prediction") if endpoint.takes_prediction else None
+    asked_tokens = _asked_tokens(endpoint, members)
+    adds_limit = asked_tokens is None and endpoint.added_limit is not None
     expected, header = read_prediction(prediction), _pacing_of(pacing_header)
     return InferenceRequest(
         endpoint=endpoint,
@@ -136,7 +159,8 @@ def read_request(
         model=_MODEL.read(members),
         stream=bool(_STREAM.read(members)),
         choices=(1 if choices is None else choices) * _prompts(members.get("prompt")),
-        asked_tokens=_asked_tokens(endpoint, members),
+        asked_tokens=default_max_tokens if adds_limit else asked_tokens,
+        adds_limit=adds_limit and default_max_tokens is not None,
         wants_usage=bool(options.include_usage),
         # vLLM ignores the second without the first.
         wants_continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
@@ -147,46 +171,47 @@ def read_request(
     )
 
 
-def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
+def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDigests) -> bytes:
     """The body for the worker: the caller's values byte for byte, and our fields.
 
     Args:
         request: As `read_request` returned it.
-        tenant: The caller's tenant; the worker only sees a digest of it.
+        tenant: The caller's tenant.
+        digests: Makes the names under which the worker knows tenants.
+
+    Raises:
+        InvalidRequestError: An object to which we add has too many members.
     """
     endpoint, theirs = request.endpoint, request.members
+    name = digests.of(tenant)
     members = dict(theirs)
-    for name in ("speculation", "pacing"):
-        members.pop(name, None)
+    members.pop("speculation", None)
+    members.pop("pacing", None)
     if endpoint.takes_prediction:
         members.pop("prediction", None)
-    if endpoint.takes_xargs:
-        members["vllm_xargs"] = _xargs(request, tenant)
-    if endpoint.takes_salt:
-        salt = _CACHE_SALT.read(theirs) or ""
-        members["cache_salt"] = json_text(tenant_digest(tenant, salt))
+    # On other endpoints nothing is added, but a caller's own must not pass there either.
+    if endpoint.takes_xargs or not is_null(theirs.get("vllm_xargs")):
+        members["vllm_xargs"] = _xargs(request, name)
+    salt = _CACHE_SALT.read(theirs)
+    if endpoint.takes_salt or salt is not None:
+        members["cache_salt"] = json_text(digests.of(tenant, salt) if salt else name)
+    if request.adds_limit and endpoint.added_limit is not None:
+        members[endpoint.added_limit] = json_text(request.asked_tokens)
     if request.stream and endpoint.streams_usage_chunk:
         members["stream_options"] = _stream_options(request)
-    return request.body if members == theirs else write_members(members)
+    return write_members(members)
 
 
-def tenant_digest(tenant: str, salt: str = "") -> str:
-    """An opaque name for a tenant, the same on every gateway; 32 hexadecimal digits.
-
-    `salt` is the caller's own `cache_salt`. It can divide a tenant's cache, but it never gives
-    access to another tenant's.
-    """
-    return hashlib.sha256(json.dumps(["specgate", tenant, salt]).encode()).hexdigest()[:32]
-
-
-def _xargs(request: InferenceRequest, tenant: str) -> Raw:
-    ours: dict[str, object] = {"mode": request.speculation.mode, "tenant": tenant_digest(tenant)}
+def _xargs(request: InferenceRequest, tenant_name: str) -> Raw:
+    members = _members_of(request.members.get("vllm_xargs"), most=_MAX_XARGS)
+    members = {name: value for name, value in members.items() if not name.startswith(_PREFIX)}
+    if not request.endpoint.takes_xargs:
+        return Raw(write_members(members))
+    ours: dict[str, object] = {"mode": request.speculation.mode, "tenant": tenant_name}
     if request.speculation.max_draft_tokens is not None:
         ours["max_draft_tokens"] = request.speculation.max_draft_tokens
     if request.predicted_tokens:
         ours["prediction"] = request.predicted_tokens
-    members = _members_of(request.members.get("vllm_xargs"), most=_MAX_XARGS)
-    members = {name: value for name, value in members.items() if not name.startswith(_PREFIX)}
     members.update((_PREFIX + name, json_text(value)) for name, value in ours.items())
     return Raw(write_members(members))
 
@@ -206,11 +231,12 @@ def _members_of(value: Raw | None, *, most: int = MAX_MEMBERS) -> Members:
 
 
 def _asked_tokens(endpoint: Endpoint, members: Members) -> int | None:
-    """The first limit that is not null, in vLLM's order."""
+    """The first limit that is not null, in vLLM's order, or else what vLLM implies."""
     for name in endpoint.limits:
         if (asked := _LIMITS[name].read(members)) is not None:
             return int(asked)
-    return None
+    named = any(name in members for name in endpoint.limits)
+    return None if named else endpoint.implied_limit
 
 
 def _prompts(prompt: Raw | None) -> int:

@@ -9,6 +9,7 @@ usage chunk, which follows at once, and gets its fingerprint.
 """
 
 import json
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -20,12 +21,11 @@ from gateway.protocol.json_object import WorkerObject, read_worker_object
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.speculation_metrics import read_report
 from gateway.protocol.sse import data_of, event_of
-from gateway.protocol.usage import cut_running_usage, read_usage, running_tokens_of
+from gateway.protocol.usage import cut_running_usage, read_usage, usage_at_end
 from gateway.types import Acceptance, Usage
 
 _RESPONSES_ENDS = (b"response.completed", b"response.incomplete")
 _RESPONSES_FAILURES = (b"response.failed", b"error")
-_CHUNK_BEGIN, _ERROR_BEGIN = b'data: {"', b'data: {"error"'
 _LAST = b'"finish_reason":"'  # a real key: quotes in strings are escaped
 
 
@@ -58,13 +58,19 @@ class StreamReader:
         usage: Token counts, once the worker has sent them.
         acceptance: Speculation counts, once the worker has sent them.
         frames_read: Frames so far; the number of an error event on `/v1/responses`.
+
+    Until the worker has sent its counts, `generated_tokens` and `running_usage` tell what has gone
+    by.
     """
 
     def __init__(self, request: InferenceRequest) -> None:
         self._request = request
         self._running_tokens = 0
+        self._uncounted_frames = 0
+        self._counted_frame = b""
+        self._prompt = Usage()
         counted = request.counts_tokens_per_chunk
-        self._reads_usage = counted and request.wants_continuous_usage
+        self._counts = counted
         self._cuts_usage = counted and not request.wants_continuous_usage
         self._holds_last = self._cuts_usage and not request.wants_usage
         self._held = b""
@@ -78,6 +84,21 @@ class StreamReader:
         """Whether a stream of this dialect that closes without an END frame is incomplete."""
         return self._request.endpoint.dialect is not Dialect.PLAIN
 
+    @property
+    def generated_tokens(self) -> int:
+        """Tokens so far; if the worker does not count them, one for each frame with text."""
+        if self.usage is not None:
+            return self.usage.completion_tokens
+        return self._running_tokens or self._uncounted_frames
+
+    @property
+    def running_usage(self) -> Usage | None:
+        """The worker's counts, or else what has gone by; None if that is nothing."""
+        if self.usage is not None or not self.generated_tokens:
+            return self.usage
+        running = usage_at_end(self._counted_frame) or self._prompt
+        return replace(running, completion_tokens=self.generated_tokens)
+
     def read(self, frame: bytes) -> Relayed:
         """Read the next frame.
 
@@ -86,37 +107,6 @@ class StreamReader:
         """
         self.frames_read += 1
         return self._read(self, frame)
-
-    def read_usual(self, frame: bytes) -> tuple[bytes, int] | None:
-        """Fast path for a frame with text and running usage, as most are. Does not change state.
-
-        Returns:
-            The bytes for the client, and the running count to pass to `count` once they are sent;
-            None for every other frame, which `read` has to read.
-        """
-        if (
-            self._held
-            or not self._cuts_usage
-            or not frame.startswith(_CHUNK_BEGIN)
-            or frame.find(b"\n") != len(frame) - 2
-            or frame.startswith(_ERROR_BEGIN)
-            or b'"object":"error"' in frame[:70]
-            or b'"choices":[]' in frame
-            or (self._holds_last and _LAST in frame)
-        ):
-            return None
-        wanted, running_tokens = cut_running_usage(frame)
-        return (wanted, running_tokens) if running_tokens else None
-
-    def new_tokens(self, running_tokens: int) -> int:
-        """Tokens that a frame read by `read_usual` adds."""
-        return running_tokens - self._running_tokens
-
-    def count(self, running_tokens: int) -> int:
-        """Record that a frame read by `read_usual` was sent; returns the tokens it added."""
-        self.frames_read += 1
-        new_tokens, self._running_tokens = self.new_tokens(running_tokens), running_tokens
-        return new_tokens
 
     def take_held(self) -> bytes:
         """Take the held chunk, which the client must get even if the stream fails."""
@@ -144,15 +134,14 @@ class StreamReader:
             raise relayed_stream_error(data)
         if _is_usage_chunk(data):
             return self._read_usage_chunk(frame, data)
-        running: int | None = None
-        if self._cuts_usage:
-            frame, running = cut_running_usage(frame)
-        elif self._reads_usage:
-            running = running_tokens_of(frame)
+        without_usage, running = cut_running_usage(frame) if self._counts else (frame, None)
         if running is None:
             read_worker_object(data)  # an unknown shape, but it has to be JSON
-            return Relayed(frame, FrameKind.TOKENS)
+            return self._uncounted(frame, has_text=True)
         new_tokens, self._running_tokens = running - self._running_tokens, running
+        self._counted_frame = frame
+        if self._cuts_usage:
+            frame = without_usage
         kind = FrameKind.TOKENS if running else FrameKind.SERVICE
         if self._holds_last and _LAST in frame:
             self._held = frame
@@ -179,7 +168,7 @@ class StreamReader:
         if event in _RESPONSES_ENDS:
             self.usage = None if answer.response is None else read_usage(answer.response.usage)
             return Relayed(frame, FrameKind.END)
-        return Relayed(frame, FrameKind.TOKENS if event.endswith(b".delta") else FrameKind.SERVICE)
+        return self._uncounted(frame, has_text=event.endswith(b".delta"))
 
     def _read_message_event(self, frame: bytes) -> Relayed:
         event, data = event_of(frame), data_of(frame)
@@ -188,10 +177,15 @@ class StreamReader:
         answer = read_worker_object(data) if data else WorkerObject()
         if event == b"message_stop":
             return Relayed(frame, FrameKind.END)
+        if event == b"message_start" and answer.message is not None:
+            self._prompt = read_usage(answer.message.usage) or Usage()
         if event == b"message_delta":
             self.usage = read_usage(answer.usage)
-        tokens = event == b"content_block_delta"
-        return Relayed(frame, FrameKind.TOKENS if tokens else FrameKind.SERVICE)
+        return self._uncounted(frame, has_text=event == b"content_block_delta")
+
+    def _uncounted(self, frame: bytes, *, has_text: bool) -> Relayed:
+        self._uncounted_frames += has_text
+        return Relayed(frame, FrameKind.TOKENS if has_text else FrameKind.SERVICE)
 
     def _read_unknown(self, frame: bytes) -> Relayed:
         return Relayed(frame, FrameKind.SERVICE)

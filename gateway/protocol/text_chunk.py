@@ -167,11 +167,8 @@ def _text_in(envelope: Envelope, frame: bytes) -> str | None:
     begin, end = len(before), len(frame) - len(after)
     if end < begin or not (frame.startswith(before) and frame.endswith(after)):
         return None
-    literal = frame[begin:end]
     try:
-        if b"\\" not in literal and b'"' not in literal:
-            return literal.decode()  # the usual case: no escapes to parse
-        return _STRING.decode(b'"' + literal + b'"')
+        return _STRING.decode(b'"' + frame[begin:end] + b'"')
     except ValueError:  # not one string, or not UTF-8
         return None
 

@@ -15,6 +15,7 @@ from gateway.errors import (
     UpstreamError,
     WorkerBusyError,
     WorkerLostError,
+    excerpt,
 )
 from gateway.routing import Candidate, choose
 from gateway.types import WorkerId
@@ -90,6 +91,11 @@ class Pool:
         """Every model of any worker, by name; for a worker that is down, its last known models."""
         return {name: entry for worker in self.workers for name, entry in worker.models.items()}
 
+    def model_limit(self, model: str | None) -> int | None:
+        """Most tokens of prompt and output that `model` takes; None if no worker has told."""
+        limit = self.models.get(model or "", {}).get("max_model_len")
+        return limit if isinstance(limit, int) else None
+
     def require_model(self, model: str | None) -> str | None:
         """The model to route by: `model`, or the only one served if it is None.
 
@@ -101,7 +107,7 @@ class Pool:
             return only[0] if len(only) == 1 else None
         known = self.workers and all(worker.models for worker in self.workers)
         if known and model not in self.models:
-            raise ModelNotFoundError(f"The model '{model}' does not exist.", param="model")
+            raise ModelNotFoundError(f"The model '{excerpt(model)}' does not exist.", param="model")
         return model
 
     def has_other(self, model: str | None, than: Collection[WorkerId]) -> bool:

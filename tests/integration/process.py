@@ -146,6 +146,7 @@ async def gateway_process(
             **os.environ,
             "PYTHONPATH": f"{_STAND_IN}:{_ROOT}",
             "TMPDIR": str(folder),
+            "XDG_CACHE_HOME": str(folder),
             **(environment or {}),
         },
         stdin=stderr,

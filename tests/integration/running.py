@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from gateway.app import create_app
 from gateway.assembly import Lifecycle
+from gateway.protocol import TenantDigests
 from gateway.server import bind, make_server
 from gateway.settings import GatewaySettings
 from tests.fakes.worker import FakeWorker
@@ -24,6 +26,9 @@ _QUICK: Mapping[str, Mapping[str, Any]] = {
     "drain": {"finish_seconds": 1.0},
     "keys": {"reload_seconds": 0.05},
 }
+_SECRET_FILE = Path(__file__).parent / "tenant-secret"
+DIGESTS = TenantDigests(_SECRET_FILE.read_bytes().strip())
+"""The names that these gateways give to tenants."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ async def running_gateway(
         sections: Settings by section; they override the short times.
     """
     merged: dict[str, Any] = {name: {**_QUICK[name]} for name in _QUICK}
+    merged["tenant_secret_file"] = _SECRET_FILE
     for name, value in sections.items():
         merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
     settings = GatewaySettings(port=0, workers=tuple(w.url for w in workers), **merged)

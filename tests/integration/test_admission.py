@@ -9,11 +9,10 @@ import openai
 import pytest
 
 from gateway.admission import KeyLimits
-from gateway.protocol import tenant_digest
 from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
-from tests.integration.running import RunningGateway, running_gateway
+from tests.integration.running import DIGESTS, RunningGateway, running_gateway
 from tests.integration.waiting import eventually
 
 _HANG = {"hang_before_headers": True}
@@ -140,7 +139,7 @@ async def test_tenants_take_turns(worker: FakeWorker, folder: Path) -> None:
         await asyncio.gather(*asking)
 
     tenants = [request.json()["cache_salt"] for request in worker.requests]
-    assert tenants == [tenants[0]] * 2 + [tenant_digest("quiet")] + [tenants[0]] * 8
+    assert tenants == [tenants[0]] * 2 + [DIGESTS.of("quiet")] + [tenants[0]] * 8
 
 
 async def test_a_tenant_that_fills_the_queue_does_not_keep_others_out(

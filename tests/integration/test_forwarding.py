@@ -1,23 +1,29 @@
-"""Bodies are forwarded byte for byte both ways, except for the fields that the gateway adds."""
+"""Values are forwarded byte for byte both ways; only the fields that the gateway adds are new."""
 
 from typing import Any
 
 import pytest
 
-from gateway.protocol import tenant_digest
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT, COMPLETIONS, Api, each_api
-from tests.integration.running import running_gateway
+from tests.integration.running import DIGESTS, running_gateway
 
 _JSON = {"content-type": "application/json"}
-_TENANT = tenant_digest("anonymous")
-# What a JSON parser would lose: number formats, escapes, order, duplicate keys, blanks.
+_TENANT = DIGESTS.of("anonymous")
+# What parsing and dumping the values would lose: number formats, escapes, order, spaces in them.
 _ODD = (
     '{ "model" : "fake-model",\n\t'
     '"messages":[{"role":"user","content":"\\u00e9\\ud83d\\ude42 é🙂"}]'
     ',"prompt":"x","input":"x","max_tokens":64,'
-    '"vendor":{"b":1.0,"a":1e0,"c":-0.0,"d":1E+2,"e":10000000000000000000000},'
+    '"vendor":{"b":1.0, "a" : 1e0,"c":-0.0,"d":1E+2,"e":10000000000000000000000,"a":2},'
     '"temperature":0.70 ,"seed":1,"seed":2, "top_k":  5,"stream":false, "empty":{ },"last":null }'
+)
+_SENT = (
+    '{"model":"fake-model",'
+    '"messages":[{"role":"user","content":"\\u00e9\\ud83d\\ude42 é🙂"}]'
+    ',"prompt":"x","input":"x","max_tokens":64,'
+    '"vendor":{"b":1.0, "a" : 1e0,"c":-0.0,"d":1E+2,"e":10000000000000000000000,"a":2},'
+    '"temperature":0.70,"seed":2,"top_k":5,"stream":false,"empty":{ },"last":null'
 )
 _ADDED_XARGS = f'{{"specgate_mode":"auto","specgate_tenant":"{_TENANT}"}}'
 
@@ -27,19 +33,19 @@ async def test_request_is_changed_by_the_added_fields_only(worker: FakeWorker, a
     async with running_gateway(worker) as gateway:
         await gateway.client.post(api.path, content=_ODD.encode(), headers=_JSON)
 
-    added = f',"vllm_xargs":{_ADDED_XARGS},"cache_salt":"{_TENANT}" }}'
-    assert worker.requests[0].body.decode() == _ODD.removesuffix(" }") + added
+    added = f',"vllm_xargs":{_ADDED_XARGS},"cache_salt":"{_TENANT}"}}'
+    assert worker.requests[0].body.decode() == _SENT + added
 
 
 @pytest.mark.parametrize("api", [CHAT, COMPLETIONS], ids=lambda api: api.name)
 async def test_stream_also_asks_for_usage(worker: FakeWorker, api: Api) -> None:
-    body = _ODD.replace('"stream":false', '"stream":true')
+    body, sent = (text.replace('"stream":false', '"stream":true') for text in (_ODD, _SENT))
     async with running_gateway(worker) as gateway:
         await gateway.client.post(api.path, content=body.encode(), headers=_JSON)
 
     usage = '"stream_options":{"include_usage":true,"continuous_usage_stats":true}'
-    added = f',"vllm_xargs":{_ADDED_XARGS},"cache_salt":"{_TENANT}",{usage} }}'
-    assert worker.requests[0].body.decode() == body.removesuffix(" }") + added
+    added = f',"vllm_xargs":{_ADDED_XARGS},"cache_salt":"{_TENANT}",{usage}}}'
+    assert worker.requests[0].body.decode() == sent + added
 
 
 async def test_embeddings_get_the_salt_only(worker: FakeWorker) -> None:

@@ -86,6 +86,8 @@ async def test_both_processes_serve_and_metrics_add_up(worker: FakeWorker, folde
         after = await gateway.client.get("/metrics")
 
         assert [connections >= 15 for connections in streaming] == [True, True]
+        # Both give a tenant the same name.
+        assert len({request.json()["cache_salt"] for request in worker.requests}) == 1
         assert ["gateway_inflight_requests 30.0" in page.text for page in during] == [True] * 3
         ended = 'endpoint="/v1/chat/completions",model="fake-model",outcome="completed"'
         assert f"gateway_requests_total{{{ended}}} 30.0" in after.text

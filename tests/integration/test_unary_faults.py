@@ -17,6 +17,7 @@ from tests.integration.running import RunningGateway, running_gateway
 from tests.integration.waiting import eventually
 
 _MB = 2**20
+_AWAY = {"location": "http://127.0.0.1:1/inside"}
 _BREAKS = {
     "closed_before_headers": ({"drop_before_headers": True}, 502, "worker_lost"),
     "reset_before_headers": ({"drop_before_headers": True, "reset": True}, 502, "worker_lost"),
@@ -24,6 +25,7 @@ _BREAKS = {
     "truncated": ({"truncate_unary": True}, 502, "worker_lost"),
     "reset_in_the_body": ({"truncate_unary": True, "reset": True}, 502, "worker_lost"),
     "hang": ({"hang_before_headers": True}, 504, "timeout"),
+    "status_307": ({"status": 307, "headers": _AWAY}, 502, "bad_gateway"),
     "status_500": ({"status": 500}, 502, "bad_gateway"),
     "status_503": ({"status": 503}, 502, "bad_gateway"),
 }
@@ -43,6 +45,7 @@ async def test_broken_answer_becomes_an_error_of_the_sdk(
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/json"
     assert answer.json()["error"]["code"] == code
+    assert "location" not in answer.headers
     assert isinstance(raised.value, openai.InternalServerError | anthropic.InternalServerError)
     assert raised.value.status_code == status
 

@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
+from starlette.routing import Route
 
 from gateway.app import create_app
 from gateway.errors import ConfigError
@@ -71,6 +73,18 @@ async def test_configured_paths_are_forwarded() -> None:
 
     assert (answer.status_code, unknown.status_code) == (404, 404)
     assert answer.json()["error"]["message"] != unknown.json()["error"]["message"]
+
+
+def test_no_path_of_ours_can_be_forwarded_instead() -> None:
+    app = create_app(
+        GatewaySettings(workers=(UNREACHABLE,), forward_paths=()), registry=CollectorRegistry()
+    )
+    paths = {route.path for route in app.routes if isinstance(route, Route)}
+
+    assert {"/v1/chat/completions", "/metrics", "/health/ready"} <= paths
+    for path in paths:
+        with pytest.raises(ValidationError, match="is served by the gateway itself"):
+            GatewaySettings(forward_paths=(path.replace("{name:path}", "x"),))
 
 
 async def test_there_are_no_documentation_pages() -> None:

@@ -171,8 +171,16 @@ def test_a_password_in_a_url_is_refused_and_not_repeated(profile: Path) -> None:
     assert "hunter2" not in text
 
 
-def test_a_forwarded_path_begins_with_a_slash(profile: Path) -> None:
-    assert "v1/x must begin with a slash" in complaint(write(profile, forward_paths=["v1/x"]))
+@pytest.mark.parametrize(
+    "path",
+    ["v1/x", "", "/", "/v1/", "/v1//x", "/v1/{x}", "/v1/x?a=1", "/v1/x#a", "/v1/%2e", "/v1/../x"],
+)
+def test_a_forwarded_path_is_a_plain_path(profile: Path, path: str) -> None:
+    assert f"{path} must be a plain path" in complaint(write(profile, forward_paths=[path]))
+
+
+def test_a_forwarded_path_is_listed_once(profile: Path) -> None:
+    assert "listed twice" in complaint(write(profile, forward_paths=["/pooling", "/pooling"]))
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,14 @@ def process(tmp_path: Path) -> ProcessContext:
 
 
 def supervised(tmp_path: Path, **settings: Any) -> GatewaySettings:
-    log_file = tmp_path / "worker.log"
+    log_file, secret_file = tmp_path / "worker.log", tmp_path / "secret"
+    secret_file.write_text("secret", encoding="utf-8")
     return GatewaySettings.model_validate(
-        {"supervisor": {"log_file": log_file, "check_seconds": 0.02}, **settings}
+        {
+            "supervisor": {"log_file": log_file, "check_seconds": 0.02},
+            "tenant_secret_file": secret_file,
+            **settings,
+        }
     )
 
 

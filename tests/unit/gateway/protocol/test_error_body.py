@@ -3,9 +3,28 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import GatewayError, InvalidRequestError, UpstreamError
+from gateway.errors import (
+    AuthenticationError,
+    BodyTooLargeError,
+    CapacityError,
+    GatewayError,
+    InternalError,
+    InvalidRequestError,
+    MethodNotAllowedError,
+    ModelNotFoundError,
+    PermissionDeniedError,
+    RateLimitError,
+    UpstreamError,
+    WorkerTimeoutError,
+)
 from gateway.protocol.endpoints import Dialect
-from gateway.protocol.error_body import error_body, error_event, relayed_error, relayed_stream_error
+from gateway.protocol.error_body import (
+    error_body,
+    error_event,
+    field_name,
+    relayed_error,
+    relayed_stream_error,
+)
 
 BAD = InvalidRequestError("No.", param="n")
 OBJECT = {"message": "No.", "type": "invalid_request_error", "param": "n", "code": None}
@@ -42,6 +61,50 @@ def test_each_dialect_has_its_error_body_and_event(
     assert data == {**body, **more, "error": OBJECT}
 
 
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (BAD, INVALID),
+        (MethodNotAllowedError("No."), INVALID),
+        (AuthenticationError("No."), "authentication_error"),
+        (PermissionDeniedError("No."), "permission_error"),
+        (ModelNotFoundError("No."), "not_found_error"),
+        (BodyTooLargeError("No."), "request_too_large"),
+        (RateLimitError("No.", retry_after_seconds=1), "rate_limit_error"),
+        (InternalError("No."), "api_error"),
+        (UpstreamError("No."), "api_error"),
+        (CapacityError("No.", retry_after_seconds=1), "overloaded_error"),
+        (WorkerTimeoutError("No."), "timeout_error"),
+    ],
+    ids=lambda value: getattr(value, "code", value),
+)
+def test_on_messages_an_error_has_anthropics_type(error: GatewayError, kind: str) -> None:
+    body = json.loads(error_body(error, Dialect.MESSAGES, request_id="r-1"))
+    event = json.loads(error_event(error, Dialect.MESSAGES).split(b"data: ")[1])
+
+    assert body == {**event, "request_id": "r-1"}
+    assert event["type"] == "error"
+    assert (event["error"]["type"], event["error"]["message"]) == (kind, "No.")
+    assert json.loads(error_body(error, Dialect.CHAT))["error"]["type"] == error.type
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (("body", "messages", 0, "content"), "messages[0].content"),
+        (("body", "messages", 0, "content", 12, "text"), "messages[0].content[12].text"),
+        (("n",), "n"),
+        (("tools", "body"), "tools.body"),
+        (("body",), None),
+        ((), None),
+        (("x" * 300,), "x" * 200 + "..."),
+    ],
+    ids=str,
+)
+def test_a_place_has_openais_notation(place: tuple[str | int, ...], name: str | None) -> None:
+    assert field_name(place) == name
+
+
 @pytest.mark.parametrize("dialect", list(Dialect), ids=str)
 def test_no_message_can_break_the_frame_or_the_encoding(dialect: Dialect) -> None:
     error = GatewayError("a\n\ndata: x\r\u2028\ud800")
@@ -59,6 +122,14 @@ def test_no_message_can_break_the_frame_or_the_encoding(dialect: Dialect) -> Non
     [
         (400, vllm("Bad n.", param="n"), ("Bad n.", INVALID, None, "n")),
         (400, vllm("Bad n.", param=7), ("Bad n.", INVALID, None, None)),
+        (
+            400,
+            vllm("Bad.", param="body.messages.0.role"),
+            ("Bad.", INVALID, None, "messages[0].role"),
+        ),
+        (400, b'{"detail":[{"loc":["body","n"],"msg":"Bad."}]}', ("Bad.", INVALID, None, "n")),
+        (400, b'{"detail":[{"loc":7,"msg":"Bad."}]}', ("Bad.", INVALID, None, None)),
+        (400, vllm("x" * 9_000), ("x" * 1_000,)),
         (400, b'{"message": "Old.", "param": "x"}', ("Old.", INVALID, None, "x")),
         (400, b'{"detail": "Text."}', ("Text.", INVALID, None, None)),
         (400, vllm("Use a/b or https://x.org/docs/a."), ("Use a/b or https://x.org/docs/a.",)),
@@ -94,7 +165,8 @@ def test_a_refusal_keeps_its_status_and_message(
         b"<html>",
         b"[]",
         b"{}",
-        b'{"detail": [{"loc": ["body"], "msg": "x"}]}',
+        b'{"detail": []}',
+        b'{"detail": ["x"]}',
         b'{"error":' + b"[" * 100_000,
         vllm(None),
         vllm("cannot open /home/user/models/x.safetensors"),
@@ -109,7 +181,9 @@ def test_a_message_with_internals_is_replaced(body: bytes) -> None:
     assert (error.status, error.message) == (400, "The engine refused this request.")
 
 
-@pytest.mark.parametrize("status", [500, 503, 401])  # 401: the gateway's own key was refused
+@pytest.mark.parametrize(
+    "status", [500, 503, 401]
+)  # 401: the gateway's own key was refused
 def test_a_failure_of_the_worker_reveals_nothing(status: int) -> None:
     error = relayed_error(status, vllm("secret"))
 

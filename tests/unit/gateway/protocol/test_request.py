@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from gateway.errors import InvalidRequestError
-from gateway.protocol.request import Speculation, forwarded_body, read_request, tenant_digest
+from gateway.protocol.endpoints import Endpoint, forwarded_endpoint
+from gateway.protocol.request import (
+    InferenceRequest,
+    Speculation,
+    forwarded_body,
+    read_request,
+)
+from gateway.protocol.tenant import TenantDigests
 from tests.unit.gateway.requests import (
     CHAT,
     COMPLETIONS,
@@ -18,12 +25,18 @@ from tests.unit.gateway.requests import (
     request_to,
 )
 
-OURS = {"specgate_mode": "auto", "specgate_tenant": tenant_digest("acme")}
+DIGESTS = TenantDigests(b"secret")
+OURS = {"specgate_mode": "auto", "specgate_tenant": DIGESTS.of("acme")}
+FORWARDED = forwarded_endpoint("/pooling")
 PREDICTION = {"type": "content", "content": "one two"}
 
 
+def forwarded(request: InferenceRequest) -> bytes:
+    return forwarded_body(request, tenant="acme", digests=DIGESTS)
+
+
 def sent_to(endpoint: Any, **fields: Any) -> dict[str, Any]:
-    found = json.loads(forwarded_body(request_to(endpoint, **fields), tenant="acme"))
+    found = json.loads(forwarded(request_to(endpoint, **fields)))
     assert isinstance(found, dict)
     return found
 
@@ -70,11 +83,11 @@ def test_null_means_absent() -> None:
 def test_an_unknown_field_is_forwarded_byte_for_byte() -> None:
     body = b' {"model" : "m", "temperature": 1.0e0, "x-vendor":{"a":[1.50,"\\u00e9"]}, "n":null}\n'
 
-    plain = forwarded_body(read_request(TOKENIZE, body), tenant="acme")
-    spliced = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+    plain = forwarded(read_request(TOKENIZE, body))
+    spliced = forwarded(read_request(COMPLETIONS, body))
 
-    assert plain == body
     kept = b'{"model":"m","temperature":1.0e0,"x-vendor":{"a":[1.50,"\\u00e9"]},"n":null,'
+    assert plain == kept.removesuffix(b",") + b"}"
     assert spliced.startswith(kept)
     assert json.loads(spliced)["vllm_xargs"] == OURS
 
@@ -108,7 +121,7 @@ def test_each_endpoint_gets_the_fields_it_accepts(endpoint: Any, added: set[str]
 def test_forged_xargs_are_replaced(xargs: str) -> None:
     body = f'{{"vllm_xargs":{xargs}}}'.encode()
 
-    sent = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+    sent = forwarded(read_request(COMPLETIONS, body))
 
     assert json.loads(sent)["vllm_xargs"] == {**OURS, "keep": 1}
     assert b'"y"' not in sent
@@ -117,9 +130,7 @@ def test_forged_xargs_are_replaced(xargs: str) -> None:
 def test_thousands_of_forged_xargs_are_removed() -> None:
     forged = ",".join(f'"specgate_{number}":1' for number in range(8_000))
 
-    sent = forwarded_body(
-        read_request(COMPLETIONS, b'{"vllm_xargs":{%s}}' % forged.encode()), tenant="acme"
-    )
+    sent = forwarded(read_request(COMPLETIONS, b'{"vllm_xargs":{%s}}' % forged.encode()))
 
     assert json.loads(sent)["vllm_xargs"] == OURS
 
@@ -127,24 +138,36 @@ def test_thousands_of_forged_xargs_are_removed() -> None:
 @pytest.mark.parametrize(
     ("body", "salt"),
     [
-        (b"{}", tenant_digest("acme")),
-        (b'{"cache_salt":null}', tenant_digest("acme")),
-        (b'{"c\\u0061che_salt":"other"}', tenant_digest("acme", "other")),
+        (b"{}", DIGESTS.of("acme")),
+        (b'{"cache_salt":null}', DIGESTS.of("acme")),
+        (b'{"c\\u0061che_salt":"other"}', DIGESTS.of("acme", "other")),
     ],
 )
 def test_the_cache_salt_is_always_ours(body: bytes, salt: str) -> None:
-    sent = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+    sent = forwarded(read_request(COMPLETIONS, body))
 
     assert json.loads(sent)["cache_salt"] == salt
 
 
-def test_a_callers_salt_splits_its_own_cache_and_reaches_no_other() -> None:
-    callers = [("a", ""), ("a", "b"), ("ab", ""), ("b", "a"), ('a", "b', ""), ("\ud800", "")]
+@pytest.mark.parametrize(
+    ("body", "sent"),
+    [
+        (b'{"a": [1, 1.0]}', b'{"a":[1, 1.0]}'),
+        (b'{"cache_salt":"x","cache_salt":null}', b'{"cache_salt":null}'),
+        (b'{"vllm_xargs":{"specgate_x":1},"vllm_xargs":null}', b'{"vllm_xargs":null}'),
+        (b'{"cache_salt":null,"vllm_xargs":null}', b'{"cache_salt":null,"vllm_xargs":null}'),
+        (b'{"a": 1.0,"cache_salt":"x"}', b'{"a":1.0,"cache_salt":"%s"}'),
+        (b'{"vllm_xargs":{"specgate_tenant":"y","keep":[ 1 ]}}', b'{"vllm_xargs":{"keep":[ 1 ]}}'),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("endpoint", [FORWARDED, TOKENIZE], ids=lambda e: e.path)
+def test_forged_fields_do_not_pass_on_other_paths(
+    endpoint: Endpoint, body: bytes, sent: bytes
+) -> None:
+    salted = sent.replace(b"%s", DIGESTS.of("acme", "x").encode())
 
-    salts = {tenant_digest(*caller) for caller in callers}
-
-    assert len(salts) == 6
-    assert all(len(salt) == 32 and salt.isalnum() for salt in salts)
+    assert forwarded(read_request(endpoint, body)) == salted
 
 
 @pytest.mark.parametrize(
@@ -165,7 +188,7 @@ def test_pacing_is_asked_for_in_the_body_or_a_header(
     request = read_request(CHAT, body, pacing_header=header)
 
     assert request.pacing == expected
-    assert b"pacing" not in forwarded_body(request, tenant="t")
+    assert b"pacing" not in forwarded(request)
     with pytest.raises(InvalidRequestError, match="X-Pacing"):
         read_request(CHAT, body, pacing_header="fast")
 
@@ -183,9 +206,9 @@ def test_a_prediction_becomes_ids_in_xargs_and_leaves_the_body() -> None:
     forged = {"specgate_prediction": [9], "keep": 1}
     request = request_to(CHAT, prediction=PREDICTION, vllm_xargs=forged, seed=1)
 
-    before = json.loads(forwarded_body(request, tenant="acme"))
+    before = json.loads(forwarded(request))
     known = replace(request, predicted_tokens=(5, 0, 70000))
-    after = json.loads(forwarded_body(known, tenant="acme"))
+    after = json.loads(forwarded(known))
 
     assert request.prediction == "one two"
     assert before["vllm_xargs"] == {**OURS, "keep": 1}
@@ -207,7 +230,7 @@ def test_an_unused_prediction_is_only_removed(fields: dict[str, Any]) -> None:
     request = request_to(CHAT, **fields)
 
     assert request.prediction == ""
-    assert b"prediction" not in forwarded_body(request, tenant="acme")
+    assert b"prediction" not in forwarded(request)
 
 
 @pytest.mark.parametrize(
@@ -245,7 +268,7 @@ def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, 
         ({"max_tokens": -100}, 0),
         ({"max_tokens": 100.0}, 100),
         ({"max_completion_tokens": None, "max_tokens": 30}, 30),
-        ({"max_tokens": 100, "n": -1}, -100),
+        ({"max_tokens": 100, "n": -1}, 100),
         ({"max_output_tokens": 100}, 0),
         ({"prediction": {**PREDICTION, "content": "x" * 9000}}, -2263),
     ],
@@ -255,7 +278,75 @@ def test_tokens_are_estimated_from_length_and_limits(fields: dict[str, Any], tok
     request = request_to(CHAT, **fields)
     prompt = len(request.body) // 4
 
-    assert request.estimated_tokens == pytest.approx(max(1, prompt + tokens), abs=5)
+    assert request.estimated_tokens(None) == pytest.approx(max(1, prompt + tokens), abs=5)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields", "tokens"),
+    [
+        (CHAT, {}, 1_000),
+        (CHAT, {"max_tokens": None}, 1_000),
+        (CHAT, {"max_output_tokens": 1}, 1_000),
+        (CHAT, {"max_tokens": 10**9}, 1_000),
+        (CHAT, {"max_tokens": 100, "x": "y" * 400}, 200),
+        (CHAT, {"x": "y" * 400}, 1_000),
+        (CHAT, {"n": 3}, 3_000),
+        (RESPONSES, {}, 1_000),
+        (MESSAGES, {}, 1_000),
+        (COMPLETIONS, {"prompt": "x"}, 16),
+        (COMPLETIONS, {"prompt": "x", "max_tokens": None}, 1_000),
+        (COMPLETIONS, {"prompt": ["x" * 400, "y" * 400]}, 232),
+        (CHAT, {"x": "y" * 40_000}, 10_000),
+        (EMBEDDINGS, {"input": "x" * 400}, 100),
+    ],
+    ids=lambda value: getattr(value, "path", str(value)[:40]),
+)
+def test_a_request_without_a_limit_is_taken_to_use_the_models_length(
+    endpoint: Endpoint, fields: dict[str, Any], tokens: int
+) -> None:
+    request = request_to(endpoint, **fields)
+
+    assert request.estimated_tokens(1_000) == pytest.approx(tokens, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields", "added"),
+    [
+        (CHAT, {"messages": []}, {"max_tokens": 70}),
+        (CHAT, {"messages": [], "max_tokens": None}, {"max_tokens": 70}),
+        (CHAT, {"messages": [], "max_tokens": 9}, {"max_tokens": 9}),
+        (CHAT, {"messages": [], "max_completion_tokens": 9}, {"max_completion_tokens": 9}),
+        (RESPONSES, {}, {"max_output_tokens": 70}),
+        (COMPLETIONS, {}, {}),
+        (COMPLETIONS, {"max_tokens": None}, {"max_tokens": 70}),
+        (MESSAGES, {"messages": []}, {}),
+        (EMBEDDINGS, {}, {}),
+        (FORWARDED, {}, {}),
+    ],
+    ids=lambda value: getattr(value, "path", str(value)),
+)
+def test_the_default_limit_is_added_where_a_request_sets_none(
+    endpoint: Endpoint, fields: dict[str, Any], added: dict[str, int]
+) -> None:
+    body = json.dumps(fields).encode()
+
+    request = read_request(endpoint, body, default_max_tokens=70)
+    sent = json.loads(forwarded(request))
+
+    assert {name: sent[name] for name in sent if "tokens" in name} == added
+
+
+def test_the_default_limit_is_at_most_the_models_length() -> None:
+    ours = read_request(RESPONSES, b"{}", default_max_tokens=70)
+    theirs = request_to(RESPONSES, max_output_tokens=70)
+
+    limits = [
+        json.loads(forwarded(request.within(length)))["max_output_tokens"]
+        for request in (ours, theirs)
+        for length in (None, 100, 50)
+    ]
+
+    assert limits == [70, 70, 50, 70, 70, 70]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +403,7 @@ def test_a_body_costs_at_most_three_times_its_size(body: bytes) -> None:
     tracemalloc.start()
     try:
         with contextlib.suppress(InvalidRequestError):
-            forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+            forwarded(read_request(COMPLETIONS, body))
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

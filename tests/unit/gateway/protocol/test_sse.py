@@ -27,6 +27,19 @@ def frames_of(pieces: list[bytes]) -> tuple[list[bytes], int]:
     return frames, splitter.pending_bytes
 
 
+def slow_frames_of(stream: bytes, *, most: int) -> tuple[list[bytes], bool]:
+    """The frames up to the first that is longer than `most`, and whether there is such a one."""
+    frames: list[bytes] = []
+    begin = 0
+    for end in range(len(stream) + 1):
+        if re.search(rb"(\r?\n\r?\n|\r\r)\Z", stream[begin:end]):
+            if end - begin > most:
+                return frames, True
+            frames.append(stream[begin:end])
+            begin = end
+    return frames, len(stream) - begin > most
+
+
 def slow_data_of(frame: bytes) -> bytes:
     lines = [re.fullmatch(rb"data:? ?(.*)", line) for line in re.split(rb"\r\n|\r|\n", frame)]
     return b"\n".join(line.group(1) for line in lines if line is not None)
@@ -43,6 +56,30 @@ def test_any_split_gives_the_same_frames(stream: bytes, cuts: list[int]) -> None
     assert (frames, pending_bytes) == byte_by_byte
     assert stream.startswith(b"".join(frames))
     assert len(b"".join(frames)) + pending_bytes == len(stream)
+
+
+LIMIT = 24
+NEAR_THE_LIMIT = st.lists(
+    st.tuples(st.integers(LIMIT - 6, LIMIT + 2), st.sampled_from([b"\n\n", b"\r\n\r\n", b"\r\r"])),
+    max_size=6,
+).map(lambda frames: b"".join(b"x" * (size - len(end)) + end for size, end in frames))
+
+
+@given(NEAR_THE_LIMIT, st.integers(0, 30), st.lists(st.integers(0, 200), max_size=8))
+def test_frames_of_any_size_and_split_equal_those_of_a_slow_splitter(
+    stream: bytes, rest: int, cuts: list[int]
+) -> None:
+    splitter, frames = FrameSplitter(LIMIT), []
+    stream += b"x" * rest
+    refused = False
+    for piece in [*cut(stream, cuts), b""]:
+        try:
+            frames += splitter.feed(piece)
+        except UpstreamError:
+            refused = True
+            break
+
+    assert (frames, refused) == slow_frames_of(stream, most=LIMIT)
 
 
 @given(STREAM)

@@ -74,26 +74,18 @@ def last_chunk(text: str, **more: Any) -> bytes:
     return frame({"id": "x", "choices": [choice], **more})
 
 
-def read_fast(reader: StreamReader, piece: bytes) -> Relayed:
-    """Read as the relay does: by the fast path if possible."""
-    usual = reader.read_usual(piece)
-    if usual is None:
-        return reader.read(piece)
-    return Relayed(usual[0], FrameKind.TOKENS, reader.count(usual[1]))
-
-
 PIECES = st.one_of(
     st.integers(0, 9).map(lambda tokens: chunk("a", **usage(tokens))),
     st.integers(0, 9).map(lambda tokens: chunk('"choices":[] ,"usage":{', **usage(tokens))),
     st.integers(1, 9).map(lambda tokens: last_chunk("x", **usage(tokens))),
-    st.integers(1, 9).map(usage_chunk),
+    st.integers(1, 9).map(lambda tokens: frame({"id": "x", "choices": [], **usage(tokens)})),
     st.sampled_from(
         [
             chunk("a"),
             chunk("a", usage=None),
             chunk("a", usage={"completion_tokens": "many"}),
             chunk("a", **usage(2), more=[1]),
-            frame(usage(1)),
+            frame({"id": "x", **usage(1)}),
             frame({"usage": usage(1)["usage"], "choices": []}),
             b"data:" + chunk("a", **usage(3))[6:],
             b"event: x\n" + chunk("a", **usage(3)),
@@ -114,26 +106,58 @@ ASKED = [
 ]
 
 
+class SlowReader:
+    """Reads a chat stream with the standard library's JSON, without a fast path."""
+
+    def __init__(self, *, n: int = 1, stream_options: dict[str, bool] | None = None) -> None:
+        options = stream_options or {}
+        self.wants_usage = options.get("include_usage", False)
+        self.counts = n == 1
+        self.cuts = self.counts and not options.get("continuous_usage_stats", False)
+        self.held = b""
+        self.running = 0
+
+    def read(self, piece: bytes) -> Relayed:
+        """Raises ValueError where the reader raises a `GatewayError`."""
+        data = "\n".join(re.findall(r"^data: ?(.*)$", piece.decode(), re.MULTILINE))
+        found = json.loads(data) if data.startswith("{") else {}
+        if "error" in found or found.get("object") == "error":
+            raise ValueError("an error")
+        if found.get("choices") == [] and isinstance(found.get("usage"), dict):
+            held, self.held = self.held, b""
+            return Relayed(piece if self.wants_usage else held or None, FrameKind.SERVICE)
+        held, self.held = self.held, b""
+        if not found:
+            return Relayed(held + piece, FrameKind.END if data else FrameKind.SERVICE)
+        counted = (found.get("usage") or {}).get("completion_tokens")
+        if not self.counts or not isinstance(counted, int):
+            return Relayed(held + piece, FrameKind.TOKENS)
+        new_tokens, self.running = counted - self.running, counted
+        kind = FrameKind.TOKENS if counted else FrameKind.SERVICE
+        if self.cuts:
+            usage = json.dumps(found["usage"], separators=(",", ":")).encode()
+            piece = piece.replace(b',"usage":' + usage, b"")
+        if self.cuts and not self.wants_usage and b'"finish_reason":"' in piece:
+            self.held = piece
+            return Relayed(held or None, kind, new_tokens)
+        return Relayed(held + piece, kind, new_tokens)
+
+
 @given(st.sampled_from(ASKED), st.lists(PIECES, max_size=8))
-def test_the_fast_path_agrees_with_the_full_reader(
-    asked: dict[str, Any], pieces: list[bytes]
-) -> None:
-    fast, full = chat_reader(**asked), chat_reader(**asked)
-    for piece in pieces:
+def test_any_stream_is_read_as_by_a_slow_reader(asked: Any, pieces: list[bytes]) -> None:
+    reader, slow = chat_reader(**asked), SlowReader(**asked)
+    for number, piece in enumerate(pieces, 1):
         try:
-            expected = full.read(piece)
-        except GatewayError as error:
-            with pytest.raises(type(error), match=re.escape(error.message)):
-                read_fast(fast, piece)
-        else:
-            assert read_fast(fast, piece) == expected
+            expected = slow.read(piece)
+        except ValueError:
+            with pytest.raises(GatewayError):
+                reader.read(piece)
+            return
 
-    assert (fast.usage, fast.frames_read) == (full.usage, full.frames_read)
-    assert fast.take_held() == full.take_held()
+        assert reader.read(piece) == expected
+        assert reader.frames_read == number
 
-
-def test_the_fast_path_takes_the_usual_chunk() -> None:
-    assert chat_reader().read_usual(chunk("a", **usage(3))) == (chunk("a"), 3)
+    assert reader.take_held() == slow.held
 
 
 def test_the_usage_chunk_reports_the_outcome_of_a_prediction() -> None:
@@ -321,3 +345,56 @@ def test_an_unknown_stream_passes_unread() -> None:
 
     assert reader.read(piece) == Relayed(piece, FrameKind.SERVICE)
     assert (reader.needs_end_frame, chat_reader().needs_end_frame) == (False, True)
+
+
+PARTS = [chunk("", **usage(0)), chunk("a", **usage(1)), chunk("bcd", **usage(4))]
+
+
+@pytest.mark.parametrize(
+    ("reader", "pieces", "found"),
+    [
+        (chat_reader(), [], None),
+        (chat_reader(), PARTS[:1], None),
+        (chat_reader(), PARTS, Usage(5, 4)),
+        (chat_reader(), [*PARTS, usage_chunk(6)], Usage(5, 6)),
+        (chat_reader(), [chunk("a"), chunk("b")], Usage(0, 2)),
+        (chat_reader(n=2), PARTS, Usage(0, 3)),
+        (
+            chat_reader(stream_options={"include_usage": True, "continuous_usage_stats": True}),
+            PARTS,
+            Usage(5, 4),
+        ),
+        (
+            StreamReader(request_to(RESPONSES)),
+            [frame({}, "response.created"), frame({}, "response.output_text.delta")],
+            Usage(0, 1),
+        ),
+        (
+            StreamReader(request_to(MESSAGES)),
+            [
+                frame({"message": {"usage": {"input_tokens": 7}}}, "message_start"),
+                frame({}, "content_block_delta"),
+            ],
+            Usage(7, 1),
+        ),
+    ],
+    ids=[
+        "nothing",
+        "no-text",
+        "counted",
+        "final",
+        "not-counted",
+        "several-choices",
+        "asked-for",
+        "responses",
+        "messages",
+    ],
+)
+def test_a_stream_that_is_left_early_has_running_usage(
+    reader: StreamReader, pieces: list[bytes], found: Usage | None
+) -> None:
+    for piece in pieces:
+        reader.read(piece)
+
+    assert reader.running_usage == found
+    assert reader.generated_tokens == (found.completion_tokens if found else 0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gateway.protocol.usage import (
     cut_running_usage,
     read_usage,
-    running_tokens_of,
+    usage_at_end,
     with_prediction_counts,
 )
 from gateway.types import Usage
@@ -47,7 +47,7 @@ def test_removing_usage_equals_removing_the_json_member(
     frame, running = cut_running_usage(with_usage)
 
     assert (frame, running) == (frame_of(chunk | more), usage["completion_tokens"])
-    assert running_tokens_of(with_usage) == usage["completion_tokens"]
+    assert usage_at_end(with_usage) == read_usage(usage)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,31 @@ def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
     frame = b'data: {"choices":[{}],"usage":' + usage + b"}\n\n"
 
     assert cut_running_usage(frame) == (frame, None)
-    assert running_tokens_of(frame) is None
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [
+        (b'{"completion_tokens": 3 }', 3),
+        (b'{"completion_tokens":1,"completion_tokens":3}', 3),
+        (b'{"details":{"completion_tokens":9},"completion_tokens":3}', 3),
+        (b'{"completion_tokens":3,"details":{"completion_tokens":9}}', 3),
+        (b'{"note":"completion_tokens","completion_tokens":3}', 3),
+        (b'{"details":{"completion_tokens":9}}', None),
+        (b'{"completion_tokens":"3"}', None),
+        (b'{"completion_tokens":3e5}', None),
+    ],
+    ids=str,
+)
+def test_the_running_count_is_a_member_of_usage_itself(usage: bytes, tokens: int | None) -> None:
+    frame = b'data: {"choices":[{}],"usage":' + usage + b"}\n\n"
+
+    assert cut_running_usage(frame)[1] == tokens
+
+
+def test_usage_that_is_no_object_counts_nothing_at_the_end() -> None:
+    assert usage_at_end(b'{"data":[],"usage":{oops}}') is None
+    assert usage_at_end(b'{"data":[]}') is None
 
 
 @pytest.mark.parametrize(
