@@ -25,7 +25,12 @@ def configure_logging(*, log_format: LogFormat, level: str) -> None:
     ]
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(pad_event_to=24)]
+        # structlog's own tracebacks show local variables, and so prompts and keys.
+        [
+            structlog.dev.ConsoleRenderer(
+                pad_event_to=24, exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
         if console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )

@@ -15,6 +15,7 @@ from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from gateway.errors import (
+    BytesInFlightError,
     DrainingError,
     QueueFullError,
     QueueTimeoutError,
@@ -43,6 +44,7 @@ _ADDED_BUCKETS = (
     0.05, 0.06, 0.08, 0.1, 0.12, 0.14, 0.2, 0.5,
 )
 # fmt: on
+_STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 _RATIO_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _LENGTH_BUCKETS = (
     *(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
@@ -140,6 +142,18 @@ class GatewayMetrics:
             ["reason"],
             registry=registry,
         )
+        self.limits_store_up = Gauge(
+            "gateway_limits_store_up",
+            "1 while the store of the limits answers; 0 if there is none.",
+            multiprocess_mode="livemin",
+            registry=registry,
+        )
+        self.limits_store_seconds = Histogram(
+            "gateway_limits_store_seconds",
+            "How long a request waited for the store of the limits.",
+            buckets=_STORE_BUCKETS,
+            registry=registry,
+        )
         self.workers = Gauge(
             "gateway_workers",
             "Workers that the gateway knows, up or not; 0 while a name that it looks up has none.",
@@ -175,8 +189,8 @@ class GatewayMetrics:
         )
         self.upstream_failures = Counter(
             "gateway_upstream_failures_total",
-            "Attempts that failed on a worker, replayed or not; reason: bad_answer (also 5xx), busy, "
-            "lost, timeout.",
+            "Attempts that failed on a worker, replayed or not; reason: bad_answer (5xx as well), "
+            "busy, lost, timeout.",
             ["worker", "reason"],
             registry=registry,
         )
@@ -189,7 +203,13 @@ class GatewayMetrics:
         # `rate` does not see the step from no series to its first value, so these start at 0.
         for end in _STREAM_ENDS:
             self.stream_terminations.labels(end)
-        for error in (RateLimitError, QueueFullError, QueueTimeoutError, DrainingError):
+        for error in (
+            RateLimitError,
+            BytesInFlightError,
+            QueueFullError,
+            QueueTimeoutError,
+            DrainingError,
+        ):
             self.rejections.labels(error.reason)
         self._seen: set[tuple[str, str]] = set()
         self.acceptance_ratio = Histogram(

@@ -42,13 +42,14 @@ HTTPX_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.S
 
 
 class WorkerAnswer:
-    """An answer whose head has arrived; the body is read once, by `read_some` or `read`."""
+    """An answer whose head has arrived; the body is read once, by `feed`, `read_some` or `read`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.status = connection.status
         self.is_event_stream = _media_type(connection.headers) == b"text/event-stream"
-        self.read_some = connection.read_some  # no wrapper, because it runs for every chunk
+        self.feed = connection.feed
+        self.read_some = connection.read_some
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

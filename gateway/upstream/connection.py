@@ -22,8 +22,8 @@ _MAX_DRAINED_BYTES = 2**16
 _DRAIN_SECONDS = 0.1
 _BODY_HEADERS = frozenset((b"content-length", b"transfer-encoding"))
 
-Tap = Callable[[bytes], bool]
-"""Called with bytes as they arrive; consumes all of them (True) or none."""
+Receive = Callable[[bytes], bool]
+"""Takes in bytes as they arrive; False: do not call it again until the reader asks."""
 
 
 class State(Enum):
@@ -56,7 +56,9 @@ class Connection(asyncio.Protocol):
         self._error: UpstreamError | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._waiting_since: float | None = None
-        self._tap: Tap | None = None
+        self._receive: Receive | None = None
+        self._is_refused = False
+        self._crash: Exception | None = None
         self._pieces: list[bytes] = []
         self._held_bytes = 0
 
@@ -88,30 +90,49 @@ class Connection(asyncio.Protocol):
         if self.status == 0 and self._error is not None:
             raise self._error
 
-    async def read_some(self, tap: Tap | None = None) -> bytes:
-        """The next bytes of the body, all that have arrived; empty at its end.
+    async def feed(self, receive: Receive) -> bool:
+        """Give the body to `receive` as it arrives, without waking the waiting task.
 
-        Args:
-            tap: Called with bytes that arrive while this waits. What it consumes is not returned,
-                and the waiting task is not woken, which saves most of the cost of a chunk.
+        This saves most of the cost of a chunk.
+
+        Returns:
+            True when `receive` returned False; call it again to go on. False at the body's end.
+
+        Raises:
+            UpstreamError: As `exchange`, after everything that arrived before was received.
+        """
+        while True:
+            if self._pieces:
+                if not receive(self._take()):
+                    return True
+            elif self._error is not None:
+                raise self._error
+            elif self._state is not BODY:
+                return False
+            else:
+                self._receive, self._is_refused = receive, False
+                try:
+                    await self._wait()
+                finally:
+                    self._receive = None
+                if self._crash is not None:
+                    raise self._crash
+                if self._is_refused:
+                    return True
+
+    async def read_some(self) -> bytes:
+        """The next bytes of the body, all that have arrived; empty at its end.
 
         Raises:
             UpstreamError: As `exchange`, after everything that arrived before was read.
         """
-        self._tap = tap
-        try:
-            while not self._pieces:
-                if self._error is not None:
-                    raise self._error
-                if self._state is not BODY:
-                    return b""
-                await self._wait()
-        finally:
-            self._tap = None
-        pieces = self._pieces
-        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        self._let_more_in()
-        return data
+        while not self._pieces:
+            if self._error is not None:
+                raise self._error
+            if self._state is not BODY:
+                return b""
+            await self._wait()
+        return self._take()
 
     async def drain(self) -> None:
         """Read the rest of the answer, if it is short and arrives at once.
@@ -134,7 +155,8 @@ class Connection(asyncio.Protocol):
         vLLM aborts a request when its connection closes, so it stops computing what nobody reads.
         """
         self._silence_timer.cancel()
-        self._error = None  # refers to this connection through its traceback: break the cycle
+        # These refer to this connection through their tracebacks: break the cycles.
+        self._error = self._crash = None
         if self._state is COMPLETE:
             self._state = IDLE
             self._let_more_in()
@@ -153,7 +175,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser, and pass what it found to the tap or wake the reader."""
+        """Feed the parser, and give what it found to the receiver or wake the reader."""
         if self._state is HEAD:
             self._head_bytes += len(data)
         elif self._state is not BODY:
@@ -165,7 +187,7 @@ class Connection(asyncio.Protocol):
             self._fail(_bad_answer(), error)
         if self._state is HEAD and self._head_bytes > _MAX_HEAD_BYTES:
             self._fail(_bad_answer(), None)
-        if self._tap is None or not self._tapped(self._tap):
+        if self._receive is None or not self._is_received(self._receive):
             self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -234,13 +256,23 @@ class Connection(asyncio.Protocol):
         finally:
             self._waiter = self._waiting_since = None
 
-    def _tapped(self, tap: Tap) -> bool:
-        """Offer the latest bytes to `tap`; True if the reader need not wake."""
-        if len(self._pieces) != 1 or not tap(self._pieces[0]):
+    def _is_received(self, receive: Receive) -> bool:
+        """Give what has arrived to `receive`; True if the reader need not wake."""
+        if not self._pieces:
             return False
-        self._let_more_in()
+        try:
+            if not receive(self._take()):
+                self._receive, self._is_refused = None, True  # more may arrive before it wakes
+        except Exception as error:  # noqa: BLE001  # raised again by `feed`, in the reader's task
+            self._receive, self._crash = None, error
         self._waiting_since = self._loop.time()
-        return self._state is BODY
+        return self._receive is not None and self._state is BODY
+
+    def _take(self) -> bytes:
+        pieces = self._pieces
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        self._let_more_in()
+        return data
 
     def _let_more_in(self) -> None:
         """All pieces have been read: resume reading from the socket if it was paused."""

@@ -55,6 +55,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "fastapi": frozenset({"gateway.server", "gateway.app", "gateway.api", "gateway.middleware"}),
     "starlette": frozenset({"gateway.server", "gateway.app", "gateway.api", "gateway.middleware"}),
     "aiohttp": frozenset(),
+    "redis": frozenset({"gateway.admission"}),
     "opentelemetry": frozenset({"gateway.telemetry"}),
     "grafana_foundation_sdk": frozenset(),
     "httpx": frozenset({"engine.training", "gateway.cli", "gateway.upstream"}),

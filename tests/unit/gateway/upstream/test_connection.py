@@ -274,33 +274,34 @@ async def test_an_unread_body_pauses_the_socket() -> None:
     assert worker.transport.reading
 
 
-async def test_a_tap_consumes_bytes_without_waking_the_reader() -> None:
-    worker, taken = Worker(), list[bytes]()
+async def test_bytes_are_received_without_waking_the_reader_until_it_is_wanted() -> None:
+    worker, received = Worker(), list[bytes]()
 
-    def tap(data: bytes) -> bool:
-        if data != b"no":
-            taken.append(data)
+    def receive(data: bytes) -> bool:
+        received.append(data)
         return data != b"no"
 
     await worker.asked(CHUNKED)
-    reading = asyncio.create_task(worker.connection.read_some(tap))
+    reading = asyncio.create_task(worker.connection.feed(receive))
     await asyncio.sleep(0)
     for piece in (b"2\r\nab\r\n", b"2\r\ncd\r\n"):
         worker.connection.data_received(piece)
         await asyncio.sleep(0)
         assert not reading.done()
     worker.connection.data_received(b"2\r\nno\r\n")
-    assert await reading == b"no"
-    worker.connection.data_received(b"2\r\nef\r\n")  # while nobody waits
+    worker.connection.data_received(b"2\r\nef\r\n")  # before the reader wakes
+    assert await reading
+    assert received == [b"ab", b"cd", b"no"]
+    worker.connection.data_received(b"0\r\n\r\n")
 
-    assert await worker.connection.read_some(tap) == b"ef"
-    assert taken == [b"ab", b"cd"]
+    assert not await worker.connection.feed(receive)
+    assert received == [b"ab", b"cd", b"no", b"ef"]
 
 
-async def test_a_tap_that_consumes_a_large_piece_lets_more_in() -> None:
+async def test_a_large_piece_that_is_received_lets_more_in() -> None:
     worker = Worker()
     await worker.asked(HEAD + b"content-length: 1000000\r\n\r\n")
-    reading = asyncio.create_task(worker.connection.read_some(lambda _: True))
+    reading = asyncio.create_task(worker.connection.feed(lambda _: True))
     await asyncio.sleep(0)
 
     worker.connection.data_received(b"x" * 2**18)
@@ -309,27 +310,50 @@ async def test_a_tap_that_consumes_a_large_piece_lets_more_in() -> None:
     reading.cancel()
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["pause", "go-on"])
 @pytest.mark.parametrize("breaks", [False, True], ids=["end", "break"])
-async def test_an_end_after_tapped_bytes_wakes_the_reader(breaks: bool) -> None:
+async def test_an_end_in_the_same_packet_as_the_last_bytes_is_not_missed(
+    breaks: bool, goes_on: bool
+) -> None:
     worker = Worker()
     await worker.asked(CHUNKED)
-    reading = asyncio.create_task(worker.connection.read_some(lambda data: True))
+    reading = asyncio.create_task(worker.connection.feed(lambda _: goes_on))
     await asyncio.sleep(0)
     worker.connection.data_received(b"2\r\nok\r\n" + (b"zz\r\n" if breaks else b"0\r\n\r\n"))
+    if not goes_on:
+        assert await reading
+        reading = asyncio.create_task(worker.connection.feed(lambda _: goes_on))
 
     if breaks:
         with pytest.raises(UpstreamError):
             await reading
     else:
-        assert await reading == b""
+        assert not await reading
+
+
+async def test_what_a_receiver_raises_is_raised_in_the_reading_task() -> None:
+    def receive(data: bytes) -> bool:
+        raise ZeroDivisionError
+
+    worker = Worker()
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.connection.feed(receive))
+    await asyncio.sleep(0)
+    worker.connection.data_received(b"2\r\nok\r\n")
+
+    with pytest.raises(ZeroDivisionError):
+        await reading
+
+    worker.connection.release()
+    assert worker.transport.aborted
 
 
 @in_virtual_time
-async def test_tapped_bytes_end_the_silence() -> None:
+async def test_received_bytes_end_the_silence() -> None:
     worker = Worker(silence_seconds=10.0)
     await worker.asked(CHUNKED)
     began = now()
-    reading = asyncio.create_task(worker.connection.read_some(lambda data: True))
+    reading = asyncio.create_task(worker.connection.feed(lambda data: True))
     for _ in range(5):
         await asyncio.sleep(8)
         worker.connection.data_received(b"2\r\nok\r\n")
