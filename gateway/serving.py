@@ -20,6 +20,7 @@ from gateway.errors import (
     NoHealthyWorkerError,
     PermissionDeniedError,
     UpstreamError,
+    WorkerBusyError,
     WorkerLostError,
     WorkerTimeoutError,
 )
@@ -316,7 +317,7 @@ class Serving:
                         body = await answer.read(max_bytes=_ERROR_BODY_BYTES)
                         raise relayed_error(answer.status, body)
                     await relay.relay(exchange.request, answer)
-            except (WorkerLostError, WorkerTimeoutError):
+            except (WorkerBusyError, WorkerLostError, WorkerTimeoutError):
                 raise
             except UpstreamError as error:
                 log.warning("worker_error", worker=worker.id, error=error.message)

@@ -56,7 +56,8 @@ class WorkerAnswer:
         """Headers to forward to the client: those that describe the body, and OpenAI's own.
 
         All others are about the worker or the connection to it. A client must not learn its
-        address, or take its cookies and security policies for those of the gateway.
+        address, or take its cookies and policies for those of the gateway; and nginx obeys some
+        (`X-Accel-Redirect`).
         """
         return [
             (name, value)

@@ -10,11 +10,8 @@ T = TypeVar("T")
 class Coalesced(Generic[T]):
     """Shares a call's result between callers: while it runs, and for `keep_seconds` after it.
 
-    For routes without a key that ask the workers: however many callers they have, the workers get
-    one request a second. An error is shared in the same way.
-
-    Attributes:
-        keep_seconds: How long a result is used.
+    However many callers a route without a key has, the workers get one request a second. An error
+    is shared in the same way.
     """
 
     def __init__(self, *, keep_seconds: float = 1.0) -> None:

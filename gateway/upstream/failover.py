@@ -77,10 +77,7 @@ class Outlier:
         if not self.is_ejected:
             self.failures = 0
             return False
-        if trial != self.ejections:
-            return False
-        self.readmit(now)
-        return True
+        return trial == self.ejections and self.readmit(now)
 
     def fail(self, trial: int | None, now: float, *, may_eject: bool) -> bool:
         """Record a failure; True if it ejects the worker, for the first time or again.
@@ -108,9 +105,17 @@ class Outlier:
         if self.is_ejected and trial == self.ejections:
             self._trial_due = 0.0
 
-    def readmit(self, now: float) -> None:
-        """Put it back into service; how often it was ejected is forgotten only with time."""
-        self.is_ejected, self.failures, self._readmitted = False, 0, now
+    def readmit(self, now: float) -> bool:
+        """Put it back into service; how often it was ejected is forgotten only with time.
+
+        Returns:
+            Whether it was ejected.
+        """
+        was_ejected, self.is_ejected = self.is_ejected, False
+        self.failures = 0
+        if was_ejected:
+            self._readmitted = now
+        return was_ejected
 
     def _eject(self, now: float) -> None:
         seconds = self.policy.base_seconds * 2.0 ** min(self._doublings, _MAX_DOUBLINGS)

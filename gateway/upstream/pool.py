@@ -171,7 +171,8 @@ class Pool:
         if not worker.up and worker in self.workers:
             worker.up, worker.up_since = True, self._clock()
             self._observer.worker_up(worker.id, True)
-            self._readmit(worker)
+            if worker.outlier.readmit(self._clock()):
+                self._note_readmission(worker)
             self._announce()
 
     def mark_down(self, worker: Worker) -> None:
@@ -183,8 +184,10 @@ class Pool:
 
     def _judge(self, worker: Worker, trial: int | None, error: BaseException | None) -> None:
         """Record how a request ended; see `lease`."""
+        if worker not in self.workers:
+            return  # it left, and its metrics with it
         now, outlier = self._clock(), worker.outlier
-        if isinstance(error, UpstreamError) and worker in self.workers:
+        if isinstance(error, UpstreamError):
             self._observer.worker_failed(worker.id, error.reason)
         match error:
             case asyncio.CancelledError() | WorkerBusyError():
@@ -215,8 +218,6 @@ class Pool:
         )
 
     def _note_ejection(self, worker: Worker, reason: str) -> None:
-        if worker not in self.workers:
-            return
         self._observer.worker_ejected(worker.id, reason)
         log.warning(
             "worker_ejected",
@@ -227,17 +228,9 @@ class Pool:
         )
 
     def _note_readmission(self, worker: Worker) -> None:
+        self._observer.worker_readmitted(worker.id)
+        log.info("worker_readmitted", worker=worker.id)
         self._announce()
-        if worker in self.workers:
-            self._observer.worker_readmitted(worker.id)
-            log.info("worker_readmitted", worker=worker.id)
-
-    def _readmit(self, worker: Worker) -> None:
-        """Readmit a worker that has recovered from being down, which is a new start."""
-        was_ejected = worker.outlier.is_ejected
-        worker.outlier.readmit(self._clock())
-        if was_ejected:
-            self._note_readmission(worker)
 
     async def _wait_for_worker(
         self, model: str | None, *, wait_seconds: float, avoid: Collection[WorkerId]

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
@@ -43,7 +44,13 @@ class Prober:
                 await self._pool.changed()
 
     async def check(self, worker: Worker) -> bool:
-        """Probe once and update the pool; True if the worker is healthy."""
+        """Probe once and update the pool; True if the worker is healthy.
+
+        When a worker dies, all of its requests ask this at once; they share one probe.
+        """
+        return await worker.probe.get(partial(self._probe, worker))
+
+    async def _probe(self, worker: Worker) -> bool:
         try:
             status, _ = await worker.client.get(
                 "/health", timeout_seconds=self._policy.timeout_seconds

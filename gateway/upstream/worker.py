@@ -6,6 +6,7 @@ from typing import Any
 from gateway.routing import slow_start_weight
 from gateway.types import WorkerId
 from gateway.upstream.client import WorkerClient
+from gateway.upstream.coalesced import Coalesced
 from gateway.upstream.failover import Outlier
 
 
@@ -23,6 +24,7 @@ class Worker:
         failed_probes: Failed probes in a row.
         models: The entries of its `/v1/models`, by model name.
         in_flight: Requests it is running for this process.
+        probe: Its running health check; all who want to know share it.
     """
 
     id: WorkerId
@@ -34,6 +36,7 @@ class Worker:
     failed_probes: int = 0
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     in_flight: int = 0
+    probe: Coalesced[bool] = field(default_factory=lambda: Coalesced(keep_seconds=0.0))
 
     def can_take(self, model: str | None, now: float) -> bool:
         """Whether it can take a request for `model` (None: any)."""

@@ -10,6 +10,7 @@ import aiohttp
 import httpx
 import pytest
 
+from tests.fakes.script import Script
 from tests.fakes.worker import FakeWorker
 from tests.unit.fakes.calls import CHAT, chat, post, writes_of
 
@@ -124,6 +125,24 @@ async def test_answers_are_dropped_as_often_as_asked(
     with pytest.raises(httpx.RemoteProtocolError):
         await client.post(CHAT, content=chat())
     assert (await client.post(CHAT, content=chat())).status_code == 200
+
+
+async def test_the_workers_script_is_played_instead_of_the_requests_own(
+    worker: FakeWorker, client: httpx.AsyncClient
+) -> None:
+    worker.state.script = Script(status=307, headers={"location": "/other"})
+    answer = await client.post(CHAT, content=chat())
+
+    assert (answer.status_code, answer.headers["location"]) == (307, "/other")
+    worker.state.script = None
+    assert (await client.post(CHAT, content=chat())).status_code == 200
+
+
+async def test_requests_are_counted_by_path(worker: FakeWorker, client: httpx.AsyncClient) -> None:
+    for path in ("/version", "/health", "/version"):
+        await client.get(path)
+
+    assert worker.state.paths == {"/version": 2, "/health": 1}
 
 
 async def test_tokenize_requests_are_recorded_apart(

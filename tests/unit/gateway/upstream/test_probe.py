@@ -49,6 +49,16 @@ async def test_a_slow_worker_is_down_after_consecutive_failures() -> None:
         assert seen == [*[True] * 6, False]
 
 
+async def test_checks_at_the_same_time_share_one_probe() -> None:
+    async with FakeWorker() as fake, probed(fake.url) as (prober, worker, _):
+        results = await asyncio.gather(*(prober.check(worker) for _ in range(50)))
+        assert results == [True] * 50
+        assert fake.state.paths["/health"] == 1
+
+        assert await prober.check(worker)
+        assert fake.state.paths["/health"] == 2
+
+
 @pytest.mark.parametrize("body", [b"oops", b"[]", b"{}", b'{"data":{}}', b'{"data":"x"}'], ids=repr)
 async def test_a_worker_without_a_list_of_models_does_not_come_up(body: bytes) -> None:
     async with serving_models(body) as server, probed(server.url) as (prober, worker, _):
