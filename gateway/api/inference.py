@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.asgi import (
-    DIRECT_BODY,
+    CLIENT_SOCKET,
     AsgiSink,
+    BodyPolicy,
     ClientGoneError,
     ended_by_disconnect,
     presented_key,
@@ -30,9 +31,9 @@ _CLIENT_GONE_STATUS = 499
 class InferenceRoute:
     """Serves one endpoint; an ASGI app."""
 
-    def __init__(self, endpoint: Endpoint, *, body_timeout_seconds: float) -> None:
+    def __init__(self, endpoint: Endpoint, body_policy: BodyPolicy) -> None:
         self._endpoint = endpoint
-        self._body_timeout_seconds = body_timeout_seconds
+        self._body_policy = body_policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -40,14 +41,12 @@ class InferenceRoute:
         record: RequestRecord = scope[RECORD]
         scope[DIALECT] = self._endpoint.dialect
         headers = dict(scope["headers"])
-        sink = AsgiSink(send, scope.get(DIRECT_BODY))
+        sink = AsgiSink(send, scope.get(CLIENT_SOCKET))
         try:
             caller = services.admission.recognise(presented_key(headers))
             record.tenant, record.key_id = caller.tenant, caller.key_id
             async with services.admission.enter(caller) as entry:
-                body = await read_body(
-                    receive, entry.hold, timeout_seconds=self._body_timeout_seconds
-                )
+                body = await read_body(receive, headers, entry.hold, self._body_policy)
                 call = Call(
                     endpoint=self._endpoint,
                     caller=caller,

@@ -20,6 +20,9 @@ from gateway.errors import (
     QueueFullError,
     QueueTimeoutError,
     RateLimitError,
+    UpstreamError,
+    WorkerLostError,
+    WorkerTimeoutError,
 )
 from gateway.telemetry.buffered_histogram import BufferedHistogram, Histogram
 from gateway.types import Outcome, PacingMode, RequestRecord, WorkerId
@@ -164,6 +167,20 @@ class GatewayMetrics:
             multiprocess_mode="livemin",
             registry=registry,
         )
+        self.worker_ejected_gauge = Gauge(
+            "gateway_worker_ejected",
+            "1 while a worker is ejected for consecutive failures, its trial included.",
+            ["worker"],
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
+        self.worker_ejections = Counter(
+            "gateway_worker_ejections_total",
+            "Ejections of a worker, failed trials included; reason of its last failure: bad_answer "
+            "(also 5xx), lost, timeout.",
+            ["worker", "reason"],
+            registry=registry,
+        )
         self.worker_restarts = Counter(
             "gateway_worker_restarts_total",
             "Restarts of the supervised worker; reason: exited, unhealthy, stalled, start_timeout.",
@@ -172,7 +189,8 @@ class GatewayMetrics:
         )
         self.upstream_failures = Counter(
             "gateway_upstream_failures_total",
-            "Requests that failed on a worker, replayed or not.",
+            "Attempts that failed on a worker, replayed or not; reason: bad_answer (5xx as well), "
+            "busy, lost, timeout.",
             ["worker", "reason"],
             registry=registry,
         )
@@ -229,16 +247,38 @@ class GatewayMetrics:
         """The number of known workers changed."""
         self.workers.set(count)
 
+    def worker_joined(self, worker: WorkerId) -> None:
+        """A worker was added; it is not up yet."""
+        self.worker_up_gauge.labels(worker).set(0)
+        self.worker_ejected_gauge.labels(worker).set(0)
+        for error in (UpstreamError, WorkerLostError, WorkerTimeoutError):
+            self.worker_ejections.labels(worker, error.reason)
+
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
         self.worker_up_gauge.labels(worker).set(int(up))
 
     def worker_left(self, worker: WorkerId) -> None:
-        """A worker was removed: its gauge is dropped, because 'down' would raise an alert."""
+        """A worker was removed: its series are dropped, because 'down' would raise an alert."""
         if self._multiprocess:
             self.worker_up_gauge.labels(worker).set(nan)  # see `_LiveMetrics`
-        else:
-            self.worker_up_gauge.remove(worker)
+            return
+        for metric in (
+            self.worker_up_gauge,
+            self.worker_ejected_gauge,
+            self.worker_ejections,
+            self.upstream_failures,
+        ):
+            metric.remove_by_labels({"worker": worker})
+
+    def worker_ejected(self, worker: WorkerId, reason: str) -> None:
+        """A worker gets no requests for a while."""
+        self.worker_ejected_gauge.labels(worker).set(1)
+        self.worker_ejections.labels(worker, reason).inc()
+
+    def worker_readmitted(self, worker: WorkerId) -> None:
+        """An ejected worker gets requests again."""
+        self.worker_ejected_gauge.labels(worker).set(0)
 
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
@@ -307,10 +347,24 @@ class GatewayMetrics:
 
 
 class _LiveMetrics(Collector):
-    """The metrics of all processes, without the gauges of removed workers (NaN)."""
+    """The metrics of all processes, without the series of removed workers.
+
+    prometheus-client cannot remove a series from the files. A worker that was removed is marked by
+    NaN in `gateway_worker_up`.
+    """
 
     def collect(self) -> Iterator[Metric]:
         every = MultiProcessCollector(CollectorRegistry())  # type: ignore[no-untyped-call]  # library has no types
-        for family in every.collect():  # type: ignore[no-untyped-call]  # same
-            family.samples = [sample for sample in family.samples if not isnan(sample.value)]
+        families = list(every.collect())  # type: ignore[no-untyped-call]  # same
+        gone = {
+            sample.labels["worker"]
+            for family in families
+            if family.name == "gateway_worker_up"
+            for sample in family.samples
+            if isnan(sample.value)
+        }
+        for family in families:
+            family.samples = [
+                sample for sample in family.samples if sample.labels.get("worker") not in gone
+            ]
             yield family

@@ -58,7 +58,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "redis": frozenset({"gateway.admission"}),
     "opentelemetry": frozenset({"gateway.telemetry"}),
     "grafana_foundation_sdk": frozenset(),
-    "httpx": frozenset({"engine.training"}),
+    "httpx": frozenset({"engine.training", "gateway.cli", "gateway.upstream"}),
     "vllm": frozenset({"engine.worker"}),
     "matplotlib": frozenset({"engine.training"}),
     "transformers": frozenset({"engine.training"}),
