@@ -87,8 +87,8 @@ async def run(plan: Plan) -> Json:
         put_summary(
             found, f"{what}_added", summary_of([with_it - without for with_it, without in pairs])
         )
-    for name, values in per_second.items():
-        put_summary(found, f"streams_per_second_{name}", summary_of(values))
+    for name, rates in per_second.items():
+        put_summary(found, f"streams_per_second_{name}", summary_of(rates))
     return found | {"machine": machine.as_json()}
 
 
