@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -120,6 +120,23 @@ async def test_open_gateways_count_by_themselves_while_the_store_is_away(
 
     statuses = [[answer.status_code for answer in part] for part in (before, during, after)]
     assert statuses == [[200, 200], [200, 200, 200, 200, 429, 429], [200, 200, 429]]
+
+
+@pytest.mark.parametrize("fail", [RedisServer.kill, RedisServer.suspend], ids=["killed", "hangs"])
+async def test_a_store_that_fails_under_load_fails_no_request(
+    worker: FakeWorker, server: RedisServer, folder: Path, fail: Callable[[RedisServer], None]
+) -> None:
+    async with replicas(worker, server, folder, requests_per_minute=10_000) as running:
+        asking = []
+        for number in range(150):
+            asking.append(asyncio.create_task(running.ask(number % 2)))
+            await asyncio.sleep(0.001)
+            if number == 75:
+                fail(server)
+        answers = await asyncio.gather(*asking)
+        await running.until(up=False)
+
+    assert [answer.status_code for answer in answers] == [200] * 150
 
 
 async def test_closed_gateways_refuse_while_the_store_is_away(
