@@ -3,8 +3,8 @@
     python -m bench.gateway.limits_store [--quick]
 
 The figures of docs/adr/0031-limits-over-replicas.md come from here. Both gateways run at the same
-time on the fake worker and are measured in turn, with one request at a time and with 16. Progress
-goes to stderr; the last line on stdout is one JSON object.
+time on the fake worker and get requests in turn, one by one; then each is measured with 16
+connections. Progress goes to stderr; the last line on stdout is one JSON object.
 """
 
 import os
@@ -21,10 +21,11 @@ from pathlib import Path
 import yaml
 
 from bench.calls import Call, stream_call
+from bench.client import LoadConnection
 from bench.command import look_at_machine, new_parser
 from bench.gateway.command import run_and_print
 from bench.gateway.figures import percentile_ms
-from bench.gateway.probes import Readings, at_saturation, in_sequence
+from bench.gateway.probes import Readings, at_saturation
 from bench.gateway.targets import fake_worker_command
 from bench.rounds import Json, put_summary, rotated, summary_of
 from gateway.admission import KeyLimits, add_record, new_key
@@ -32,6 +33,7 @@ from loadtest.processes import Command, StartError, free_port, start_child
 from loadtest.progress import say
 
 _LIMIT_SECONDS = 900.0
+_WARM_UP = 50
 _MANY = 1_000_000_000
 _LIMITS = KeyLimits(_MANY, _MANY, 10_000)
 _LOCAL, _STORE = "local", "store"
@@ -42,8 +44,8 @@ class Plan:
     """How much is measured.
 
     Attributes:
-        rounds: Times each gateway is measured, in turn.
-        count: Streams in sequence in each round.
+        rounds: Times each gateway is measured.
+        count: Streams to each gateway in sequence, in each round.
         seconds: Duration of each round with 16 connections.
     """
 
@@ -67,16 +69,17 @@ async def run(plan: Plan) -> Json:
     with tempfile.TemporaryDirectory(prefix="specgate-limits-") as folder:
         async with _running(Path(folder)) as (call, ports):
             for number in range(plan.rounds):
+                for name, one in (await _in_turn(call, ports, plan.count)).items():
+                    one_p50[name].append(_first_byte_p50_ms(one))
+                    errors += len(one.flaws)
                 for name in rotated(ports, number):
-                    one = await in_sequence(ports[name], call, count=plan.count, warm_up=50)
                     many = await at_saturation(
                         ports[name], call, connections=plan.connections, seconds=plan.seconds
                     )
-                    one_p50[name].append(_first_byte_p50_ms(one))
                     many_p50[name].append(_first_byte_p50_ms(many))
                     seconds = (many.ended_ns - many.began_ns) / 1e9
                     per_second[name].append(len(many.exchanges) / seconds)
-                    errors += len(one.flaws) + len(many.flaws)
+                    errors += len(many.flaws)
                 say(
                     f"round {number + 1}/{plan.rounds}: {one_p50[_STORE][-1]:.3f} ms with the store"
                 )
@@ -90,6 +93,24 @@ async def run(plan: Plan) -> Json:
     for name, rates in per_second.items():
         put_summary(found, f"streams_per_second_{name}", summary_of(rates))
     return found | {"machine": machine.as_json()}
+
+
+async def _in_turn(call: Call, ports: dict[str, int], count: int) -> dict[str, Readings]:
+    """Streams to the gateways, one at a time and in turn: the machine's moods affect all alike."""
+    found = {name: Readings() for name in ports}
+    async with AsyncExitStack() as stack:
+        connections = {name: await LoadConnection.open(port) for name, port in ports.items()}
+        for connection in connections.values():
+            stack.callback(connection.close)
+        for number in range(_WARM_UP + count):
+            for name, connection in connections.items():
+                exchange = await connection.exchange(call.request, timeout_seconds=10.0)
+                flaw = call.flaw_of(exchange)
+                if flaw is not None:
+                    found[name].flaws.append(flaw)
+                elif number >= _WARM_UP:
+                    found[name].exchanges.append(exchange)
+    return found
 
 
 def _first_byte_p50_ms(readings: Readings) -> float:
