@@ -69,9 +69,10 @@ async def run(plan: Plan) -> Json:
     with tempfile.TemporaryDirectory(prefix="specgate-limits-") as folder:
         async with _running(Path(folder)) as (call, ports):
             for number in range(plan.rounds):
-                for name, one in (await _in_turn(call, ports, plan.count)).items():
-                    one_p50[name].append(_first_byte_p50_ms(one))
-                    errors += len(one.flaws)
+                one = await _in_turn(call, ports, plan.count)
+                for name, readings in one.items():
+                    one_p50[name].append(_first_byte_p50_ms(readings))
+                    errors += len(readings.flaws)
                 for name in rotated(ports, number):
                     many = await at_saturation(
                         ports[name], call, connections=plan.connections, seconds=plan.seconds
@@ -103,8 +104,8 @@ async def _in_turn(call: Call, ports: dict[str, int], count: int) -> dict[str, R
         for connection in connections.values():
             stack.callback(connection.close)
         for number in range(_WARM_UP + count):
-            for name, connection in connections.items():
-                exchange = await connection.exchange(call.request, timeout_seconds=10.0)
+            for name in rotated(connections, number):
+                exchange = await connections[name].exchange(call.request, timeout_seconds=10.0)
                 flaw = call.flaw_of(exchange)
                 if flaw is not None:
                     found[name].flaws.append(flaw)
@@ -138,6 +139,7 @@ async def _running(folder: Path) -> AsyncIterator[tuple[Call, dict[str, int]]]:
                 "workers": [f"http://127.0.0.1:{worker_port}"],
                 "keys": {"file": str(folder / "keys")},
                 "limits": {"store": f"redis://127.0.0.1:{redis_port}"} if name == _STORE else {},
+                "pacing": {"mode": "off"},
                 "drain": {"accept_seconds": 0.0, "finish_seconds": 1.0},
             }
             await start_child(stack, _gateway(folder, name, settings), folder)
