@@ -318,14 +318,18 @@ async def test_running_requests_are_counted_again_after_a_restart_of_the_store(
     server: RedisServer,
 ) -> None:
     who = caller(concurrent=1)
-    async with replica(server, lease_seconds=1.0) as one, replica(server) as two:
+    async with (
+        replica(server, lease_seconds=1.0) as one,
+        replica(server, lease_seconds=1.0) as idle,
+    ):
         await one.take(who)
         server.kill()
         server.start()  # it has forgotten everything
         await eventually(lambda: b"leases" in server.ask("KEYS", "specgate:*"))
+        await eventually(lambda: one.ups == idle.ups == [True, False, True])
 
         with pytest.raises(LimitExceededError):
-            await two.take(who)
+            await idle.take(who)
 
 
 def test_a_missing_redis_is_a_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
