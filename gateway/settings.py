@@ -117,7 +117,7 @@ class LimitsSettings(_Section):
         description="While the store is down: `open`: each replica counts by itself; `closed`: "
         "requests of keys with limits get 503.",
     )
-    timeout_seconds: Seconds = Field(0.05, description="Longest wait for the store.")
+    timeout_seconds: Seconds = Field(0.1, description="Longest wait for the store.")
     lease_seconds: Seconds = Field(
         30.0, description="How long the running requests of a replica that died are counted."
     )

@@ -12,6 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING
@@ -227,6 +228,7 @@ class StoreLimits:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(self._lease_seconds / _RENEWALS)
+            self._store.check()
             if self._store.is_up:  # else they would queue up
                 for key_id, leases in self._leases.items():
                     self._store.post(_RENEW, _keys(key_id), (self._lease_seconds, *leases))
@@ -277,6 +279,7 @@ def require_redis() -> None:
         raise ConfigError("gateway.limits.store: redis is missing: install specgate[redis]")
 
 
+@lru_cache(4096)
 def _keys(key_id: str) -> tuple[str, str]:
     """The rates and the leases of a key; the braces put both on one node of a cluster.
 

@@ -64,6 +64,7 @@ def _limits(
     ledger = Ledger(process.ledger, process=process.index)
     tasks.stack.callback(ledger.close)
     local, chosen = LocalLimits(ledger), settings.limits
+    metrics.limits_store_up.set(int(chosen.store is None))
     if chosen.store is None:
         return local
 

@@ -144,7 +144,7 @@ class GatewayMetrics:
         )
         self.limits_store_up = Gauge(
             "gateway_limits_store_up",
-            "1 while the store of the limits answers; 0 if there is none.",
+            "0 while the store of the limits does not answer; 1 if there is none.",
             multiprocess_mode="livemin",
             registry=registry,
         )

@@ -2,8 +2,9 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from gateway.admission import KeyLimits
 from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
-from tests.integration.process import SERVE, gateway_process
+from tests.integration.process import SERVE, GatewayProcess, gateway_process
 from tests.integration.redis_server import RedisServer, running_redis
 from tests.integration.running import RunningGateway, running_gateway
 from tests.integration.waiting import eventually
@@ -121,6 +122,23 @@ async def test_open_gateways_count_by_themselves_while_the_store_is_away(
     assert statuses == [[200, 200], [200, 200, 200, 200, 429, 429], [200, 200, 429]]
 
 
+@pytest.mark.parametrize("fail", [RedisServer.kill, RedisServer.suspend], ids=["killed", "hangs"])
+async def test_a_store_that_fails_under_load_fails_no_request(
+    worker: FakeWorker, server: RedisServer, folder: Path, fail: Callable[[RedisServer], None]
+) -> None:
+    async with replicas(worker, server, folder, requests_per_minute=10_000) as running:
+        asking = []
+        for number in range(150):
+            asking.append(asyncio.create_task(running.ask(number % 2)))
+            await asyncio.sleep(0.001)
+            if number == 75:
+                fail(server)
+        answers = await asyncio.gather(*asking)
+        await running.until(up=False)
+
+    assert [answer.status_code for answer in answers] == [200] * 150
+
+
 async def test_closed_gateways_refuse_while_the_store_is_away(
     worker: FakeWorker, server: RedisServer, folder: Path
 ) -> None:
@@ -146,35 +164,45 @@ async def test_closed_gateways_refuse_while_the_store_is_away(
         assert rejected == 3
 
 
-async def test_processes_of_one_gateway_share_one_limit(
+async def test_all_processes_of_two_replicas_share_one_limit(
     worker: FakeWorker, server: RedisServer, folder: Path
 ) -> None:
-    headers = bearer(issue_key(folder / "keys", KeyLimits(requests_per_minute=20)))
+    headers = bearer(issue_key(folder / "keys", KeyLimits(requests_per_minute=4)))
     settings = _settings(folder, server)
-    async with gateway_process(folder, worker, command=SERVE, processes=2, **settings) as gateway:
-        await eventually(lambda: len(gateway.logged("limits_store_up")) == 2, within_seconds=10)
+    for name in ("1", "2"):
+        (folder / name).mkdir()
+    async with (
+        gateway_process(folder / "1", worker, command=SERVE, processes=2, **settings) as one,
+        gateway_process(folder / "2", worker, command=SERVE, processes=2, **settings) as two,
+    ):
+        for each in (one, two):
+            await eventually(partial(_has_store, each, processes=2), within_seconds=20)
 
-        async def ask() -> int:
+        async def ask(gateway: GatewayProcess) -> int:
             async with httpx.AsyncClient(base_url=gateway.url) as client:
                 answer = await client.post(CHAT.path, json=CHAT.body(), headers=headers)
                 return answer.status_code
 
-        statuses = [await ask() for _ in range(25)]
+        statuses = [await ask(gateway) for gateway in (one, two) * 3]
 
-    assert statuses == [200] * 20 + [429] * 5
+    assert statuses == [200] * 4 + [429] * 2
+
+
+def _has_store(gateway: GatewayProcess, *, processes: int) -> bool:
+    return len(gateway.logged("limits_store_up")) == processes
 
 
 async def test_running_requests_of_a_replica_that_died_are_freed(
     worker: FakeWorker, server: RedisServer, folder: Path
 ) -> None:
     headers = bearer(issue_key(folder / "keys", KeyLimits(concurrent_requests=1)))
-    settings = _settings(folder, server, lease_seconds=1.5)
+    settings = _settings(folder, server, lease_seconds=4.0)
     async with (
         gateway_process(folder, worker, **settings) as victim,
         running_gateway(worker, **settings) as survivor,
     ):
         await eventually(lambda: survivor.metric("gateway_limits_store_up") == 1)
-        await eventually(lambda: len(victim.logged("limits_store_up")) == 1, within_seconds=10)
+        await eventually(partial(_has_store, victim, processes=1), within_seconds=10)
         body = CHAT.body(fake=_HANG)
         running = asyncio.create_task(victim.client.post(CHAT.path, json=body, headers=headers))
         await eventually(lambda: worker.active == 1)
@@ -187,7 +215,7 @@ async def test_running_requests_of_a_replica_that_died_are_freed(
             return answer.status_code
 
         first = await status()
-        await asyncio.sleep(2.6)
+        await asyncio.sleep(5.1)  # the lease, and the time for which the refusal is remembered
 
         assert (first, await status()) == (429, 200)
 

@@ -75,3 +75,14 @@ async def test_a_damaged_key_file_is_logged_once_and_locks_nobody_out(
     assert gateway.lifecycle.failed is None
     (line,) = log.of("keys_unreadable")
     assert line["level"] == "error"
+
+
+async def test_the_store_is_down_until_it_answers_and_a_missing_one_is_no_alarm(
+    tmp_path: Path,
+) -> None:
+    ups = []
+    for limits in ({}, {"store": f"unix://{tmp_path}/none"}):
+        async with running(UNREACHABLE, ready=False, limits=limits) as gateway:
+            ups.append(gateway.registry.get_sample_value("gateway_limits_store_up"))
+
+    assert ups == [1, 0]
