@@ -10,19 +10,21 @@ from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
 from starlette.routing import Route
 
-from gateway.admission import read_records
+from gateway.admission import read_records, require_redis
 from gateway.api import (
+    BodyPolicy,
     InferenceRoute,
     Services,
     health_routes,
     install_error_handlers,
     metrics_routes,
     models_routes,
+    openapi_routes,
     speculation_routes,
 )
 from gateway.assembly import Lifecycle, ProcessContext, build_services
 from gateway.errors import ConfigError
-from gateway.middleware import BodyLimit, DirectRoutes, Observe
+from gateway.middleware import Observe
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
@@ -34,6 +36,7 @@ _QUIET = (
     "/metrics/worker",
     "/ping",
     "/version",
+    "/openapi.json",
     "/health",
     "/health/live",
     "/health/ready",
@@ -83,26 +86,28 @@ def create_app(
     app = FastAPI(
         title="specgate", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
-    endpoints = [*ENDPOINTS, *(forwarded_endpoint(path) for path in settings.forward_paths)]
-    timeout = settings.admission.body_timeout_seconds
-    routes = {
-        endpoint.path: InferenceRoute(endpoint, body_timeout_seconds=timeout)
+    app.router.redirect_slashes = False  # it would redirect to whatever `Host` the client sent
+    endpoints = [*ENDPOINTS, *map(forwarded_endpoint, settings.forward_paths)]
+    body_policy = BodyPolicy(
+        max_bytes=settings.admission.max_body_bytes,
+        total_seconds=settings.admission.body_timeout_seconds,
+        idle_seconds=settings.admission.body_idle_seconds,
+    )
+    app.router.routes.extend(
+        Route(endpoint.path, InferenceRoute(endpoint, body_policy), methods=["POST"])
         for endpoint in endpoints
-    }
-    # The router needs them too, to answer other methods with 405.
-    app.router.routes.extend(Route(path, route, methods=["POST"]) for path, route in routes.items())
+    )
     app.include_router(models_routes())
+    app.include_router(openapi_routes(endpoints, needs_key=settings.keys.file is not None))
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
     app.include_router(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )
     install_error_handlers(app)
-    app.add_middleware(DirectRoutes, routes=routes)  # the innermost comes first
-    app.add_middleware(BodyLimit, most_bytes=settings.admission.max_body_bytes)
     app.add_middleware(
         Observe,
-        endpoints=[*routes, "/v1/models"],
+        endpoints=[*(endpoint.path for endpoint in endpoints), "/v1/models"],
         quiet=_QUIET,
         count=lambda record, now: metrics.request_ended(record, now=now),
         begin_trace=None if tracing is None else tracing.begin,
@@ -118,8 +123,11 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
 
 
 def _check_files(settings: GatewaySettings, *, is_first: bool) -> None:
-    """Read the lifespan's files early: an error in the lifespan would show a traceback."""
+    """Check early what the lifespan needs: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
+    read_secret(settings.limits.password_file)
+    if settings.limits.store is not None:
+        require_redis()
     file = settings.keys.file
     if file is None:
         return

@@ -1,21 +1,24 @@
 """Thin routes, one file per endpoint family: parse, call `serving`, return."""
 
-from gateway.api.asgi import DIRECT_BODY
+from gateway.api.asgi import CLIENT_SOCKET, BodyPolicy
 from gateway.api.error_handler import install_error_handlers
 from gateway.api.health import health_routes
 from gateway.api.inference import InferenceRoute
 from gateway.api.metrics import metrics_routes
 from gateway.api.models import models_routes
+from gateway.api.openapi import openapi_routes
 from gateway.api.speculation import speculation_routes
 from gateway.api.state import Services
 
 __all__ = [
-    "DIRECT_BODY",
+    "CLIENT_SOCKET",
+    "BodyPolicy",
     "InferenceRoute",
     "Services",
     "health_routes",
     "install_error_handlers",
     "metrics_routes",
     "models_routes",
+    "openapi_routes",
     "speculation_routes",
 ]

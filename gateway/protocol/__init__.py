@@ -8,6 +8,7 @@ from gateway.protocol.prediction import read_tokens, tokenize_body
 from gateway.protocol.request import (
     InferenceRequest,
     Speculation,
+    SpeculationMode,
     forwarded_body,
     read_request,
     tenant_digest,
@@ -28,6 +29,7 @@ __all__ = [
     "Part",
     "Relayed",
     "Speculation",
+    "SpeculationMode",
     "StreamReader",
     "TextChunk",
     "TextChunks",

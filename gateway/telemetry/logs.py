@@ -55,4 +55,5 @@ def configure_logging(*, log_format: LogFormat, level: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = name != "uvicorn.access"  # we write our own access line
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    for name in ("uvicorn.error", "httpx", "httpcore"):  # these log every request and more
+        logging.getLogger(name).setLevel(logging.WARNING)

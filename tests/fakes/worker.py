@@ -56,6 +56,10 @@ class FakeWorker:
         """The latest requests to the endpoints that generate, oldest first."""
         return list(self._recorded)
 
+    def forget_requests(self) -> None:
+        """Forget the requests so far."""
+        self._recorded.clear()
+
     @property
     def tokenize_requests(self) -> list[RecordedRequest]:
         """The latest requests to `/tokenize`, oldest first."""

@@ -275,3 +275,28 @@ def test_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert cache_dir() == Path("/home/me/.cache/specgate")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("redis://store:6379/0", "redis://user@store", "redis://[::1]:6379", "rediss://store/"),
+        "unix:///run/redis.sock",
+    ],
+)
+def test_a_store_is_named_by_a_url(url: str) -> None:
+    assert GatewaySettings.model_validate({"limits": {"store": url}}).limits.store == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://store", "store:6379", "redis://", "unix://run/redis.sock", "redis://store:x"),
+        *("redis://:secret@store", "redis://:secret", "redis://store?password=secret"),
+    ],
+)
+def test_a_wrong_store_is_refused_and_its_password_is_not_shown(url: str) -> None:
+    shown = complaint(None, {"SPECGATE_GATEWAY__LIMITS__STORE": url})
+
+    assert shown.startswith("gateway.limits.store: String should match pattern")
+    assert "secret" not in shown
