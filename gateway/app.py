@@ -104,6 +104,7 @@ def create_app(
     app.include_router(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )
+    _allow_head(app)
     install_error_handlers(app)
     app.add_middleware(
         Observe,
@@ -113,6 +114,13 @@ def create_app(
         begin_trace=None if tracing is None else tracing.begin,
     )
     return app
+
+
+def _allow_head(app: FastAPI) -> None:
+    """Answer HEAD wherever there is GET, which FastAPI leaves out (RFC 9110, section 9.3.2)."""
+    for route in app.routes:
+        if isinstance(route, Route) and route.methods is not None and "GET" in route.methods:
+            route.methods.add("HEAD")
 
 
 def _tracing(settings: GatewaySettings) -> Tracing | None:
