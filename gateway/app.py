@@ -8,6 +8,7 @@ from typing import TypedDict
 import structlog
 from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from gateway.admission import read_records, require_redis
@@ -113,6 +114,16 @@ def create_app(
         count=lambda record, now: metrics.request_ended(record, now=now),
         begin_trace=None if tracing is None else tracing.begin,
     )
+    if settings.cors.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors.origins,
+            allow_methods=["GET", "POST"],
+            # The SDKs send a dozen `x-stainless-*` headers, and new ones with each release. A page
+            # that may call the gateway may send and read any; there are no cookies to protect.
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
     return app
 
 
