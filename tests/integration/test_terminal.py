@@ -77,3 +77,18 @@ async def test_ctrl_c_without_requests_ends_at_once(
         assert await gateway.ended() == 0
         assert gateway.said("specgate: stopping")
         assert not gateway.said("waiting for 0")
+
+
+@each_count_of_processes
+async def test_ctrl_c_says_that_the_worker_is_being_stopped(folder: Path, processes: int) -> None:
+    cache = {"XDG_CACHE_HOME": str(folder)}
+    async with gateway_process(
+        folder, command=AT_A_TERMINAL, environment=cache, processes=processes, drain={}
+    ) as gateway:
+        await eventually(lambda: gateway.said("ready after"), within_seconds=10.0)
+
+        gateway.press_ctrl_c()
+
+        assert await gateway.ended() == 0
+        assert len(gateway.logged("worker_stopping")) == 1
+        assert gateway.lines[-1].endswith("specgate: stopped")
