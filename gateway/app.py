@@ -8,6 +8,7 @@ from typing import TypedDict
 import structlog
 from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
+from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 from gateway.admission import read_records, require_redis
@@ -104,6 +105,7 @@ def create_app(
     app.include_router(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )
+    _allow_head(app)
     install_error_handlers(app)
     app.add_middleware(
         Observe,
@@ -112,7 +114,24 @@ def create_app(
         count=lambda record, now: metrics.request_ended(record, now=now),
         begin_trace=None if tracing is None else tracing.begin,
     )
+    if settings.cors.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors.origins,
+            allow_methods=["GET", "POST"],
+            # The SDKs send a dozen `x-stainless-*` headers, and new ones with each release. A page
+            # that may call the gateway may send and read any; there are no cookies to protect.
+            allow_headers=["*"],
+            expose_headers=["*"],
+        )
     return app
+
+
+def _allow_head(app: FastAPI) -> None:
+    """Answer HEAD wherever there is GET, which FastAPI leaves out (RFC 9110, section 9.3.2)."""
+    for route in app.routes:
+        if isinstance(route, Route) and route.methods is not None and "GET" in route.methods:
+            route.methods.add("HEAD")
 
 
 def _tracing(settings: GatewaySettings) -> Tracing | None:

@@ -30,6 +30,9 @@ _GC_THRESHOLDS = (5_000, 10, 50)
 """A full collection with a thousand streams stops all of them for a tenth of a second. With
 Python's defaults there is one every few seconds, which finds almost nothing, because streams leave
 no reference cycles."""
+INTERRUPT_CHILD = signal.SIGUSR1
+"""What SIGINT means, from the parent process: SIGINT itself would show a traceback in a process
+that still starts, and this signal ends it."""
 _CLOSING_SECONDS = 5.0
 """Time to send the last bytes after running requests were told to end."""
 
@@ -97,7 +100,7 @@ class Drain:
         server: uvicorn.Server,
         lifecycle: Lifecycle,
         settings: DrainSettings,
-        tell: Callable[[str], None] = _tell_nobody,
+        tell: Callable[[str], None],
     ) -> None:
         self._server = server
         self._lifecycle = lifecycle
@@ -183,8 +186,9 @@ async def serve(
     loop.add_signal_handler(
         signal.SIGTERM, partial(drain.begin, accept_seconds=settings.accept_seconds)
     )
-    # After Ctrl-C there is no load balancer that has to notice first.
-    loop.add_signal_handler(signal.SIGINT, partial(drain.begin, accept_seconds=0.0))
+    for number in (signal.SIGINT, INTERRUPT_CHILD):
+        # After Ctrl-C there is no load balancer that has to notice first.
+        loop.add_signal_handler(number, partial(drain.begin, accept_seconds=0.0))
     await server.serve(sockets=[sock])
     if server.force_exit:
         await server.lifespan.shutdown()  # uvicorn omits it, but the worker must be stopped

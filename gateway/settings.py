@@ -77,6 +77,18 @@ class KeySettings(_Section):
     concurrent_requests: Count | None = Field(None, description="Limit of keys without their own.")
 
 
+class CorsSettings(_Section):
+    """Access of web pages from other origins; keys in a page are visible to its users."""
+
+    origins: tuple[Annotated[str, Field(pattern=r"^(\*|[a-z][a-z0-9+.-]*://[^/\s]+)$")], ...] = (
+        Field(
+            (),
+            description="Origins whose pages may call the gateway, as browsers send them "
+            "(`https://chat.example.com`, without a slash at the end); `*`: all.",
+        )
+    )
+
+
 class AdmissionSettings(_Section):
     """Limits on concurrency and memory; `processes` share the counts evenly."""
 
@@ -319,6 +331,7 @@ class GatewaySettings(BaseSettings):
         "gateway that starts its own worker keeps it in the cache folder.",
     )
     keys: KeySettings = KeySettings()
+    cors: CorsSettings = CorsSettings()
     admission: AdmissionSettings = AdmissionSettings()
     limits: LimitsSettings = LimitsSettings()
     request: RequestSettings = RequestSettings()

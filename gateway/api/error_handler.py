@@ -3,6 +3,7 @@
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import Scope
 
 from gateway.errors import (
@@ -19,6 +20,8 @@ from gateway.types import RequestRecord
 
 DIALECT = "specgate.dialect"
 """Key of the endpoint's dialect in the ASGI scope: the format of its errors."""
+
+_MOST_PATH_CHARACTERS = 200
 
 
 def install_error_handlers(app: FastAPI) -> None:
@@ -58,9 +61,10 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     """Answer what Starlette's router raises: an unknown path or a method that is not allowed."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        return error_response(
-            request.scope, NotFoundError(f"Unknown path: {request.method} {_path(request)}")
-        )
+        message = f"Unknown path: {request.method} {_path(request)}"
+        if (meant := _meant_path(request)) is not None:
+            message += f". Did you mean {meant}?"
+        return error_response(request.scope, NotFoundError(message))
     if error.status_code == 405:
         message = f"Method {request.method} is not allowed on {_path(request)}."
         return error_response(
@@ -82,3 +86,16 @@ async def _answer_validation_error(request: Request, error: Exception) -> Respon
 
 def _path(request: Request) -> str:
     return excerpt(request.url.path)
+
+
+def _meant_path(request: Request) -> str | None:
+    """A path that exists, if the client's base URL lacks `/v1` or has too much of it; else None."""
+    sent: str = request.scope["path"]
+    if len(sent) > _MOST_PATH_CHARACTERS:
+        return None
+    below = "/".join(part for part in sent.rpartition("/v1/")[2].split("/") if part)
+    for path in (f"/v1/{below}", f"/{below}"):
+        scope = {**request.scope, "path": path}
+        if any(route.matches(scope)[0] is not Match.NONE for route in request.app.routes):
+            return path
+    return None

@@ -19,6 +19,8 @@ def models_routes() -> APIRouter:
 
     @router.get("/v1/models/{name:path}")
     async def show_model(request: Request, name: str) -> dict[str, Any]:
+        if not name:
+            return await list_models(request)  # some clients add a slash
         models = _models(request)
         if name not in models:
             raise ModelNotFoundError(f"The model '{excerpt(name)}' does not exist.", param="model")

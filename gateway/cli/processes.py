@@ -23,7 +23,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from gateway.admission import create_shared_ledger
 from gateway.cli.announce import announcer
 from gateway.cli.terminal import tell
-from gateway.server import bind, drain_notice
+from gateway.server import INTERRUPT_CHILD, bind, drain_notice
 from gateway.settings import GatewaySettings, child_environment
 from gateway.supervisor import Backoff
 
@@ -95,12 +95,12 @@ class _Parent:
     def _on_signal(self, number: signal.Signals) -> None:
         if self._ending.is_set():
             tell("ending at once")
-            self._signal_children(number)
+            self._signal_children()
             return
-        drain = self.settings.drain
-        accept_seconds = 0.0 if number == signal.SIGINT else drain.accept_seconds
+        interrupted, drain = number == signal.SIGINT, self.settings.drain
+        self._signal = INTERRUPT_CHILD if interrupted else number
+        accept_seconds = 0.0 if interrupted else drain.accept_seconds
         tell(drain_notice(self._running_requests(), accept_seconds + drain.finish_seconds))
-        self._signal = number
         self._ending.set()
 
     def _running_requests(self) -> int:
@@ -110,10 +110,10 @@ class _Parent:
         gauges = ("gateway_inflight_requests", "gateway_queue_depth")
         return int(sum(registry.get_sample_value(gauge) or 0 for gauge in gauges))
 
-    def _signal_children(self, number: signal.Signals) -> None:
+    def _signal_children(self) -> None:
         for child in self._children.values():
             if child.returncode is None:
-                child.send_signal(number)
+                child.send_signal(self._signal)
 
     async def _keep(self, index: int) -> None:
         """Keep one process running."""
@@ -154,7 +154,7 @@ class _Parent:
 
     async def _end_children(self) -> None:
         """Drain all processes; the first ends its worker when the others are gone."""
-        self._signal_children(self._signal)
+        self._signal_children()
         drain = self.settings.drain
         bound = drain.accept_seconds + drain.finish_seconds + _SPARE_SECONDS
         others = [child for index, child in self._children.items() if index != 0]

@@ -23,6 +23,7 @@ RECORD = "specgate.record"
 
 _ID = re.compile(rb"[A-Za-z0-9._:-]{1,128}")
 _CLIENT_GONE = 499
+_MOST_PATH_CHARACTERS = 100
 
 
 class Observe:
@@ -81,7 +82,7 @@ class Observe:
             if not started:
                 await _answer(observed, error)
         finally:
-            self._end(record)
+            self._end(record, scope["path"])
 
     def _begin(self, scope: Scope) -> RequestRecord:
         sent = next((value for name, value in scope["headers"] if name == b"x-request-id"), b"")
@@ -100,7 +101,7 @@ class Observe:
             structlog.contextvars.bind_contextvars(trace_id=record.trace.trace_id)
         return record
 
-    def _end(self, record: RequestRecord) -> None:
+    def _end(self, record: RequestRecord, path: str) -> None:
         now = time.monotonic()
         if record.outcome is None:
             record.outcome = "completed" if 0 < record.status < 400 else "cancelled"
@@ -108,15 +109,15 @@ class Observe:
             log.debug("request", path=record.endpoint, status=record.status)
             return
         self._count(record, now)
-        log.info("request", **_facts(record, now))
+        log.info("request", **_facts(record, now, path))
         record.trace.end(record)
 
 
-def _facts(record: RequestRecord, now: float) -> dict[str, object]:
+def _facts(record: RequestRecord, now: float, path: str) -> dict[str, object]:
     """The fields of the access line, without anything of prompt or answer."""
     facts: dict[str, object] = {
         "method": record.method,
-        "path": record.endpoint,
+        "path": _printable(path),
         "status": record.status or _CLIENT_GONE,
         "outcome": record.outcome,
         "duration_seconds": round(now - record.started_seconds, 4),
@@ -142,6 +143,11 @@ def _facts(record: RequestRecord, now: float) -> dict[str, object]:
         if record.acceptance.length is not None:
             facts["acceptance_length"] = round(record.acceptance.length, 3)
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _printable(path: str) -> str:
+    """A path as the log may show it: any client may send any bytes, decoded, of any length."""
+    return path[:_MOST_PATH_CHARACTERS].encode("unicode_escape").decode()[:_MOST_PATH_CHARACTERS]
 
 
 async def _answer(send: Send, error: InternalError) -> None:

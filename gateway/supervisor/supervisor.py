@@ -142,6 +142,9 @@ class Supervisor:
             reason = await self._live(process, exited)
             if reason in _HUNG:
                 grace_seconds = min(grace_seconds, self._policy.hung_stop_seconds)
+        except asyncio.CancelledError:
+            log.info("worker_stopping", worker=self.worker, longest_seconds=grace_seconds)
+            raise
         finally:
             self._process = None
             # A worker that is stopping may still listen, and fail its requests.

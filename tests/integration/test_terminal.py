@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.fakes.worker import FakeWorker
@@ -28,6 +29,11 @@ async def _streaming(
         reading = asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _ENDLESS}, pieces))
         await eventually(lambda: bool(pieces), within_seconds=10.0)
         yield gateway, reading
+
+
+def _imports(process: psutil.Process) -> bool:
+    """Whether a process imports our packages, and so has Python's own handler of SIGINT."""
+    return any("pydantic_core" in mapped.path for mapped in process.memory_maps())
 
 
 @each_count_of_processes
@@ -77,3 +83,36 @@ async def test_ctrl_c_without_requests_ends_at_once(
         assert await gateway.ended() == 0
         assert gateway.said("specgate: stopping")
         assert not gateway.said("waiting for 0")
+
+
+@each_count_of_processes
+async def test_ctrl_c_says_that_the_worker_is_being_stopped(folder: Path, processes: int) -> None:
+    cache = {"XDG_CACHE_HOME": str(folder)}
+    async with gateway_process(
+        folder, command=AT_A_TERMINAL, environment=cache, processes=processes, drain={}
+    ) as gateway:
+        await eventually(lambda: gateway.said("ready after"), within_seconds=10.0)
+
+        gateway.press_ctrl_c()
+
+        assert await gateway.ended() == 0
+        assert len(gateway.logged("worker_stopping")) == 1
+        assert gateway.lines[-1].endswith("specgate: stopped")
+
+
+async def test_ctrl_c_while_processes_start_shows_no_traceback(
+    worker: FakeWorker, folder: Path
+) -> None:
+    async with gateway_process(
+        folder, worker, command=AT_A_TERMINAL, wait_ready=False, processes=2
+    ) as gateway:
+        parent = psutil.Process(gateway.process.pid)
+        await eventually(
+            lambda: [_imports(child) for child in parent.children()] == [True, True],
+            within_seconds=10.0,
+        )
+
+        gateway.press_ctrl_c()
+
+        assert await gateway.ended() == 0
+        assert not gateway.said("Traceback")

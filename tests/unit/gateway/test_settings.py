@@ -244,6 +244,22 @@ def test_a_secret_is_read_from_its_file_and_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "origin", ["*", "https://chat.example.com", "http://localhost:5173", "tauri://localhost"]
+)
+def test_an_origin_is_accepted(profile: Path, origin: str) -> None:
+    settings = load_settings(write(profile, cors={"origins": [origin]}), {})
+
+    assert settings.cors.origins == (origin,)
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://chat.example.com/", "chat.example.com", "null", "", "https://*/a"]
+)
+def test_what_no_browser_sends_as_an_origin_is_refused(profile: Path, origin: str) -> None:
+    assert "gateway.cors.origins.0" in complaint(write(profile, cors={"origins": [origin]}))
+
+
+@pytest.mark.parametrize(
     ("content", "words"),
     [(None, "No such file"), (b" \n", "is empty"), (b"\xff", "is not UTF-8")],
     ids=["missing", "empty", "not-utf-8"],

@@ -18,9 +18,12 @@ class Asked:
     def __init__(self) -> None:
         self.records: list[RequestRecord] = []
         app = FastAPI()
+        app.router.redirect_slashes = False
         install_error_handlers(app)
         app.get("/full")(self._full)
         app.get("/typed")(self._typed)
+        app.post("/v1/chat/completions")(self._full)
+        app.get("/v1/models/{name:path}")(self._full)
         app.get("/teapot")(self._teapot)
         observed = Observe(
             app, endpoints=[], quiet=[], count=lambda record, now: self.records.append(record)
@@ -81,6 +84,35 @@ async def test_errors_have_their_headers(asked: Asked) -> None:
 
     assert full.headers["retry-after"] == "2"
     assert wrong.headers["allow"] == "GET"
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("//v1//chat/completions", "/v1/chat/completions"),
+        ("/api/v1/chat/completions", "/v1/chat/completions"),
+        ("/models/org/model", "/v1/models/org/model"),
+        ("/v1/full", "/full"),
+    ],
+)
+async def test_an_unknown_path_that_exists_elsewhere_is_explained(
+    asked: Asked, path: str, meant: str
+) -> None:
+    answer = await asked.client.post(f"http://gateway{path}")
+
+    assert answer.status_code == 404
+    assert answer.json()["error"]["message"].endswith(f". Did you mean {meant}?")
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/", "/chat", "/" + "v1/" * 1000 + "full"])
+async def test_nothing_is_proposed_for_other_paths(asked: Asked, path: str) -> None:
+    answer = await asked.client.get(path)
+
+    assert answer.status_code == 404
+    assert "Did you mean" not in answer.json()["error"]["message"]
 
 
 async def test_a_long_path_is_cut(asked: Asked) -> None:

@@ -15,9 +15,10 @@ async def worker() -> AsyncIterator[FakeWorker]:
         yield started
 
 
-async def test_models_are_listed(worker: FakeWorker) -> None:
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/"])
+async def test_models_are_listed(worker: FakeWorker, path: str) -> None:
     async with running(worker.url) as gateway:
-        answer = await gateway.client.get("/v1/models")
+        answer = await gateway.client.get(path)
 
     listed = answer.json()
     assert listed["object"] == "list"

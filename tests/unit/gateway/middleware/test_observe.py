@@ -112,6 +112,28 @@ async def test_the_access_line_is_written_when_the_request_ends(log: JsonLog) ->
     assert len(observed.counted) == 1
 
 
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        ("/chat/completions", "/chat/completions"),
+        ("/a\n{\x1b[31m\x9b}", "/a\\n{\\x1b[31m\\x9b}"),
+        ("/\u2028é", "/\\u2028\\xe9"),
+        ("/" + "x" * 5000, "/" + "x" * 99),
+        ("\n" * 5000, "\\n" * 50),
+    ],
+    ids=["forgotten-v1", "control", "unicode", "long", "long-escaped"],
+)
+async def test_an_unknown_path_is_logged_but_is_no_label(
+    log: JsonLog, path: str, shown: str
+) -> None:
+    observed = Observed(ok)
+
+    await observed.get(path)
+
+    assert log.of("request")[0]["path"] == shown
+    assert observed.counted[0].endpoint == "other"
+
+
 async def test_the_access_line_has_all_known_facts(log: JsonLog) -> None:
     async def answer(record: RequestRecord, send: Send) -> None:
         record.model, record.tenant, record.key_id, record.stream = "m", "acme", "k1", True
@@ -161,15 +183,6 @@ async def test_acceptance_without_a_drafted_step_has_no_length(log: JsonLog) -> 
     await Observed(answer).get()
 
     assert "acceptance_length" not in log.of("request")[0]
-
-
-async def test_an_unknown_path_is_neither_label_nor_logged(log: JsonLog) -> None:
-    observed = Observed(ok)
-
-    await observed.get("/secret-path")
-
-    assert observed.counted[0].endpoint == "other"
-    assert "secret-path" not in log.text
 
 
 async def test_probes_and_scrapes_are_quiet(log: JsonLog) -> None:

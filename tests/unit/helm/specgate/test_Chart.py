@@ -12,6 +12,7 @@ import yaml
 
 from engine.config import EngineSettings
 from engine.config import load_settings as load_engine
+from gateway.protocol import ENDPOINTS
 from gateway.settings import GatewaySettings
 from gateway.settings import load_settings as load_gateway
 from monitoring.rules import rule_templates
@@ -220,10 +221,32 @@ def test_references_of_controllers_resolve(rendered: Rendered) -> None:
             (pattern,) = re.findall(r'pod=~"([^"]+)"', trigger["metadata"]["query"])
             assert re.fullmatch(pattern, first_pod)
     for found in rendered.of("Ingress"):
-        (path,) = found["spec"]["rules"][0]["http"]["paths"]
-        service = rendered.one("Service", path["backend"]["service"]["name"])
-        ports = {port["name"] for port in service["spec"]["ports"]}
-        assert path["backend"]["service"]["port"]["name"] in ports
+        for path in found["spec"]["rules"][0]["http"]["paths"]:
+            service = rendered.one("Service", path["backend"]["service"]["name"])
+            ports = {port["name"] for port in service["spec"]["ports"]}
+            assert path["backend"]["service"]["port"]["name"] in ports
+
+
+def is_exposed(path: str, ingress: Object) -> bool:
+    """Whether an Ingress serves `path`. Source: Kubernetes, Ingress, path types."""
+    rules = ingress["spec"]["rules"][0]["http"]["paths"]
+    return any(
+        path == rule["path"]
+        or (rule["pathType"] == "Prefix" and path.startswith(rule["path"] + "/"))
+        for rule in rules
+    )
+
+
+def test_the_ingress_serves_clients_and_hides_what_is_for_the_cluster(tmp_path: Path) -> None:
+    rendered = render_file("one-gpu")
+    (ingress,) = rendered.of("Ingress")
+    gateway, _ = load(rendered, tmp_path)
+    served = [*(endpoint.path for endpoint in ENDPOINTS), *gateway.forward_paths]
+    asked = ["/v1/models", "/v1/models/m", "/health", "/ping", "/version"]
+    hidden = ["/metrics", "/metrics/worker", "/speculation", "/health/workers", "/v10"]
+
+    assert [path for path in [*served, *asked] if not is_exposed(path, ingress)] == []
+    assert [path for path in hidden if is_exposed(path, ingress)] == []
 
 
 def test_monitors_find_a_port(rendered: Rendered) -> None:

@@ -113,6 +113,22 @@ def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], w
     assert words in complaint(**values)
 
 
+def test_the_ingress_serves_the_chosen_paths() -> None:
+    rendered = render(
+        keys={"existingSecret": "keys"},
+        gateway={"ingress": {"enabled": True, "host": "h", "paths": ["/ping", "/rank"]}},
+        settings={"gateway": {"forward_paths": ["/v1/score", "/rank"]}},
+    )
+
+    (ingress,) = rendered.of("Ingress")
+    rules = ingress["spec"]["rules"][0]["http"]["paths"]
+    assert [(rule["path"], rule["pathType"]) for rule in rules] == [
+        ("/v1", "Prefix"),
+        ("/ping", "Exact"),
+        ("/rank", "Exact"),
+    ]
+
+
 def test_an_older_kubernetes_is_refused() -> None:
     done = run_helm(["template", "sg", str(CHART), "--kube-version", "1.28.0"])
 
