@@ -16,7 +16,7 @@ from engine.config import load_settings
 from engine.errors import ConfigError, EngineError
 from engine.lifetime import die_with_parent, exit_on_terminate
 from engine.models import fetch_with_pip, resolve_model
-from engine.worker import check_version, find_version, serve
+from engine.worker import check_profile, check_version, find_version, serve
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,6 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         die_with_parent(arguments.die_with_parent or parent_pid)
     exit_on_terminate()
     try:
+        if arguments.check_config:
+            return _check(arguments.config)
         settings = load_settings(arguments.config, overrides=_address(arguments))
         if arguments.print_config:
             sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
@@ -45,6 +47,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _check(profile: Path | None) -> int:
+    found = check_profile(profile)
+    for line in (*found.problems, *found.notes):
+        _report(line)
+    if found.problems:
+        return 2
+    sys.stdout.write(found.settings.model_dump_json(indent=2) + "\n")
+    return 0
+
+
 def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m engine", description="Run one vLLM worker.")
     parser.add_argument("--config", type=Path, help="profile with an engine: section")
@@ -53,6 +65,11 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="listen on this TCP port")
     parser.add_argument(
         "--print-config", action="store_true", help="print the merged settings as JSON and exit"
+    )
+    parser.add_argument(
+        "--check-config",
+        action="store_true",
+        help="check the settings without starting vLLM, print them as JSON and exit",
     )
     parser.add_argument(
         "--die-with-parent",

@@ -6,7 +6,7 @@ wherever it comes from.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -53,28 +53,27 @@ USUAL_ENVIRONMENT: Mapping[str, str] = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 _ENVIRONMENT_FAMILIES = (
     "CUDA_", "GOMP_", "HF_", "KMP_", "NCCL_", "OMP_", "ONEDNN_", "TORCH", "VLLM_",
 )  # fmt: skip
+_KEY = "[key]"  # in the place of an error, pydantic's mark of a mapping's name
 _SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
 
 
-def _check_vllm_options(options: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    named = {name.replace("-", "_"): value for name, value in options.items()}
-    if reserved := sorted(RESERVED_VLLM_OPTIONS & named.keys()):
-        raise ValueError(f"set by the engine and not configurable: {', '.join(reserved)}")
-    return named
+def _check_vllm_option(name: str) -> str:
+    name = name.replace("-", "_")
+    if name in RESERVED_VLLM_OPTIONS:
+        raise ValueError("set by the engine and not configurable")
+    return name
 
 
-def _check_environment(variables: dict[str, str]) -> dict[str, str]:
-    named = {name.upper(): value for name, value in variables.items()}
-    for name in named:
-        if name in PINNED_ENVIRONMENT:
-            raise ValueError(f"{name} is set by the engine and not configurable")
-        if not name.startswith(_ENVIRONMENT_FAMILIES):
-            raise ValueError(
-                f"{name} must begin with one of {', '.join(p + '*' for p in _ENVIRONMENT_FAMILIES)}"
-            )
-        if any(word in name.split("_") for word in _SECRET_WORDS):
-            raise ValueError(f"{name} is a secret: set it in the environment, not in a profile")
-    return named
+def _check_variable(name: str) -> str:
+    name = name.upper()
+    if name in PINNED_ENVIRONMENT:
+        raise ValueError("set by the engine and not configurable")
+    if not name.startswith(_ENVIRONMENT_FAMILIES):
+        families = ", ".join(f"{family}*" for family in _ENVIRONMENT_FAMILIES)
+        raise ValueError(f"the name must begin with one of {families}")
+    if any(word in name.split("_") for word in _SECRET_WORDS):
+        raise ValueError("a secret: set it in the environment, not in a profile")
+    return name
 
 
 Curve = tuple[tuple[int, float], ...]
@@ -253,7 +252,7 @@ class EngineSettings(BaseModel):
     )
     port: int = Field(default=8001, ge=1, le=65535, description="TCP port to listen on.")
     uds: Path | None = Field(default=None, description="Unix socket to listen on instead of TCP.")
-    vllm: Annotated[dict[str, JsonValue], AfterValidator(_check_vllm_options)] = Field(
+    vllm: dict[Annotated[str, AfterValidator(_check_vllm_option)], JsonValue] = Field(
         default_factory=dict,
         description="Options of vLLM's server, named like its flags with underscores. If `dtype` "
         "is not set, processors without fast bfloat16 arithmetic use float32 (adr/0028). "
@@ -261,7 +260,7 @@ class EngineSettings(BaseModel):
         "tool's schema where vLLM has a grammar for the tool parser; with `auto` only those of "
         "`strict` tools do.",
     )
-    environment: Annotated[dict[str, str], AfterValidator(_check_environment)] = Field(
+    environment: dict[Annotated[str, AfterValidator(_check_variable)], str] = Field(
         default_factory=dict,
         description="Environment variables for vLLM; the process's own environment wins.",
     )
@@ -286,14 +285,34 @@ def load_settings(
     Raises:
         ConfigError: The file cannot be read, or some layer has an unknown name or invalid value.
     """
-    variables = os.environ if environ is None else environ
-    merged = _default_cache(variables)
-    for layer in (_read_section(path), _read_variables(variables), overrides or {}):
-        merged = _overlay(merged, layer)
     try:
-        return EngineSettings.model_validate(merged)
+        return EngineSettings.model_validate(_merge(path, environ, overrides or {}))
     except ValidationError as exc:
         raise ConfigError([_describe(error) for error in exc.errors()]) from exc
+
+
+def load_valid_settings(path: Path | None) -> tuple[EngineSettings, list[str]]:
+    """Read the engine's settings, with the default in place of each one that is invalid.
+
+    So a check can go on with the others.
+
+    Returns:
+        The settings, and a line for each problem.
+
+    Raises:
+        ConfigError: The file cannot be read or is no profile, or a variable has an unknown name.
+    """
+    merged = _merge(path, None, {})
+    problems: list[str] = []
+    while True:
+        try:
+            return EngineSettings.model_validate(merged), problems
+        except ValidationError as exc:
+            errors = exc.errors()
+        # Later ones may only be due to what was left out.
+        problems = problems or [_describe(error) for error in errors]
+        for error in errors:
+            merged = _without(merged, [str(part) for part in error["loc"]])
 
 
 def process_environment() -> Mapping[str, str]:
@@ -311,6 +330,28 @@ def export_environment(variables: Mapping[str, str], *, forced: Mapping[str, str
     for name, value in variables.items():
         os.environ.setdefault(name, value)
     os.environ.update(forced)
+
+
+def _merge(
+    path: Path | None, environ: Mapping[str, str] | None, overrides: Mapping[str, JsonValue]
+) -> dict[str, Any]:
+    variables = os.environ if environ is None else environ
+    merged = _default_cache(variables)
+    for layer in (_read_section(path), _read_variables(variables), overrides):
+        merged = _overlay(merged, layer)
+    return merged
+
+
+def _without(settings: Mapping[str, Any], where: Sequence[str]) -> dict[str, Any]:
+    """Leave out the setting in which pydantic found an error, as deep as there are names."""
+    name, *below = where
+    left = dict(settings)
+    inner = left.get(name)
+    if below and isinstance(inner, dict) and below[0] in inner:
+        left[name] = _without(inner, below)
+    else:
+        left.pop(name, None)
+    return left
 
 
 def _default_cache(variables: Mapping[str, str]) -> dict[str, Any]:
@@ -367,7 +408,8 @@ def _overlay(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _describe(error: Mapping[str, Any]) -> str:
-    where = ".".join(("engine", *(str(part) for part in error["loc"])))
+    parts = (str(part) for part in error["loc"] if part != _KEY)
+    where = ".".join(("engine", *parts))
     if error["type"] == "extra_forbidden":
         return f"{where}: unknown setting"
     return f"{where}: {error['msg'].removeprefix('Value error, ')}"

@@ -278,6 +278,40 @@ def test_named_tool_is_called(client: OpenAI) -> None:
     assert json.loads(call.function.arguments)
 
 
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_required_tools_arguments_follow_its_schema(client: OpenAI, stream: bool) -> None:
+    schema = schema_of(city=["Paris", "Rome"])
+    fields: dict[str, Any] = {
+        "model": MODEL,
+        "messages": ask("How is the weather in Paris?"),
+        "max_tokens": 200,
+        "tools": [{"type": "function", "function": {"name": "weather", "parameters": schema}}],
+        "tool_choice": "required",
+    }
+
+    if stream:
+        with client.chat.completions.stream(**fields) as events:
+            answer = events.get_final_completion()
+    else:
+        answer = client.chat.completions.create(**fields)
+
+    for call in answer.choices[0].message.tool_calls:
+        assert json.loads(call.function.arguments)["city"] in {"Paris", "Rome"}
+
+
+def test_a_tool_beyond_the_grammar_is_no_error(client: OpenAI) -> None:
+    beyond = {"type": "string", "pattern": r"\bword\b"}
+    schema: dict[str, object] = {"type": "object", "properties": {"it": beyond}}
+    answer = client.chat.completions.create(
+        model=MODEL,
+        messages=ask("Say hello."),
+        max_tokens=8,
+        tools=[{"type": "function", "function": {"name": "look", "parameters": schema}}],
+    )
+
+    assert answer.choices[0].finish_reason
+
+
 def test_responses_whole_and_streamed(client: OpenAI) -> None:
     whole = client.responses.create(model=MODEL, input="Say hello.", max_output_tokens=8)
     events = list(

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateText, streamText } from "ai";
+import { generateObject, generateText, jsonSchema, streamText, tool } from "ai";
 import OpenAI from "openai";
 
 const baseURL = process.env.BASE_URL;
@@ -119,4 +119,104 @@ test("the AI SDK generates and streams", async () => {
 
   assert.ok(whole.text);
   assert.ok(text);
+});
+
+const schema = {
+  type: "object",
+  properties: {
+    city: { type: "string", enum: ["Paris", "Rome"] },
+    days: { type: "integer", enum: [1, 2] },
+  },
+  required: ["city", "days"],
+  additionalProperties: false,
+};
+
+function checkArguments({ city, days }) {
+  assert.ok(["Paris", "Rome"].includes(city));
+  assert.ok([1, 2].includes(days));
+}
+
+test("a required tool's arguments follow its schema without strict", async () => {
+  const answer = await client.chat.completions.create({
+    model,
+    messages: [{ role: "user", content: "What is the weather in Paris?" }],
+    max_tokens: 200,
+    tools: [{ type: "function", function: { name: "weather", parameters: schema } }],
+    tool_choice: "required",
+  });
+
+  const [call] = answer.choices[0].message.tool_calls;
+  assert.equal(call.function.name, "weather");
+  checkArguments(JSON.parse(call.function.arguments));
+});
+
+test("the AI SDK runs a tool, whole and streamed", async () => {
+  const provider = createOpenAICompatible({ name: "specgate", baseURL, apiKey: "none" });
+  const called = [];
+  const weather = tool({
+    description: "The weather of a city.",
+    inputSchema: jsonSchema(schema),
+    execute: async (input) => {
+      called.push(input);
+      return "Sunny.";
+    },
+  });
+  const asking = {
+    model: provider.chatModel(model),
+    prompt: "What is the weather in Paris?",
+    tools: { weather },
+    toolChoice: "required",
+    maxOutputTokens: 200,
+    maxRetries: 0,
+  };
+  const whole = await generateText(asking);
+  const streamed = streamText(asking);
+  await streamed.consumeStream();
+
+  assert.equal(whole.finishReason, "tool-calls");
+  assert.equal(await streamed.finishReason, "tool-calls");
+  assert.ok(whole.toolResults.length > 0);
+  assert.ok((await streamed.toolResults).length > 0);
+  called.forEach(checkArguments);
+});
+
+test("the AI SDK takes the result of a tool", async () => {
+  const provider = createOpenAICompatible({ name: "specgate", baseURL, apiKey: "none" });
+  const id = { toolCallId: "t1", toolName: "weather" };
+  const { text } = await generateText({
+    model: provider.chatModel(model),
+    messages: [
+      { role: "user", content: "What is the weather in Paris?" },
+      {
+        role: "assistant",
+        content: [{ type: "tool-call", ...id, input: { city: "Paris", days: 1 } }],
+      },
+      {
+        role: "tool",
+        content: [{ type: "tool-result", ...id, output: { type: "text", value: "Sunny." } }],
+      },
+    ],
+    maxOutputTokens: 16,
+    maxRetries: 0,
+  });
+
+  assert.ok(text);
+});
+
+test("the AI SDK generates an object", async () => {
+  const provider = createOpenAICompatible({
+    name: "specgate",
+    baseURL,
+    apiKey: "none",
+    supportsStructuredOutputs: true,
+  });
+  const { object } = await generateObject({
+    model: provider.chatModel(model),
+    schema: jsonSchema(schema),
+    prompt: "A trip, in JSON.",
+    maxOutputTokens: 200,
+    maxRetries: 0,
+  });
+
+  checkArguments(object);
 });

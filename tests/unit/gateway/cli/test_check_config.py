@@ -39,6 +39,35 @@ def test_an_error_of_the_engine_is_shown(
     assert (shown.out, shown.err) == ("", "engine.model: is missing\n")
 
 
+def test_mistakes_of_both_sections_are_shown_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    profile = tmp_path / "p.yaml"
+    profile.write_text(
+        "gateway: {prot: 1}\nengine: {modle: x, vllm: {max_num_sequences: 4}}", encoding="utf-8"
+    )
+
+    assert main(["check-config", "--config", str(profile)]) == 2
+
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "gateway.prot: " in shown.err
+    assert "engine.modle: unknown setting" in shown.err
+    assert "did you mean max_num_seqs?" in shown.err
+
+
+def test_without_the_engine_its_section_is_not_checked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    assert main(["check-config"]) == 0
+
+    shown = capsys.readouterr()
+    assert "engine" not in json.loads(shown.out)
+    assert shown.err == "engine: not checked: it is not installed here\n"
+
+
 def test_secrets_are_shown_by_file_name_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
