@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 0.15
 """How long the client of a bad request waits for a refusal."""
 _LINGER_SECONDS = 0.02
 """How long it then waits for another answer, which would be to a smuggled request."""
-_TAG = re.compile(rb"(?:cut|two)-\d{2}-\d{5}|r\d{7}")
+_TAG = re.compile(rb"r(?:cut|two)-\d{2}-\d{5}|r\d{7}")
 
 
 async def play_clients(
