@@ -140,12 +140,13 @@ install-helm: ## install helm, for the tests of the chart
 	@scripts/install.sh helm
 
 .PHONY: install-tests
-install-tests: ## install everything that the tests need, Node, helm and Prometheus included
+install-tests: ## install everything that the tests need, Node, helm, Prometheus and Redis included
 	@scripts/apt.sh test
 	@scripts/install.sh dev
 	@scripts/install.sh node
 	@scripts/install.sh helm
 	@scripts/install.sh prometheus
+	@scripts/install.sh redis
 
 .PHONY: install-libraries
 install-libraries: ## install the libraries of the system that vLLM loads (root)

@@ -256,7 +256,10 @@ class EngineSettings(BaseModel):
     vllm: Annotated[dict[str, JsonValue], AfterValidator(_check_vllm_options)] = Field(
         default_factory=dict,
         description="Options of vLLM's server, named like its flags with underscores. If `dtype` "
-        "is not set, processors without fast bfloat16 arithmetic use float32 (adr/0028).",
+        "is not set, processors without fast bfloat16 arithmetic use float32 (adr/0028). "
+        "`tool_strict_level` is `parameter` by default: the arguments of tool calls follow the "
+        "tool's schema where vLLM has a grammar for the tool parser; with `auto` only those of "
+        "`strict` tools do.",
     )
     environment: Annotated[dict[str, str], AfterValidator(_check_environment)] = Field(
         default_factory=dict,

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TypedDict
 
+import structlog
 from fastapi import FastAPI
 from prometheus_client import REGISTRY, CollectorRegistry
 from starlette.routing import Route
 
-from gateway.admission import read_records
+from gateway.admission import read_records, require_redis
 from gateway.api import (
+    BodyPolicy,
     InferenceRoute,
     Services,
     health_routes,
@@ -22,10 +24,12 @@ from gateway.api import (
 )
 from gateway.assembly import Lifecycle, ProcessContext, build_services
 from gateway.errors import ConfigError
-from gateway.middleware import BodyLimit, DirectRoutes, Observe
+from gateway.middleware import Observe
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
+
+log = structlog.get_logger(__name__)
 
 _QUIET = (
     "/metrics",
@@ -65,8 +69,8 @@ def create_app(
     Raises:
         ConfigError: A file in the settings cannot be used.
     """
-    _check_files(settings)
     process = process or ProcessContext()
+    _check_files(settings, is_first=process.index == 0)
     lifecycle = lifecycle or Lifecycle()
     metrics = GatewayMetrics(registry, multiprocess=settings.processes > 1)
     tracing = _tracing(settings)
@@ -82,14 +86,17 @@ def create_app(
     app = FastAPI(
         title="specgate", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
     )
-    endpoints = [*ENDPOINTS, *(forwarded_endpoint(path) for path in settings.forward_paths)]
-    timeout = settings.admission.body_timeout_seconds
-    routes = {
-        endpoint.path: InferenceRoute(endpoint, body_timeout_seconds=timeout)
+    app.router.redirect_slashes = False  # it would redirect to whatever `Host` the client sent
+    endpoints = [*ENDPOINTS, *map(forwarded_endpoint, settings.forward_paths)]
+    body_policy = BodyPolicy(
+        max_bytes=settings.admission.max_body_bytes,
+        total_seconds=settings.admission.body_timeout_seconds,
+        idle_seconds=settings.admission.body_idle_seconds,
+    )
+    app.router.routes.extend(
+        Route(endpoint.path, InferenceRoute(endpoint, body_policy), methods=["POST"])
         for endpoint in endpoints
-    }
-    # The router needs them too, to answer other methods with 405.
-    app.router.routes.extend(Route(path, route, methods=["POST"]) for path, route in routes.items())
+    )
     app.include_router(models_routes())
     app.include_router(openapi_routes(endpoints, needs_key=settings.keys.file is not None))
     app.include_router(health_routes())
@@ -98,11 +105,9 @@ def create_app(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )
     install_error_handlers(app)
-    app.add_middleware(DirectRoutes, routes=routes)  # the innermost comes first
-    app.add_middleware(BodyLimit, most_bytes=settings.admission.max_body_bytes)
     app.add_middleware(
         Observe,
-        endpoints=[*routes, "/v1/models"],
+        endpoints=[*(endpoint.path for endpoint in endpoints), "/v1/models"],
         quiet=_QUIET,
         count=lambda record, now: metrics.request_ended(record, now=now),
         begin_trace=None if tracing is None else tracing.begin,
@@ -117,11 +122,20 @@ def _tracing(settings: GatewaySettings) -> Tracing | None:
     return open_tracing(chosen.endpoint, sample_ratio=chosen.sample_ratio)
 
 
-def _check_files(settings: GatewaySettings) -> None:
-    """Read the lifespan's files early: an error in the lifespan would show a traceback."""
+def _check_files(settings: GatewaySettings, *, is_first: bool) -> None:
+    """Check early what the lifespan needs: an error in the lifespan would show a traceback."""
     read_secret(settings.upstream.api_key_file)
-    if settings.keys.file is not None:
-        try:
-            read_records(settings.keys.file)
-        except OSError as error:
-            raise ConfigError(f"{settings.keys.file}: {error.strerror}") from error
+    read_secret(settings.limits.password_file)
+    if settings.limits.store is not None:
+        require_redis()
+    file = settings.keys.file
+    if file is None:
+        return
+    try:
+        records = read_records(file)
+    except OSError as error:
+        raise ConfigError(f"{file}: {error.strerror}") from error
+    if is_first and not records:
+        # No reason to refuse the start: keys may be created while the gateway runs.
+        create = f"specgate keys create --tenant NAME --file {file}"
+        log.warning("keys_missing", file=str(file), effect="every call gets 401", create=create)

@@ -135,6 +135,14 @@ class RequestTimeoutError(CallerError):
     reason = "slow_body"
 
 
+class UnsupportedMediaTypeError(CallerError):
+    """The body has a `Content-Encoding`; only plain bodies are read."""
+
+    status = 415
+    code = "unsupported_media_type"
+    reason = "unsupported_media_type"
+
+
 class BodyTooLargeError(CallerError):
     """The body is over the limit; none of it was forwarded."""
 
@@ -170,8 +178,20 @@ class RateLimitError(CapacityError):
     reason = "rate_limit"
 
 
+class BytesInFlightError(RateLimitError):
+    """The bodies of running and waiting requests take all the memory that they may."""
+
+    reason = "bytes_in_flight"
+
+
+class LimitsUnavailableError(CapacityError):
+    """The store that the replicas share does not answer, and the settings say to refuse."""
+
+    reason = "limits_unavailable"
+
+
 class QueueFullError(CapacityError):
-    """All slots are in use and the queue is full."""
+    """All slots are in use; the queue is full, or another tenant had a better claim to it."""
 
     reason = "queue_full"
 
@@ -210,6 +230,17 @@ class WorkerLostError(UpstreamError):
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message, retry_after_seconds=1.0)
         self.sent = sent
+
+
+class WorkerBusyError(UpstreamError):
+    """The worker has no capacity now: it answered 503 with `Retry-After`.
+
+    It works, so this does not count towards its ejection; another worker may have room.
+    """
+
+    status = 503
+    code = "overloaded"
+    reason = "busy"
 
 
 class NoHealthyWorkerError(UpstreamError):

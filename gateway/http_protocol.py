@@ -1,14 +1,16 @@
-"""uvicorn's HTTP protocol with bounded heads, direct writes for streams, and OpenAI's errors."""
+"""uvicorn's HTTP protocol with bounded heads, writes that never wait, and OpenAI's errors."""
 
 import asyncio
 import re
+import socket
+import struct
 import weakref
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from gateway.api import DIRECT_BODY
+from gateway.api import CLIENT_SOCKET
 from gateway.errors import (
     CallerError,
     HeadTooLargeError,
@@ -22,7 +24,13 @@ MOST_HEADERS = 100
 HEAD_SECONDS = 10.0
 """Time limit of a head: from the first byte, or from the connection for the first request."""
 
+LINGER_SECONDS = 1.0
+"""How long bytes are read and dropped before a connection is closed."""
+
+_NO_LINGER = struct.pack("ii", 1, 0)
 _HEAD_END = b"\r\n\r\n"
+_VERSIONS = ("1.0", "1.1")
+_HOST = re.compile(rb"[\w.~%!$&'()*+,;=:\[\]-]*")
 _UPGRADE = re.compile(rb"(?i)\nupgrade:[^\n]*")
 _STATUS_LINES = {
     400: b"HTTP/1.1 400 Bad Request\r\n",
@@ -40,22 +48,27 @@ class GatewayProtocol(HttpToolsProtocol):
     """
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own signature
-        """Put a `HeadCork` between uvicorn and the socket."""
+        """Put a `ClientTransport` between uvicorn and the socket."""
         super().connection_made(transport)
-        self.transport = HeadCork(transport, self.loop)  # type: ignore[assignment]  # same methods
+        self._client = ClientTransport(transport, self.loop, self._is_unread)
+        self.transport = self._client  # type: ignore[assignment]  # same methods
         self._head = bytearray()
         self._expects_head = True
+        self._is_refused = False
         self._pipelined_head_bytes: int | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._begin_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer of the head."""
+        """Stop the timers."""
         self._end_head()
+        self._client.lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Give the parser complete heads, and the bytes of bodies as they come."""
+        if self._is_refused or self.transport.is_closing():
+            return
         if self._expects_head:
             whole = self._complete_head(data)
             if whole is None:
@@ -72,8 +85,6 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _complete_head(self, data: bytes) -> bytes | None:
         """Take in bytes of a head; returns what to parse, None if nothing yet."""
-        if self.transport.is_closing():
-            return None
         self._unset_keepalive_if_required()
         searched = max(0, len(self._head) - len(_HEAD_END) + 1)
         self._head += data
@@ -119,12 +130,26 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Add the direct writer to the scope of the new request."""
+        """Check what the parser does not, and add the client's socket to the request's scope.
+
+        Raises:
+            ValueError: Another version than 1.0 and 1.1, not exactly one valid `Host` (RFC 9112,
+                section 3.2), CONNECT, or an `Upgrade` in a head that came in one packet with the
+                request in front of it. The parser turns it into its own error.
+        """
+        if self.parser.should_upgrade():
+            raise ValueError("another protocol would follow")
+        version = self.parser.get_http_version()
+        hosts = [value for name, value in self.headers if name == b"host"]
+        if version not in _VERSIONS or len(hosts) > 1 or (version == "1.1" and not hosts):
+            raise ValueError("not a request of HTTP/1.0 or 1.1 with one Host")
+        if not all(map(_HOST.fullmatch, hosts)):
+            raise ValueError("an invalid Host")
         self._pipelined_head_bytes = None
         self._end_head()
         super().on_headers_complete()
         scope = cast(MutableMapping[str, Any], self.cycle.scope)  # uvicorn lists ASGI's own keys
-        scope[DIRECT_BODY] = DirectBody(self.cycle).write
+        scope[CLIENT_SOCKET] = ClientSocket(self.cycle)
 
     def on_message_complete(self) -> None:
         """Expect the next request."""
@@ -135,12 +160,23 @@ class GatewayProtocol(HttpToolsProtocol):
         """Answer bytes that are not HTTP."""
         self._refuse(InvalidRequestError("The request is not valid HTTP."))
 
-    def _unsupported_upgrade_warning(self) -> None:
-        """Refuse CONNECT, and an `Upgrade` in a head that came in one packet with a request."""
-        self.send_400_response("")
+    def on_response_complete(self) -> None:
+        """Begin the next request, or close after the last one in front of a refused head."""
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if self._is_refused and is_last:
+            self.transport.close()
 
     def _refuse(self, error: CallerError) -> None:
+        """Answer what is no acceptable request with an error, and close.
+
+        If requests in front of it are still running, the connection closes after their answers
+        instead: the client would take the error for one of these.
+        """
         self._end_head()
+        self._is_refused = True
+        if self._is_behind_another():
+            return
         body = error_body(error)
         self.transport.write(
             _STATUS_LINES[error.status] + b"content-type: application/json\r\n"
@@ -149,19 +185,39 @@ class GatewayProtocol(HttpToolsProtocol):
         self.transport.write(body)
         self.transport.close()
 
+    def _is_unread(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle
+        return self._is_refused or (cycle is not None and cycle.more_body)
 
-class DirectBody:
-    """Writes a stream's chunks to the socket without an ASGI message and the chain of `send`s.
+    def _is_behind_another(self) -> bool:
+        """Whether requests in front of the refused one have to be answered first."""
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete:
+            return False
+        if not cycle.more_body:
+            return True
+        # It is the latest request itself that is refused: its body is broken.
+        if not self.pipeline:
+            return False
+        self.pipeline.popleft()
+        return True
 
-    It does what uvicorn's `send` does with a body message that has `more_body`, in a chunked
-    response. The cycle's scope refers to it, so it refers to the cycle weakly.
+
+class ClientSocket:
+    """Reaches past ASGI for what it has no message for: writes that never wait, and an abort.
+
+    The cycle's scope refers to it, so it refers to the cycle weakly.
     """
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = weakref.ref(cycle)
 
-    def write(self, data: bytes) -> bool:
-        """Send `data`; False if an ASGI message is needed, which may wait or fail."""
+    def write_now(self, data: bytes) -> bool:
+        """Send `data` if the socket has room; False if an ASGI message is needed.
+
+        It does what uvicorn's `send` does with a body message that has `more_body`, in a chunked
+        response.
+        """
         cycle = self._cycle()
         if cycle is None:
             return False  # the response has ended
@@ -173,18 +229,44 @@ class DirectBody:
             cycle.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
         return True
 
+    def abort(self) -> None:
+        """Reset the connection; `close` would wait until the client has read the rest."""
+        cycle = self._cycle()
+        if cycle is None or cycle.disconnected:
+            return
+        cycle.disconnected = True  # uvicorn would report an incomplete response
+        raw = cycle.transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        cycle.transport.abort()
 
-class HeadCork:
-    """A transport that sends the head of a response together with the first bytes of its body.
 
-    uvicorn writes them separately, and each write is a system call and a packet. The head is held
-    until the next write, or until the next turn of the event loop.
+class ClientTransport:
+    """uvicorn's transport, with two differences.
+
+    The head of a response is sent together with the first bytes of its body. uvicorn writes them
+    separately, and each write is a system call and a packet. The head is held until the next write,
+    or until the next turn of the event loop.
+
+    A close while the client is still sending waits for a moment. The kernel resets a connection
+    that is closed with unread bytes, and the client would lose the answer that says why.
+
+    Args:
+        transport: The socket.
+        loop: Its event loop.
+        is_unread: Whether bytes of the client may still arrive.
     """
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        is_unread: Callable[[], bool],
+    ) -> None:
         self._transport = transport
         self._loop = loop
+        self._is_unread = is_unread
         self._head = b""
+        self._closing: asyncio.TimerHandle | None = None
 
     def write(self, data: bytes) -> None:
         """Send `data`, or hold it if it is a head."""
@@ -199,13 +281,29 @@ class HeadCork:
     def close(self) -> None:
         """Send the held head, and close."""
         self._send_head()
-        self._transport.close()
+        if self.is_closing():
+            return
+        if not self._is_unread():
+            self._transport.close()
+            return
+        self._transport.write_eof()
+        self._transport.resume_reading()
+        self._closing = self._loop.call_later(LINGER_SECONDS, self._transport.close)
+
+    def is_closing(self) -> bool:
+        """Whether nothing that arrives is read any more."""
+        return self._closing is not None or self._transport.is_closing()
+
+    def lost(self) -> None:
+        """The connection is gone: stop waiting."""
+        if self._closing is not None:
+            self._closing.cancel()
 
     def __getattr__(self, name: str) -> object:
         """Forward everything else to the transport."""
         return getattr(self._transport, name)
 
     def _send_head(self) -> None:
-        if self._head:
+        if self._head and not self._transport.is_closing():
             head, self._head = self._head, b""
             self._transport.write(head)

@@ -1,4 +1,4 @@
-"""Run the app with uvicorn: listening socket, signals, and the drain after SIGTERM."""
+"""Run the app with uvicorn: listening socket, signals, and the drain after a signal."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from functools import partial
 
 import structlog
@@ -54,6 +54,10 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
+def _tell_nobody(_: str) -> None:
+    pass
+
+
 class _Server(uvicorn.Server):
     """uvicorn without its signal handling: here SIGTERM begins a drain."""
 
@@ -72,29 +76,54 @@ class _Server(uvicorn.Server):
         yield
 
 
+def drain_notice(running: int, seconds: float) -> str:
+    """What a drain waits for, in a sentence.
+
+    Args:
+        running: Number of requests that run or wait.
+        seconds: The time that they have.
+    """
+    if running == 0:
+        return "stopping"
+    requests = "1 running request" if running == 1 else f"{running} running requests"
+    return f"waiting for {requests}, at most {seconds:g} s; press Ctrl-C again to end at once"
+
+
 class Drain:
     """The steps after a signal; a second signal ends everything at once."""
 
     def __init__(
-        self, server: uvicorn.Server, lifecycle: Lifecycle, settings: DrainSettings
+        self,
+        server: uvicorn.Server,
+        lifecycle: Lifecycle,
+        settings: DrainSettings,
+        tell: Callable[[str], None] = _tell_nobody,
     ) -> None:
         self._server = server
         self._lifecycle = lifecycle
         self._settings = settings
+        self._tell = tell
         self._begun = False
 
     def begin(self, *, accept_seconds: float) -> None:
         """Become unready; stop accepting after `accept_seconds`; then let requests finish."""
         if self._begun:
+            self._tell("ending at once")
             self.force()
             return
         self._begun = self._lifecycle.draining = True
-        log.info("draining", accept_seconds=accept_seconds)
+        seconds = accept_seconds + self._settings.finish_seconds
+        running = self._running()
+        self._tell(drain_notice(running, seconds))
+        log.info(
+            "draining",
+            accept_seconds=accept_seconds,
+            finish_seconds=self._settings.finish_seconds,
+            running_requests=running,
+        )
         loop = asyncio.get_running_loop()
         loop.call_later(accept_seconds, self._stop_accepting)
-        loop.call_later(
-            accept_seconds + self._settings.finish_seconds, self._lifecycle.end_requests
-        )
+        loop.call_later(seconds, self._end_requests)
 
     def force(self) -> None:
         """End without waiting."""
@@ -103,6 +132,14 @@ class Drain:
 
     def _stop_accepting(self) -> None:
         self._server.should_exit = True
+
+    def _end_requests(self) -> None:
+        if self._running():
+            self._tell("the time is over, ending the requests that still run")
+        self._lifecycle.end_requests()
+
+    def _running(self) -> int:
+        return len(self._server.server_state.tasks)
 
 
 def make_server(app: FastAPI, settings: DrainSettings) -> uvicorn.Server:
@@ -124,11 +161,23 @@ def make_server(app: FastAPI, settings: DrainSettings) -> uvicorn.Server:
 
 
 async def serve(
-    app: FastAPI, sock: socket.socket, lifecycle: Lifecycle, settings: DrainSettings
+    app: FastAPI,
+    sock: socket.socket,
+    lifecycle: Lifecycle,
+    settings: DrainSettings,
+    tell: Callable[[str], None] = _tell_nobody,
 ) -> int:
-    """Serve until a signal or a failure ends it; returns the exit status."""
+    """Serve until a signal or a failure ends it; returns the exit status.
+
+    Args:
+        app: The gateway.
+        sock: Where it listens.
+        lifecycle: The app's.
+        settings: Times of the drain.
+        tell: Gets a sentence for each step of the drain.
+    """
     server = make_server(app, settings)
-    drain = Drain(server, lifecycle, settings)
+    drain = Drain(server, lifecycle, settings, tell)
     lifecycle.stop = drain.force
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(
@@ -142,6 +191,7 @@ async def serve(
     if lifecycle.failed is not None:
         sys.stderr.write(f"specgate: {lifecycle.failed}\n")
         return 2
+    tell("stopped")
     return 0 if server.started else 3
 
 

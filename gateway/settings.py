@@ -55,7 +55,7 @@ class KeySettings(_Section):
 
 
 class AdmissionSettings(_Section):
-    """Limits on concurrency and body size; the counts are divided evenly among `processes`."""
+    """Limits on concurrency and memory; `processes` share the counts evenly."""
 
     max_running_requests: Count = Field(256, description="Maximum number of running requests.")
     max_queued_requests: Annotated[int, Field(ge=0)] = Field(
@@ -63,8 +63,40 @@ class AdmissionSettings(_Section):
     )
     queue_timeout_seconds: Seconds = Field(30.0, description="Longest wait for a slot.")
     max_body_bytes: Count = Field(32 * 2**20, description="Largest request body; over it: 413.")
+    max_bytes_in_flight: Count = Field(
+        256 * 2**20,
+        description="Bytes of the bodies of all running and waiting requests; over it: 429.",
+    )
+    tenant_bytes_ratio: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.5, description="Share of `max_bytes_in_flight` that a tenant may use if there are keys."
+    )
     body_timeout_seconds: Seconds = Field(
         60.0, description="Longest time to receive a request body; over it: 408."
+    )
+    body_idle_seconds: Seconds = Field(
+        30.0, description="Longest time between two pieces of a request body; over it: 408."
+    )
+
+
+class LimitsSettings(_Section):
+    """Where the use of each key's limits is counted."""
+
+    store: str | None = Field(
+        None,
+        # No password, no options: an error message or a log would show them.
+        pattern=r"^(rediss?://([^@:/?]+@)?([^@:/?]+|\[[0-9a-f:]+\])(:\d{1,5})?(/\d*)?|unix:///[^?]+)$",
+        description="URL of a Redis or Valkey server that all replicas share "
+        "(`redis://host:6379/0`, `rediss://`, `unix://`); none: each replica counts by itself.",
+    )
+    password_file: Path | None = Field(None, description="File with the store's password.")
+    when_unreachable: Literal["open", "closed"] = Field(
+        "open",
+        description="While the store is down: `open`: each replica counts by itself; `closed`: "
+        "requests of keys with limits get 503.",
+    )
+    timeout_seconds: Seconds = Field(0.05, description="Longest wait for the store.")
+    lease_seconds: Seconds = Field(
+        30.0, description="How long the running requests of a replica that died are counted."
     )
 
 
@@ -151,12 +183,14 @@ class UpstreamSettings(_Section):
         30.0, description="Interval between reads of the list of models."
     )
     breaker_failures: Count = Field(
-        5, description="Consecutive failed requests that open the breaker."
+        5,
+        description="Consecutive failed requests after which a worker is ejected: it gets no "
+        "requests for a while. At most half of the workers are.",
     )
     breaker_seconds: Seconds = Field(
-        1.0, description="How long it stays open the first time; doubles."
+        1.0, description="Length of a worker's first ejection; doubles."
     )
-    breaker_max_seconds: Seconds = Field(30.0, description="Longest time it stays open.")
+    breaker_max_seconds: Seconds = Field(30.0, description="Longest ejection.")
     retry_ratio: Annotated[float, Field(ge=0, le=1)] = Field(
         0.2, description="Retries that each request adds to the budget that all share."
     )
@@ -250,6 +284,7 @@ class GatewaySettings(BaseSettings):
     )
     keys: KeySettings = KeySettings()
     admission: AdmissionSettings = AdmissionSettings()
+    limits: LimitsSettings = LimitsSettings()
     request: RequestSettings = RequestSettings()
     stream: StreamSettings = StreamSettings()
     pacing: PacingSettings = PacingSettings()
@@ -312,18 +347,22 @@ def is_loopback(host: str) -> bool:
 
 
 def load_settings(
-    profile: Path | None, environ: Mapping[str, str] | None = None
+    profile: Path | None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    overrides: Mapping[str, str] | None = None,
 ) -> GatewaySettings:
     """Read, merge and check the settings.
 
     Args:
         profile: YAML file; None: defaults.
         environ: The environment; None: the process's.
+        overrides: Values that take precedence over both, by path (`drain.finish_seconds`).
 
     Raises:
         ConfigError: One line for each error.
     """
-    environ = os.environ if environ is None else environ
+    environ = {**(os.environ if environ is None else environ), **_variables(overrides or {})}
     unknown = sorted(_unknown_names(environ))
     if unknown:
         raise ConfigError("\n".join(f"unknown environment variable {name}" for name in unknown))
@@ -362,13 +401,12 @@ def cache_dir() -> Path:
 
 
 def child_environment(
-    *, index: int, ledger: int, metrics_dir: Path, log_file: Path | None
+    *, index: int, ledger: int, metrics_dir: Path, overrides: Mapping[str, str]
 ) -> dict[str, str]:
-    """The environment of one of several gateway processes."""
-    logged = {} if log_file is None else {f"{PREFIX}SUPERVISOR__LOG_FILE": str(log_file)}
+    """The environment of one of several gateway processes; `overrides` as in `load_settings`."""
     return {
         **os.environ,
-        **logged,
+        **_variables(overrides),
         PROCESS_VARIABLE: f"{index}:{ledger}",
         "PROMETHEUS_MULTIPROC_DIR": str(metrics_dir),
     }
@@ -381,6 +419,10 @@ def process_position() -> tuple[int, int | None]:
         return 0, None
     index, _, descriptor = position.partition(":")
     return int(index), int(descriptor)
+
+
+def _variables(overrides: Mapping[str, str]) -> dict[str, str]:
+    return {PREFIX + path.upper().replace(".", "__"): text for path, text in overrides.items()}
 
 
 def _section(profile: Path | None) -> dict[str, Any]:

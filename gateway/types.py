@@ -164,3 +164,6 @@ class Sink(Protocol):
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last body bytes and finish; once."""
+
+    def abort(self) -> None:
+        """Close the client's connection at once; unsent bytes are lost."""

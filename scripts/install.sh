@@ -11,6 +11,7 @@
 #   scripts/install.sh node      the Node SDKs that the end-to-end tests use
 #   scripts/install.sh helm      helm, for the tests of the chart
 #   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
+#   scripts/install.sh redis     redis-server, for the tests of limits that replicas share
 #
 # PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
 #
@@ -163,29 +164,56 @@ install_helm() {
   echo "$mark" >"$stamp"
 }
 
-# Unpacks Debian's package, without root; installing it would start a server.
+# Unpacks packages of Debian, without root; installing them would start servers.
+unpack_debian() { # folder, package...
+  local folder=$1 lists
+  shift
+  if ! command -v apt-get >/dev/null; then
+    return 1
+  fi
+  mkdir -p "$folder"
+  lists=$(realpath "$folder")/lists
+  mkdir -p "$lists/partial"
+  apt-get -o Dir::State::Lists="$lists" update --quiet=2
+  (cd "$folder" && apt-get -o Dir::State::Lists="$lists" download --quiet=2 "$@")
+  for package in "$folder"/*.deb; do
+    dpkg-deb --extract "$package" "$folder"
+  done
+  rm -r "$lists" "$folder"/*.deb
+}
+
 install_prometheus() {
-  local folder=$VENV/prometheus lists
   if command -v promtool >/dev/null && command -v prometheus >/dev/null; then
     return
   fi
   if [[ -x $VENV/bin/promtool && -x $VENV/bin/prometheus ]]; then
     return
   fi
-  if ! command -v apt-get >/dev/null; then
+  ensure_venv
+  say "fetching Prometheus from Debian"
+  if ! unpack_debian "$VENV/prometheus" prometheus; then
     echo "Missing: prometheus and promtool. Put them on PATH: https://prometheus.io/download" >&2
     exit 1
   fi
-  ensure_venv
-  say "fetching Prometheus from Debian"
-  mkdir -p "$folder"
-  lists=$(realpath "$folder")/lists
-  mkdir -p "$lists/partial"
-  apt-get -o Dir::State::Lists="$lists" update --quiet=2
-  (cd "$folder" && apt-get -o Dir::State::Lists="$lists" download --quiet=2 prometheus)
-  dpkg-deb --extract "$folder"/prometheus_*.deb "$folder"
   ln -sf ../prometheus/usr/bin/{prometheus,promtool} "$VENV/bin/"
-  rm -r "$lists" "$folder"/*.deb
+}
+
+install_redis() {
+  if command -v redis-server >/dev/null || [[ -x $VENV/bin/redis-server ]]; then
+    return
+  fi
+  ensure_venv
+  say "fetching redis-server from Debian"
+  # Debian keeps the program itself in redis-tools.
+  if ! unpack_debian "$VENV/redis" redis-server redis-tools libjemalloc2 liblzf1; then
+    say "no apt-get: the tests that need redis-server are skipped until it is on PATH"
+    return
+  fi
+  # shellcheck disable=SC2016  # expanded when it runs
+  printf '%s\n' '#!/bin/sh' 'folder=$(dirname "$(realpath "$0")")/../redis/usr' \
+    'LD_LIBRARY_PATH=$(echo "$folder"/lib/*-linux-gnu) exec "$folder/bin/redis-server" "$@"' \
+    >"$VENV/bin/redis-server"
+  chmod 755 "$VENV/bin/redis-server"
 }
 
 locks_of() { # target
@@ -218,8 +246,9 @@ case ${1:-} in
   node) install_node ;;
   helm) install_helm ;;
   prometheus) install_prometheus ;;
+  redis) install_redis ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus, or dependencies TARGET" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis, or dependencies TARGET" >&2
     exit 2
     ;;
 esac

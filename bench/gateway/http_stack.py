@@ -71,7 +71,7 @@ def _uvicorn(http: str, loop: str, client: str) -> Skeleton:
 SKELETONS = tuple(
     _uvicorn(http, loop, client)
     for http, loop in (("httptools", "uvloop"), ("h11", "uvloop"), ("httptools", "asyncio"))
-    for client in ("aiohttp", "httpx")
+    for client in ("aiohttp", "httpx", "specgate")
 )
 
 

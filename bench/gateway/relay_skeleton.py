@@ -1,7 +1,8 @@
 """A minimal streaming relay in ASGI, over either HTTP client; only measured, not used.
 
 A server runs it by its factory: `uvicorn --factory bench.gateway.relay_skeleton:create_app`. The
-environment names the upstream (RELAY_UPSTREAM) and the client (RELAY_CLIENT: aiohttp or httpx).
+environment names the upstream (RELAY_UPSTREAM) and the client (RELAY_CLIENT: aiohttp, httpx or
+specgate, which is the connection of the gateway).
 """
 
 import os
@@ -9,9 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 import httpx
+
+from gateway.upstream import ConnectionTimeouts, WorkerAddress, WorkerAnswer, WorkerClient
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -79,7 +83,39 @@ class HttpxClient:
         await self._client.aclose()
 
 
-CLIENTS: dict[str, Callable[[], Client]] = {"aiohttp": AiohttpClient, "httpx": HttpxClient}
+class SpecgateClient:
+    """The gateway's own connections."""
+
+    def __init__(self) -> None:
+        self._client: WorkerClient | None = None
+
+    @asynccontextmanager
+    async def post(self, url: str, body: bytes) -> AsyncIterator[Answer]:
+        """Send `body` and yield the answer once its head is there."""
+        parts = urlsplit(url)
+        if self._client is None:
+            address = WorkerAddress(parts.netloc, f"http://{parts.netloc}")
+            self._client = WorkerClient(address, ConnectionTimeouts(5.0, 300.0), api_key=None)
+        async with self._client.post(parts.path, body, _JSON) as answer:
+            kind = dict(answer.headers)[b"content-type"].decode()
+            yield Answer(answer.status, kind, _pieces(answer))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._client is not None:
+            await self._client.close()
+
+
+async def _pieces(answer: WorkerAnswer) -> AsyncIterator[bytes]:
+    while data := await answer.read_some():
+        yield data
+
+
+CLIENTS: dict[str, Callable[[], Client]] = {
+    "aiohttp": AiohttpClient,
+    "httpx": HttpxClient,
+    "specgate": SpecgateClient,
+}
 
 
 def create_app() -> App:

@@ -49,6 +49,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     from engine.worker.route import MIDDLEWARE
     from engine.worker.sampling import accept_all_requests
     from engine.worker.server import run_server
+    from engine.worker.tools import accept_all_schemas
 
     has_bfloat16 = is_good_at_bfloat16(settings)
     options = build_options(settings, model, has_bfloat16=has_bfloat16)
@@ -62,6 +63,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
             "this processor has no fast bfloat16 arithmetic: the model runs in %s",
             parsed.dtype,
         )
+    accept_all_schemas()
     if settings.speculation.sources:
         accept_all_requests()
         parsed.middleware = [*parsed.middleware, MIDDLEWARE]

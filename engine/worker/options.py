@@ -19,9 +19,15 @@ _ALWAYS: Mapping[str, JsonValue] = {
     "enable_server_load_tracking": True,
 }
 
-# Defaults that a profile can override. With vLLM's own default, 0, it kills its engine at once on
-# SIGTERM. A timeout lets running requests finish and the suffix index be saved.
-_DEFAULTS: Mapping[str, JsonValue] = {"shutdown_timeout": 15}
+# Defaults that a profile can override.
+_DEFAULTS: Mapping[str, JsonValue] = {
+    # With vLLM's own default, 0, it kills its engine at once on SIGTERM. A timeout lets running
+    # requests finish and the suffix index be saved.
+    "shutdown_timeout": 15,
+    # The arguments of a call follow the tool's schema, as clients expect, even if the tool does not
+    # say `strict`. Tool parsers for which vLLM has no grammar ignore it.
+    "tool_strict_level": "parameter",
+}
 
 
 # A further default where bfloat16 products are slow (docs/adr/0027, 0028).

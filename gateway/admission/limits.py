@@ -1,25 +1,58 @@
-"""A key's limits on requests per minute, tokens per minute and concurrent requests."""
+"""A key's limits on requests per minute, tokens per minute and concurrent requests.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+The arithmetic is here, and is pure. Where the state is kept is another matter: in this gateway
+(`local_limits.py`) or in a store that all replicas share (`store_limits.py`).
+
+A limit per minute is a leaky bucket whose state is one number, the *theoretical arrival time*: when
+the bucket will be empty again. A minute's allowance may be used at once (the burst), then it
+refills steadily. Source: ITU-T I.371, annex A (generic cell rate algorithm, virtual scheduling).
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from gateway.admission.keys import Caller, KeyLimits
-from gateway.admission.ledger import Account, Ledger
-from gateway.admission.rate_limit import Reading, reading, taken, wait_seconds
 from gateway.errors import RateLimitError
 
+PERIOD_SECONDS = 60.0
+ROUNDING_SECONDS = 1e-6
+"""Shorter waits are rounding errors: doubles resolve 1e-7 s on a clock that ran for years."""
 _CONCURRENCY_RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """How much of its limits a key has used.
+
+    Attributes:
+        requests_at: Theoretical arrival time of requests, seconds.
+        tokens_at: Theoretical arrival time of tokens, on the same clock.
+        running: Requests that run now.
+    """
+
+    requests_at: float
+    tokens_at: float
+    running: int
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
-    """What a request took from its key's limits; settled when the request ends."""
+    """What a request took from its key's limits; settled when the request ends.
+
+    Attributes:
+        key_id: The key.
+        limits: Its limits.
+        estimated_tokens: Tokens that were taken.
+        headers: `x-ratelimit-*` after that.
+        lease: Name of the request in the store; None: its state is in this gateway.
+    """
 
     key_id: str
     limits: KeyLimits
     estimated_tokens: int
     headers: Sequence[tuple[bytes, bytes]]
-    """`x-ratelimit-*` after it was taken."""
+    lease: str | None = None
 
 
 class LimitExceededError(RateLimitError):
@@ -37,13 +70,17 @@ class LimitExceededError(RateLimitError):
         return {**super().headers, **self._rate_headers}
 
 
-class Limits:
-    """Applies the limits of keys to the state in a ledger; callers pass the time."""
+class Limits(Protocol):
+    """Applies the limits of keys; callers pass the time, in monotonic seconds."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def peek(self, caller: Caller, *, now: float) -> None:
+        """Refuse a request that `take` would refuse however small it is; takes nothing.
 
-    def take(self, caller: Caller, *, estimated_tokens: int, now: float) -> Taken | None:
+        Raises:
+            LimitExceededError: A limit is reached.
+        """
+
+    async def take(self, caller: Caller, *, estimated_tokens: int, now: float) -> Taken | None:
         """Take one request and its estimated tokens, all or nothing.
 
         An estimate takes one minute's allowance at most, so that a very large `max_tokens` does not
@@ -55,18 +92,6 @@ class Limits:
         Raises:
             LimitExceededError: A limit is reached; nothing was taken.
         """
-        limits = caller.limits
-        if caller.key_id is None or limits == KeyLimits():
-            return None
-        if limits.tokens_per_minute is not None:
-            estimated_tokens = min(estimated_tokens, limits.tokens_per_minute)
-        with self._ledger.account(caller.key_id) as account:
-            self._refuse_if_over(account, limits, tokens=estimated_tokens, now=now)
-            self._charge(account, limits, requests=1, tokens=estimated_tokens, now=now)
-            account.add_running(1)
-            headers = _headers(account, limits, now=now)
-        raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-        return Taken(caller.key_id, limits, estimated_tokens, raw)
 
     def settle(self, took: Taken, *, used_tokens: int | None, now: float) -> None:
         """End a request: correct the token estimate and count it as no longer running.
@@ -76,69 +101,100 @@ class Limits:
             used_tokens: The worker's count; None if it sent none: the estimate is used.
             now: Monotonic seconds.
         """
-        with self._ledger.account(took.key_id) as account:
-            if used_tokens is not None:
-                extra = used_tokens - took.estimated_tokens
-                self._charge(account, took.limits, requests=0, tokens=extra, now=now)
-            account.add_running(-1)
 
-    def _refuse_if_over(
-        self, account: Account, limits: KeyLimits, *, tokens: int, now: float
-    ) -> None:
-        most = limits.concurrent_requests
-        if most is not None and account.running >= most:
-            raise LimitExceededError(
-                f"This key may run {most} requests at a time.",
-                retry_after_seconds=_CONCURRENCY_RETRY_SECONDS,
-                rate_headers=_headers(account, limits, now=now),
-            )
-        asked = (
-            (limits.requests_per_minute, 1, "requests"),
-            (limits.tokens_per_minute, tokens, "tokens"),
+
+def has_limits(caller: Caller) -> bool:
+    """Whether there is anything to count for this caller."""
+    return caller.key_id is not None and caller.limits != KeyLimits()
+
+
+def capped(limits: KeyLimits, estimated_tokens: int) -> int:
+    """The tokens that an estimate takes, one minute's allowance at most."""
+    most = limits.tokens_per_minute
+    return estimated_tokens if most is None else min(estimated_tokens, most)
+
+
+def wait_seconds(arrival: float, *, now: float, limit: int, units: float) -> float:
+    """Seconds until `units` may be taken; 0 when they may be taken now.
+
+    More units than the limit count as the limit: a large request passes when the bucket is empty,
+    and the next one has to wait for the rest.
+
+    Args:
+        arrival: Theoretical arrival time (state), monotonic seconds.
+        now: Monotonic seconds.
+        limit: Units per minute, > 0.
+        units: Units requested, >= 0.
+    """
+    cost = min(units, limit) * PERIOD_SECONDS / limit
+    wait = max(arrival, now) + cost - now - PERIOD_SECONDS
+    return wait if wait > ROUNDING_SECONDS else 0.0
+
+
+def taken(arrival: float, *, now: float, limit: int, units: float) -> float:
+    """The state after `units` were taken (or, if negative, given back)."""
+    return max(max(arrival, now) + units * PERIOD_SECONDS / limit, now)
+
+
+def refusal(
+    limits: KeyLimits, standing: Standing, *, tokens: int, now: float
+) -> LimitExceededError | None:
+    """Why one more request that takes `tokens` is refused; None if it is not."""
+    most = limits.concurrent_requests
+    if most is not None and standing.running >= most:
+        return LimitExceededError(
+            f"This key may run {most} requests at a time.",
+            retry_after_seconds=_CONCURRENCY_RETRY_SECONDS,
+            rate_headers=rate_headers(limits, standing, now=now),
         )
-        for (limit, units, what), arrival in zip(asked, account.arrivals, strict=True):
-            wait = (
-                0.0 if limit is None else wait_seconds(arrival, now=now, limit=limit, units=units)
+    for (what, limit, arrival), units in zip(_rates(limits, standing), (1, tokens), strict=True):
+        if limit is None:
+            continue
+        wait = wait_seconds(arrival, now=now, limit=limit, units=units)
+        if wait > 0:
+            return LimitExceededError(
+                f"This key may use {limit} {what} a minute.",
+                retry_after_seconds=wait,
+                rate_headers=rate_headers(limits, standing, now=now),
             )
-            if wait > 0:
-                raise LimitExceededError(
-                    f"This key may use {limit} {what} a minute.",
-                    retry_after_seconds=wait,
-                    rate_headers=_headers(account, limits, now=now),
-                )
-
-    @staticmethod
-    def _charge(
-        account: Account, limits: KeyLimits, *, requests: int, tokens: int, now: float
-    ) -> None:
-        of_requests, of_tokens = account.arrivals
-        if limits.requests_per_minute is not None:
-            of_requests = taken(
-                of_requests, now=now, limit=limits.requests_per_minute, units=requests
-            )
-        if limits.tokens_per_minute is not None:
-            of_tokens = taken(of_tokens, now=now, limit=limits.tokens_per_minute, units=tokens)
-        account.arrivals = of_requests, of_tokens
+    return None
 
 
-def _headers(account: Account, limits: KeyLimits, *, now: float) -> dict[str, str]:
-    of_requests, of_tokens = account.arrivals
+def charged(
+    limits: KeyLimits, standing: Standing, *, requests: int, tokens: int, now: float
+) -> Standing:
+    """The standing after requests and tokens were taken (or, if negative, given back)."""
+    if limits.requests_per_minute is not None:
+        at = taken(standing.requests_at, now=now, limit=limits.requests_per_minute, units=requests)
+        standing = replace(standing, requests_at=at)
+    if limits.tokens_per_minute is not None:
+        at = taken(standing.tokens_at, now=now, limit=limits.tokens_per_minute, units=tokens)
+        standing = replace(standing, tokens_at=at)
+    return standing
+
+
+def rate_headers(limits: KeyLimits, standing: Standing, *, now: float) -> dict[str, str]:
+    """OpenAI's `x-ratelimit-*` of the limits that a key has."""
     headers: dict[str, str] = {}
-    for name, limit, arrival in (
-        ("requests", limits.requests_per_minute, of_requests),
-        ("tokens", limits.tokens_per_minute, of_tokens),
-    ):
+    for what, limit, arrival in _rates(limits, standing):
         if limit is not None:
-            headers |= _reading_headers(name, reading(arrival, now=now, limit=limit))
+            used_seconds = max(0.0, arrival - now)
+            free_seconds = max(0.0, PERIOD_SECONDS - used_seconds + ROUNDING_SECONDS)
+            remaining = min(limit, int(limit * free_seconds / PERIOD_SECONDS))
+            headers[f"x-ratelimit-limit-{what}"] = str(limit)
+            headers[f"x-ratelimit-remaining-{what}"] = str(remaining)
+            headers[f"x-ratelimit-reset-{what}"] = _duration(used_seconds)
     return headers
 
 
-def _reading_headers(name: str, found: Reading) -> dict[str, str]:
-    return {
-        f"x-ratelimit-limit-{name}": str(found.limit),
-        f"x-ratelimit-remaining-{name}": str(found.remaining),
-        f"x-ratelimit-reset-{name}": _duration(found.reset_seconds),
-    }
+def raw_headers(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    """The same headers as bytes."""
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
+
+
+def _rates(limits: KeyLimits, standing: Standing) -> Iterator[tuple[str, int | None, float]]:
+    yield "requests", limits.requests_per_minute, standing.requests_at
+    yield "tokens", limits.tokens_per_minute, standing.tokens_at
 
 
 def _duration(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """Thin routes, one file per endpoint family: parse, call `serving`, return."""
 
-from gateway.api.asgi import DIRECT_BODY
+from gateway.api.asgi import CLIENT_SOCKET, BodyPolicy
 from gateway.api.error_handler import install_error_handlers
 from gateway.api.health import health_routes
 from gateway.api.inference import InferenceRoute
@@ -11,7 +11,8 @@ from gateway.api.speculation import speculation_routes
 from gateway.api.state import Services
 
 __all__ = [
-    "DIRECT_BODY",
+    "CLIENT_SOCKET",
+    "BodyPolicy",
     "InferenceRoute",
     "Services",
     "health_routes",

@@ -3,17 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 from starlette.types import Receive, Send
 
-from gateway.errors import RequestTimeoutError
+from gateway.errors import BodyTooLargeError, RequestTimeoutError, UnsupportedMediaTypeError
 from gateway.types import Headers
 
-DIRECT_BODY = "specgate.direct_body"
-"""Key of the server's `DirectBody` in the ASGI scope."""
+CLIENT_SOCKET = "specgate.client_socket"
+"""Key of the server's `ClientSocket` in the ASGI scope."""
 
-DirectBody = Callable[[bytes], bool]
-"""Sends body bytes without an ASGI message; False if a message is needed."""
+
+class ClientSocket(Protocol):
+    """What the server can do with the client's connection that ASGI has no message for."""
+
+    def write_now(self, data: bytes) -> bool:
+        """Send body bytes without waiting; False if an ASGI message is needed."""
+
+    def abort(self) -> None:
+        """Close the connection at once; unsent bytes are lost."""
 
 
 class ClientGoneError(Exception):
@@ -29,11 +38,11 @@ def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 class AsgiSink:
-    """A `Sink` over ASGI's `send`, or over `DirectBody` where the server allows it."""
+    """A `Sink` over ASGI's `send`, and over a `ClientSocket` where the server has one."""
 
-    def __init__(self, send: Send, direct: DirectBody | None = None) -> None:
+    def __init__(self, send: Send, socket: ClientSocket | None = None) -> None:
         self._send = send
-        self._direct = direct
+        self._socket = socket
         self.started = False
         self.ended = False
 
@@ -51,34 +60,84 @@ class AsgiSink:
 
     def write_now(self, data: bytes) -> bool:
         """Send body bytes if that is possible without waiting."""
-        return self._direct is not None and self._direct(data)
+        return self._socket is not None and self._socket.write_now(data)
 
     async def end(self, data: bytes = b"") -> None:
         """Send the last bytes."""
         self.ended = True
         await self._send({"type": "http.response.body", "body": data, "more_body": False})
 
+    def abort(self) -> None:
+        """Close the client's connection at once."""
+        if self._socket is not None:
+            self._socket.abort()
 
-async def read_body(receive: Receive, *, timeout_seconds: float) -> bytes:
+
+@dataclass(frozen=True, slots=True)
+class BodyPolicy:
+    """Limits of a request's body.
+
+    Attributes:
+        max_bytes: Its size.
+        total_seconds: From its first byte to its last.
+        idle_seconds: Between two pieces.
+    """
+
+    max_bytes: int
+    total_seconds: float
+    idle_seconds: float
+
+
+async def read_body(
+    receive: Receive,
+    headers: Mapping[bytes, bytes],
+    hold: Callable[[int], None],
+    policy: BodyPolicy,
+) -> bytes:
     """The whole request body.
 
+    Args:
+        receive: ASGI's.
+        headers: The request's headers.
+        hold: Called with the length of each piece, before it is kept.
+        policy: Limits.
+
     Raises:
+        UnsupportedMediaTypeError: The body is compressed.
+        BodyTooLargeError: It is over the limit, by its length or by what has arrived.
         RequestTimeoutError: The client took too long.
         ClientGoneError: The client disconnected.
-        BodyTooLargeError: From the body limit around `receive`.
     """
-    body = bytearray()
+    if headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
+        raise UnsupportedMediaTypeError("The request body must not be compressed.")
+    announced = headers.get(b"content-length", b"")
+    if announced.isdigit() and int(announced) > policy.max_bytes:
+        raise _too_large(policy)
+    pieces: list[bytes] = []
+    size = 0
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + policy.total_seconds
     try:
-        async with asyncio.timeout(timeout_seconds):
+        async with asyncio.timeout(None) as timeout:
             while True:
+                timeout.reschedule(min(deadline, loop.time() + policy.idle_seconds))
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise ClientGoneError
-                body += message.get("body", b"")
+                piece = message.get("body", b"")
+                size += len(piece)
+                if size > policy.max_bytes:
+                    raise _too_large(policy)
+                hold(len(piece))
+                pieces.append(piece)
                 if not message.get("more_body", False):
-                    return bytes(body)
+                    return b"".join(pieces)
     except TimeoutError as error:
         raise RequestTimeoutError("The request body did not arrive in time.") from error
+
+
+def _too_large(policy: BodyPolicy) -> BodyTooLargeError:
+    return BodyTooLargeError(f"The request body is larger than {policy.max_bytes} bytes.")
 
 
 @asynccontextmanager

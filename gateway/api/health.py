@@ -1,6 +1,5 @@
 """`/health`: whether the process lives, whether a worker is ready, and the state of each worker."""
 
-import time
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -38,13 +37,13 @@ def health_routes() -> APIRouter:
     @router.get("/health/workers")
     async def workers(request: Request) -> dict[str, Any]:
         services: Services = request.state.services
-        now = time.monotonic()
         found: list[dict[str, Any]] = [
             {
                 "worker": worker.id,
                 "up": worker.up,
                 "in_flight": worker.in_flight,
-                "breaker": worker.breaker.state(now),
+                "ejected": worker.outlier.is_ejected,
+                "ejections": worker.outlier.ejections,
                 "models": sorted(worker.models),
             }
             for worker in services.pool.workers

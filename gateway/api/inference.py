@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.asgi import (
-    DIRECT_BODY,
+    CLIENT_SOCKET,
     AsgiSink,
+    BodyPolicy,
     ClientGoneError,
     ended_by_disconnect,
     presented_key,
@@ -30,9 +31,9 @@ _CLIENT_GONE_STATUS = 499
 class InferenceRoute:
     """Serves one endpoint; an ASGI app."""
 
-    def __init__(self, endpoint: Endpoint, *, body_timeout_seconds: float) -> None:
+    def __init__(self, endpoint: Endpoint, body_policy: BodyPolicy) -> None:
         self._endpoint = endpoint
-        self._body_timeout_seconds = body_timeout_seconds
+        self._body_policy = body_policy
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -40,21 +41,22 @@ class InferenceRoute:
         record: RequestRecord = scope[RECORD]
         scope[DIALECT] = self._endpoint.dialect
         headers = dict(scope["headers"])
-        sink = AsgiSink(send, scope.get(DIRECT_BODY))
+        sink = AsgiSink(send, scope.get(CLIENT_SOCKET))
         try:
             caller = services.admission.recognise(presented_key(headers))
             record.tenant, record.key_id = caller.tenant, caller.key_id
-            body = await read_body(receive, timeout_seconds=self._body_timeout_seconds)
-            call = Call(
-                endpoint=self._endpoint,
-                caller=caller,
-                body=body,
-                worker_request_id=_worker_request_id(record, headers),
-                headers=_worker_headers(headers),
-                pacing=_pacing(headers),
-            )
-            async with ended_by_disconnect(receive, sink):
-                await services.serving.serve(call, sink, record)
+            async with services.admission.enter(caller) as entry:
+                body = await read_body(receive, headers, entry.hold, self._body_policy)
+                call = Call(
+                    endpoint=self._endpoint,
+                    caller=caller,
+                    body=body,
+                    worker_request_id=_worker_request_id(record, headers),
+                    headers=_worker_headers(headers),
+                    pacing=_pacing(headers),
+                )
+                async with ended_by_disconnect(receive, sink):
+                    await services.serving.serve(call, entry, sink, record)
         except ClientGoneError:
             status = record.status if sink.started else _CLIENT_GONE_STATUS
             record.note_failure(status, "cancelled", None, "client_gone")

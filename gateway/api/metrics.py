@@ -1,7 +1,7 @@
 """`/metrics` for Prometheus; it needs no key.
 
 A worker that the gateway started listens on a Unix socket, which a scraper cannot reach, so
-`/metrics/worker` forwards its page. Remote workers are scraped directly.
+`/metrics/worker` forwards its page, at most once a second. Remote workers are scraped directly.
 """
 
 from fastapi import APIRouter, Request, Response
@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from gateway.api.state import Services
 from gateway.errors import NotFoundError
 from gateway.telemetry import GatewayMetrics
+from gateway.upstream import Coalesced
 
 
 def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRouter:
@@ -19,6 +20,7 @@ def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRou
         timeout_seconds: Longest wait for the worker's page.
     """
     router = APIRouter()
+    pages = Coalesced[tuple[int, bytes]]()
 
     @router.get("/metrics")
     async def show_metrics(request: Request) -> Response:
@@ -32,7 +34,7 @@ def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRou
         own = next((c for c in connections if c.address.socket_path is not None), None)
         if own is None:
             raise NotFoundError("The workers are remote: scrape each of them itself.")
-        status, text = await own.get("/metrics", timeout_seconds=timeout_seconds)
+        status, text = await pages.get(lambda: own.get("/metrics", timeout_seconds=timeout_seconds))
         return Response(text, status, media_type="text/plain; version=0.0.4")
 
     return router

@@ -4,7 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from gateway.pacing import Wheel
-from gateway.relay import Pacers, PacingMeters, PrivatePolicy, SmoothPolicy
+from gateway.relay import Pacers, PacingMeters, PrivatePolicy, SmoothPolicy, StreamPolicy
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
 
@@ -18,6 +18,10 @@ def build_pacers(
     stack.callback(wheel.close)
     return Pacers(
         wheel,
+        stream=StreamPolicy(
+            keep_alive_seconds=settings.stream.keep_alive_seconds,
+            client_stuck_seconds=settings.stream.client_stuck_seconds,
+        ),
         smooth=SmoothPolicy(chosen.max_delay_ms / 1000, chosen.piece_ms / 1000),
         private=PrivatePolicy(
             tick_seconds=chosen.private_tick_ms / 1000,

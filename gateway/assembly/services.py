@@ -10,7 +10,6 @@ from gateway.assembly.process import Lifecycle, ProcessContext
 from gateway.assembly.supervision import supervise
 from gateway.assembly.tasks import Tasks
 from gateway.assembly.workers import discoveries, known_workers
-from gateway.relay import StreamPolicy
 from gateway.serving import Serving, ServingPolicy
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
@@ -63,11 +62,6 @@ def build_services(
         # When a worker dies, every request that ran on it may be replayed once.
         budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=running_share(settings)),
         policy=_serving_policy(settings),
-        stream_policy=StreamPolicy(
-            keep_alive_seconds=settings.stream.keep_alive_seconds,
-            client_stuck_seconds=settings.stream.client_stuck_seconds,
-            max_frame_bytes=settings.stream.max_frame_bytes,
-        ),
     )
     lifecycle.end_requests = serving.end_all
     return Services(admission, pool, serving, supervisor, lambda: lifecycle.draining)
@@ -93,6 +87,8 @@ def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
         request_seconds=chosen.total_seconds,
         max_replays=chosen.max_replays,
         held_answer_bytes=chosen.held_answer_bytes,
+        max_frame_bytes=settings.stream.max_frame_bytes,
+        client_stuck_seconds=settings.stream.client_stuck_seconds,
         pacing=settings.pacing.mode,
         model_pacing=settings.pacing.models,
     )

@@ -11,10 +11,11 @@ from gateway.errors import ConfigError
 from gateway.settings import DISCOVERED_SCHEME, GatewaySettings, read_secret
 from gateway.types import WorkerId
 from gateway.upstream import (
-    Breaker,
     ConnectionTimeouts,
     Discovery,
     DiscoveryPolicy,
+    EjectionPolicy,
+    Outlier,
     Pool,
     Worker,
     WorkerAddress,
@@ -69,9 +70,9 @@ def _worker(settings: GatewaySettings, key: SecretStr | None, address: WorkerAdd
         ConnectionTimeouts(settings.request.connect_seconds, settings.request.silence_seconds),
         api_key=None if key is None else key.get_secret_value(),
     )
-    breaker = Breaker(
-        threshold=settings.upstream.breaker_failures,
-        open_seconds=settings.upstream.breaker_seconds,
-        max_open_seconds=settings.upstream.breaker_max_seconds,
+    ejection = EjectionPolicy(
+        failures=settings.upstream.breaker_failures,
+        base_seconds=settings.upstream.breaker_seconds,
+        max_seconds=settings.upstream.breaker_max_seconds,
     )
-    return Worker(WorkerId(address.name), connection, breaker)
+    return Worker(WorkerId(address.name), connection, Outlier(ejection))

@@ -5,10 +5,11 @@ import json
 import socket
 import sys
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import httpx
 
 from gateway.settings import GatewaySettings
 from gateway.upstream import Pool
@@ -46,11 +47,13 @@ class Announcer:
 
     async def watch_url(self) -> None:
         """Watch a gateway that runs in child processes."""
-
-        async def ready_models() -> Sequence[str] | None:
-            return await asyncio.to_thread(_ask_for_models, self.url)
-
-        await self._watch(ready_models)
+        async with httpx.AsyncClient(
+            base_url=self.url,
+            timeout=_ASK_SECONDS,
+            verify=False,  # noqa: S501  # our own address, without TLS: loads no certificates
+            trust_env=False,
+        ) as client:
+            await self._watch(lambda: _ask_for_models(client))
 
     async def _watch(self, ready_models: ReadyModels) -> None:
         started = time.monotonic()
@@ -94,13 +97,13 @@ async def _wait(ready_models: ReadyModels, started: float) -> Sequence[str]:
     return models
 
 
-def _ask_for_models(url: str) -> Sequence[str] | None:
+async def _ask_for_models(client: httpx.AsyncClient) -> Sequence[str] | None:
     """Ask a gateway's `/health/workers`, which needs no key."""
     try:
-        with urllib.request.urlopen(f"{url}/health/workers", timeout=_ASK_SECONDS) as answer:  # noqa: S310  # our own address
-            workers = json.load(answer)["workers"]
-    except OSError:
+        answer = await client.get("/health/workers")
+    except httpx.TransportError:
         return None  # the processes are still starting
+    workers = answer.json()["workers"]
     up = [worker["models"] for worker in workers if worker["up"]]
     return None if not up else sorted({model for models in up for model in models})
 

@@ -28,22 +28,24 @@ _COMMANDS: dict[str, tuple[Command, str]] = {
     "train": (train, "make a draft head from a recipe"),
 }
 
+_INTERRUPTED = 130  # as shells report SIGINT
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status: 2 when settings are wrong."""
+    """Run one command; returns the exit status: 2 when settings are wrong, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="specgate", description="OpenAI-compatible serving with hybrid speculation on vLLM."
     )
+    version = f"specgate {__version__}"
+    parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, summary) in _COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
-    commands.add_parser("version", help="print the version")
     chosen = parser.parse_args(arguments)
-    if chosen.command == "version":
-        sys.stdout.write(f"specgate {__version__}\n")
-        return 0
     try:
         return _COMMANDS[chosen.command][0].run(chosen)
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
+    except KeyboardInterrupt:
+        return _INTERRUPTED

@@ -11,16 +11,19 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 import uvloop
-from prometheus_client.multiprocess import mark_process_dead
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from gateway.admission import create_shared_ledger
 from gateway.cli.announce import announcer
-from gateway.server import bind
+from gateway.cli.terminal import tell
+from gateway.server import bind, drain_notice
 from gateway.settings import GatewaySettings, child_environment
 from gateway.supervisor import Backoff
 
@@ -30,13 +33,22 @@ _CONFIG_EXIT_STATUS = 2
 _SPARE_SECONDS = 15.0
 
 
-def run_processes(settings: GatewaySettings, profile: Path, socket_dir: Path) -> int:
-    """Run until a signal; returns the exit status."""
+def run_processes(
+    settings: GatewaySettings, profile: Path, socket_dir: Path, overrides: Mapping[str, str]
+) -> int:
+    """Run until a signal; returns the exit status.
+
+    Args:
+        settings: Validated settings.
+        profile: Where the processes read them from.
+        socket_dir: Folder of the supervised worker's socket.
+        overrides: What the processes do not find in the profile, as in `load_settings`.
+    """
     sock = bind(settings.host, settings.port)
     metrics_dir = Path(tempfile.mkdtemp(prefix="specgate-metrics-"))
     try:
         with sock:
-            parent = _Parent(settings, profile, sock, socket_dir, metrics_dir)
+            parent = _Parent(settings, profile, sock, socket_dir, metrics_dir, overrides)
             return uvloop.run(parent.run())
     finally:
         shutil.rmtree(metrics_dir)
@@ -49,9 +61,11 @@ class _Parent:
     sock: socket.socket
     socket_dir: Path
     metrics_dir: Path
+    overrides: Mapping[str, str]
     _ledger: int = field(default_factory=create_shared_ledger, init=False)
     _children: dict[int, asyncio.subprocess.Process] = field(default_factory=dict, init=False)
     _ending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _signal: signal.Signals = field(default=signal.SIGTERM, init=False)
     _status: int = field(default=0, init=False)
 
     async def run(self) -> int:
@@ -64,21 +78,37 @@ class _Parent:
             for index in range(self.settings.processes)
         ]
         announced = announcer(self.settings, self.sock).watch_url()
-        keepers.append(asyncio.create_task(announced, name="announce"))
+        announcing = asyncio.create_task(announced, name="announce")
         try:
             await self._ending.wait()
+            announcing.cancel()
             await self._end_children()
         finally:
-            for keeper in keepers:
-                keeper.cancel()
-            await asyncio.wait(keepers)
+            tasks = [*keepers, announcing]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if self._status == 0:
+            tell("stopped")
         return self._status
 
     def _on_signal(self, number: signal.Signals) -> None:
-        again = self._ending.is_set()
-        self._ending.set()
-        if again:
+        if self._ending.is_set():
+            tell("ending at once")
             self._signal_children(number)
+            return
+        drain = self.settings.drain
+        accept_seconds = 0.0 if number == signal.SIGINT else drain.accept_seconds
+        tell(drain_notice(self._running_requests(), accept_seconds + drain.finish_seconds))
+        self._signal = number
+        self._ending.set()
+
+    def _running_requests(self) -> int:
+        """Requests of all processes that run or wait."""
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, str(self.metrics_dir))  # type: ignore[no-untyped-call]  # library has no types
+        gauges = ("gateway_inflight_requests", "gateway_queue_depth")
+        return int(sum(registry.get_sample_value(gauge) or 0 for gauge in gauges))
 
     def _signal_children(self, number: signal.Signals) -> None:
         for child in self._children.values():
@@ -115,7 +145,7 @@ class _Parent:
                 index=index,
                 ledger=self._ledger,
                 metrics_dir=self.metrics_dir,
-                log_file=self.settings.supervisor.log_file,
+                overrides=self.overrides,
             ),
             stdin=asyncio.subprocess.PIPE,
             pass_fds=(self.sock.fileno(), self._ledger),
@@ -124,7 +154,7 @@ class _Parent:
 
     async def _end_children(self) -> None:
         """Drain all processes; the first ends its worker when the others are gone."""
-        self._signal_children(signal.SIGTERM)
+        self._signal_children(self._signal)
         drain = self.settings.drain
         bound = drain.accept_seconds + drain.finish_seconds + _SPARE_SECONDS
         others = [child for index, child in self._children.items() if index != 0]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gateway.protocol.endpoints import Dialect
-from gateway.protocol.json_object import read_json_object
+from gateway.protocol.json_object import read_worker_object
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.speculation_metrics import SpeculationReport, read_report, with_sources
 from gateway.protocol.usage import read_usage, usage_at_end, with_prediction_counts
@@ -27,8 +27,8 @@ def read_answer(request: InferenceRequest, body: bytes) -> Answer:
     """
     if request.endpoint.dialect is Dialect.PLAIN:
         return Answer(body, usage=usage_at_end(body))
-    answer = read_json_object(body)
-    usage, report = read_usage(answer.get("usage")), read_report(answer)
+    answer = read_worker_object(body)
+    usage, report = read_usage(answer.usage), read_report(answer.metrics)
     if report is None:
         return Answer(body, usage=usage)
     return Answer(completed(body, request, report), usage=usage, acceptance=report.acceptance)

@@ -25,6 +25,7 @@ class Endpoint:
         takes_xargs: Whether vLLM reads `vllm_xargs` here.
         takes_salt: Whether vLLM reads `cache_salt` here.
         required: Fields without which the worker would answer 400.
+        limits: Fields that limit the output; the first one that is set counts.
     """
 
     path: str
@@ -32,6 +33,7 @@ class Endpoint:
     takes_xargs: bool = False
     takes_salt: bool = False
     required: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
     @property
     def streams_usage_chunk(self) -> bool:
@@ -44,15 +46,22 @@ class Endpoint:
         return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
 
 
-def _generating(path: str, dialect: Dialect, *required: str) -> Endpoint:
-    return Endpoint(path, dialect, takes_xargs=True, takes_salt=True, required=required)
+def _generating(
+    path: str, dialect: Dialect, required: tuple[str, ...], limits: tuple[str, ...]
+) -> Endpoint:
+    return Endpoint(
+        path, dialect, takes_xargs=True, takes_salt=True, required=required, limits=limits
+    )
+
+
+_CHAT_LIMITS = ("max_completion_tokens", "max_tokens")
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    _generating("/v1/chat/completions", Dialect.CHAT, "messages"),
-    _generating("/v1/completions", Dialect.COMPLETIONS),
-    _generating("/v1/responses", Dialect.RESPONSES),
-    _generating("/v1/messages", Dialect.MESSAGES, "messages"),
+    _generating("/v1/chat/completions", Dialect.CHAT, ("messages",), _CHAT_LIMITS),
+    _generating("/v1/completions", Dialect.COMPLETIONS, (), ("max_tokens",)),
+    _generating("/v1/responses", Dialect.RESPONSES, (), ("max_output_tokens",)),
+    _generating("/v1/messages", Dialect.MESSAGES, ("messages",), ("max_tokens",)),
     Endpoint("/v1/embeddings", Dialect.PLAIN, takes_salt=True),
     Endpoint("/tokenize", Dialect.PLAIN),
     Endpoint("/detokenize", Dialect.PLAIN),

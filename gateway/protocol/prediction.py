@@ -3,41 +3,58 @@
 Source: OpenAI API reference, "Create chat completion", field `prediction`.
 """
 
-import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Raw
 
 from gateway.errors import InvalidRequestError, UpstreamError
+from gateway.protocol.json_object import is_null
 
 _MAX_TOKEN_ID = 2**31 - 1
 """Ids are 32-bit integers in the worker."""
+_MAX_BYTES = 4 * 2**20
+"""A longer one is ignored: workers tokenize far less of it, and it costs memory to decode."""
 
 
-def read_prediction(value: object) -> str:
-    """The text of a request's `prediction`; empty when there is none.
+class _Part(msgspec.Struct):
+    type: Literal["text"]
+    text: str
+
+
+class _Prediction(msgspec.Struct):
+    type: Literal["content"]
+    content: str | list[_Part]
+
+
+_PREDICTION = msgspec.json.Decoder(_Prediction)
+
+
+def read_prediction(value: Raw | None) -> str:
+    """The text of a request's `prediction`; empty when there is none, or it is too long to use.
 
     Raises:
         InvalidRequestError: It is not `{"type": "content", "content": ...}` with a string or a
             list of text parts.
     """
-    if value is None:
+    if value is None or is_null(value) or len(memoryview(value)) > _MAX_BYTES:
         return ""
-    if not isinstance(value, dict):
-        raise InvalidRequestError("'prediction' must be an object.", param="prediction")
-    if value.get("type") != "content":
-        raise InvalidRequestError("'prediction.type' must be 'content'.", param="prediction.type")
-    content = value.get("content")
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        raise _no_content()
-    return "".join(map(_text_of, content))
+    try:
+        content = _PREDICTION.decode(value).content
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise InvalidRequestError(
+            '\'prediction\' must be {"type": "content", "content": ...} with a string or a list '
+            "of text parts.",
+            param="prediction",
+        ) from error
+    return content if isinstance(content, str) else "".join([part.text for part in content])
 
 
 def tokenize_body(text: str, *, model: str | None) -> bytes:
     """The request body for `/tokenize`: the ids of `text`, without special tokens."""
     named = {} if model is None else {"model": model}
-    return json.dumps({**named, "prompt": text, "add_special_tokens": False}).encode()
+    return msgspec.json.encode({**named, "prompt": text, "add_special_tokens": False})
 
 
 def read_tokens(answer: Mapping[str, Any]) -> list[int]:
@@ -52,17 +69,3 @@ def read_tokens(answer: Mapping[str, Any]) -> list[int]:
     if tokens and not 0 <= min(tokens) <= max(tokens) <= _MAX_TOKEN_ID:
         raise UpstreamError("The engine sent invalid token ids.")
     return tokens
-
-
-def _text_of(part: object) -> str:
-    text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
-    if not isinstance(text, str):
-        raise _no_content()
-    return text
-
-
-def _no_content() -> InvalidRequestError:
-    return InvalidRequestError(
-        "'prediction.content' must be a string or a list of text parts.",
-        param="prediction.content",
-    )

@@ -6,12 +6,26 @@ and its `cache_salt` is hashed with its tenant: both decide whose cache a reques
 
 import hashlib
 import json
+import re
+import sys
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast, get_args
+from itertools import islice
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta, Raw
 
 from gateway.errors import InvalidRequestError
 from gateway.protocol.endpoints import Endpoint
-from gateway.protocol.json_object import EMPTY_OBJECT, JsonObject, parse_object
+from gateway.protocol.json_object import (
+    MAX_MEMBERS,
+    Members,
+    is_null,
+    json_text,
+    read_body,
+    read_members,
+    write_members,
+)
 from gateway.protocol.prediction import read_prediction
 from gateway.types import PacingMode
 
@@ -21,16 +35,24 @@ SpeculationMode = Literal["auto", "off", "suffix", "head"]
 _PREFIX = "specgate_"
 _MAX_DRAFT_TOKENS = 256
 """No worker verifies more in a step."""
-_CHARACTERS_PER_TOKEN = 4
+_BYTES_PER_TOKEN = 4
 """For the estimate at admission; corrected when the worker has counted."""
+_MAX_VALUE_BYTES = 2**16
+"""Longest value that is decoded: a string may take four times its length in memory."""
+_MAX_XARGS = 10_000
+_MAX_PROMPTS = 1_000
+"""Counting takes time, so a longer list counts as this many."""
+_PROMPT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|\[[^][]*+\]')
+"""One of several prompts: a string, or a list of token ids."""
+_PLACE = re.compile(r" - at `\$(.*)`$")
+"""The place in a value, at the end of `msgspec`'s errors."""
 
 
-@dataclass(frozen=True, slots=True)
-class Speculation:
+class Speculation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The caller's `speculation: {...}`."""
 
     mode: SpeculationMode = "auto"
-    max_draft_tokens: int | None = None
+    max_draft_tokens: Annotated[int, Meta(ge=0, le=_MAX_DRAFT_TOKENS)] | None = None
 
     @property
     def is_off(self) -> bool:
@@ -40,37 +62,39 @@ class Speculation:
 
 @dataclass(frozen=True, slots=True)
 class InferenceRequest:
-    """A parsed request; `body` keeps the original text.
+    """A parsed request.
 
     Attributes:
+        body: The original body.
+        members: Its members; their values are views of `body`.
         choices: Number of completions: `n` for each prompt.
+        asked_tokens: Longest output of a completion, if the caller named one.
         prediction: Text that the caller expects back; empty if there is none or drafting is off.
-        prediction_characters: Length of the `prediction` member in the body, used or not.
+        prediction_bytes: Length of the `prediction` in the body, used or not.
         pacing: Pacing mode that the caller asked for, if any.
         predicted_tokens: `prediction` as token ids, once a worker has tokenized it.
     """
 
     endpoint: Endpoint
-    body: JsonObject
+    body: bytes
+    members: Members
     model: str | None
     stream: bool
     choices: int
+    asked_tokens: int | None
     wants_usage: bool
     wants_continuous_usage: bool
     speculation: Speculation
     prediction: str
-    prediction_characters: int
+    prediction_bytes: int
     pacing: PacingMode | None = None
     predicted_tokens: tuple[int, ...] = ()
 
     @property
     def estimated_tokens(self) -> int:
         """Estimate of prompt plus requested output, from the body's length; >= 1."""
-        characters = self.body.end - self.body.start - self.prediction_characters
-        prompt = characters // _CHARACTERS_PER_TOKEN
-        limits = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-        asked = next((v for key in limits if isinstance(v := self.body.get(key), int)), 0)
-        return max(1, prompt + max(0, asked) * self.choices)
+        prompt = (len(self.body) - self.prediction_bytes) // _BYTES_PER_TOKEN
+        return max(1, prompt + max(0, self.asked_tokens or 0) * self.choices)
 
     @property
     def counts_tokens_per_chunk(self) -> bool:
@@ -94,60 +118,56 @@ def read_request(
     Raises:
         InvalidRequestError: The body is invalid; `param` names the field if there is one.
     """
-    body = parse_object(data)
+    members = read_body(data)
     for name in endpoint.required:
-        if body.get(name) is None:
+        if name not in members or is_null(members[name]):
             raise InvalidRequestError(f"Missing required field '{name}'.", param=name)
-    options = _typed(body, "stream_options", dict) or {}
-    _typed(body, "vllm_xargs", dict)
-    _typed(body, "cache_salt", str)
-    choices = _typed(body, "n", int)
-    speculation = _speculation(body)
-    member = body.member("prediction") if endpoint.takes_prediction else None
-    prediction = "" if member is None else read_prediction(member.value)
-    header = _pacing(pacing_header, param="X-Pacing")
-    in_body = _pacing(body.get("pacing"), param="pacing")
+    _XARGS.read(members)
+    _CACHE_SALT.read(members)
+    options = _STREAM_OPTIONS.read(members) or _StreamOptions()
+    choices = _CHOICES.read(members)
+    speculation = _SPECULATION.read(members) or Speculation()
+    prediction = members.get("prediction") if endpoint.takes_prediction else None
+    expected, header = read_prediction(prediction), _pacing_of(pacing_header)
     return InferenceRequest(
         endpoint=endpoint,
-        body=body,
-        model=_typed(body, "model", str),
-        stream=bool(_typed(body, "stream", bool)),
-        choices=(1 if choices is None else choices) * _prompts(body.get("prompt")),
-        wants_usage=bool(options.get("include_usage")),
+        body=data,
+        members=members,
+        model=_MODEL.read(members),
+        stream=bool(_STREAM.read(members)),
+        choices=(1 if choices is None else choices) * _prompts(members.get("prompt")),
+        asked_tokens=_asked_tokens(endpoint, members),
+        wants_usage=bool(options.include_usage),
         # vLLM ignores the second without the first.
-        wants_continuous_usage=bool(
-            options.get("include_usage") and options.get("continuous_usage_stats")
-        ),
+        wants_continuous_usage=bool(options.include_usage and options.continuous_usage_stats),
         speculation=speculation,
-        prediction="" if speculation.is_off else prediction,
-        prediction_characters=0 if member is None else member.end - member.start,
-        pacing=in_body or header,
+        prediction="" if speculation.is_off else expected,
+        prediction_bytes=0 if prediction is None else len(memoryview(prediction)),
+        pacing=_PACING.read(members) or header,
     )
 
 
 def forwarded_body(request: InferenceRequest, *, tenant: str) -> bytes:
-    """The body for the worker: the caller's bytes with our fields spliced in.
+    """The body for the worker: the caller's values byte for byte, and our fields.
 
     Args:
         request: As `read_request` returned it.
         tenant: The caller's tenant; the worker only sees a digest of it.
     """
-    body, endpoint = request.body, request.endpoint
-    changes: dict[str, str | None] = {}
-    for ours in ("speculation", "pacing"):
-        if body.member(ours) is not None:
-            changes[ours] = None
-    if request.prediction_characters:
-        changes["prediction"] = None
+    endpoint, theirs = request.endpoint, request.members
+    members = dict(theirs)
+    for name in ("speculation", "pacing"):
+        members.pop(name, None)
+    if endpoint.takes_prediction:
+        members.pop("prediction", None)
     if endpoint.takes_xargs:
-        changes["vllm_xargs"] = _xargs(request, tenant)
+        members["vllm_xargs"] = _xargs(request, tenant)
     if endpoint.takes_salt:
-        changes["cache_salt"] = json.dumps(tenant_digest(tenant, body.get("cache_salt") or ""))
+        salt = _CACHE_SALT.read(theirs) or ""
+        members["cache_salt"] = json_text(tenant_digest(tenant, salt))
     if request.stream and endpoint.streams_usage_chunk:
-        changes["stream_options"] = _stream_options(request)
-    if not changes:
-        return body.text.encode()
-    return (body.text[: body.start] + body.edited(changes) + body.text[body.end :]).encode()
+        members["stream_options"] = _stream_options(request)
+    return request.body if members == theirs else write_members(members)
 
 
 def tenant_digest(tenant: str, salt: str = "") -> str:
@@ -159,82 +179,117 @@ def tenant_digest(tenant: str, salt: str = "") -> str:
     return hashlib.sha256(json.dumps(["specgate", tenant, salt]).encode()).hexdigest()[:32]
 
 
-def _xargs(request: InferenceRequest, tenant: str) -> str:
-    ours: dict[str, str | None] = {
-        f"{_PREFIX}mode": json.dumps(request.speculation.mode),
-        f"{_PREFIX}tenant": json.dumps(tenant_digest(tenant)),
-    }
+def _xargs(request: InferenceRequest, tenant: str) -> Raw:
+    ours: dict[str, object] = {"mode": request.speculation.mode, "tenant": tenant_digest(tenant)}
     if request.speculation.max_draft_tokens is not None:
-        ours[f"{_PREFIX}max_draft_tokens"] = json.dumps(request.speculation.max_draft_tokens)
+        ours["max_draft_tokens"] = request.speculation.max_draft_tokens
     if request.predicted_tokens:
-        ours[f"{_PREFIX}prediction"] = json.dumps(request.predicted_tokens, separators=(",", ":"))
-    theirs = request.body.inner("vllm_xargs") or EMPTY_OBJECT
-    forged = {m.key: None for m in theirs.members if m.key.startswith(_PREFIX)}
-    return theirs.edited({**forged, **ours})
+        ours["prediction"] = request.predicted_tokens
+    members = _members_of(request.members.get("vllm_xargs"), most=_MAX_XARGS)
+    members = {name: value for name, value in members.items() if not name.startswith(_PREFIX)}
+    members.update((_PREFIX + name, json_text(value)) for name, value in ours.items())
+    return Raw(write_members(members))
 
 
-def _stream_options(request: InferenceRequest) -> str:
-    wanted: dict[str, str | None] = {"include_usage": "true"}
+def _stream_options(request: InferenceRequest) -> Raw:
+    members = _members_of(request.members.get("stream_options"))
+    members["include_usage"] = _TRUE
     if request.counts_tokens_per_chunk:
-        wanted["continuous_usage_stats"] = "true"
+        members["continuous_usage_stats"] = _TRUE
     elif not request.wants_continuous_usage:
-        wanted["continuous_usage_stats"] = None
-    return (request.body.inner("stream_options") or EMPTY_OBJECT).edited(wanted)
+        members.pop("continuous_usage_stats", None)
+    return Raw(write_members(members))
 
 
-def _typed(body: JsonObject, name: str, kind: type[T]) -> T | None:
-    value: Any = body.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise InvalidRequestError(f"'{name}' must be {_KIND_NAMES[kind]}.", param=name)
-    return value
+def _members_of(value: Raw | None, *, most: int = MAX_MEMBERS) -> Members:
+    return {} if value is None or is_null(value) else read_members(value, most=most)
 
 
-_KIND_NAMES: dict[type, str] = {
-    dict: "an object",
-    str: "a string",
-    int: "an integer",
-    bool: "a boolean",
-}
+def _asked_tokens(endpoint: Endpoint, members: Members) -> int | None:
+    """The first limit that is not null, in vLLM's order."""
+    for name in endpoint.limits:
+        if (asked := _LIMITS[name].read(members)) is not None:
+            return int(asked)
+    return None
 
 
-def _prompts(prompt: object) -> int:
+def _prompts(prompt: Raw | None) -> int:
     """The number of prompts: a list of strings, or of lists of token ids, holds several.
 
     Source: OpenAI API reference, "Create completion", field `prompt`.
     """
-    if isinstance(prompt, list) and prompt and isinstance(prompt[0], str | list):
-        return len(prompt)
-    return 1
+    if prompt is None or memoryview(prompt)[0] != ord("["):
+        return 1
+    several = islice(_PROMPT.finditer(memoryview(prompt)[1:]), _MAX_PROMPTS)
+    return max(1, sum(1 for _ in several))
 
 
-def _speculation(body: JsonObject) -> Speculation:
-    fields = _typed(body, "speculation", dict)
-    if fields is None:
-        return Speculation()
-    for name in fields:
-        if name not in ("mode", "max_draft_tokens"):
+def _pacing_of(header: str | None) -> PacingMode | None:
+    return None if header is None else _PACING_HEADER.read({"X-Pacing": json_text(header)})
+
+
+class _Field(Generic[T]):
+    """A field that the gateway reads.
+
+    Args:
+        name: Its name.
+        kind: Its type.
+        expected: The type in words.
+        most_bytes: Longest value.
+    """
+
+    def __init__(
+        self, name: str, kind: Any, expected: str, *, most_bytes: int = _MAX_VALUE_BYTES
+    ) -> None:
+        self._name = name
+        self._expected = expected
+        self._most_bytes = most_bytes
+        self._decoder: msgspec.json.Decoder[T | None] = msgspec.json.Decoder(kind | None)
+
+    def read(self, members: Members) -> T | None:
+        """The field's value; None if it is absent or null."""
+        if (value := members.get(self._name)) is None:
+            return None
+        if len(memoryview(value)) > self._most_bytes:
+            raise InvalidRequestError(f"'{self._name}' is too long.", param=self._name)
+        try:
+            return self._decoder.decode(value)
+        except (msgspec.DecodeError, RecursionError) as error:
+            place = _PLACE.search(str(error))
             raise InvalidRequestError(
-                f"'speculation' has no field '{name}'.", param=f"speculation.{name}"
-            )
-    mode = fields.get("mode", "auto")
-    if mode not in get_args(SpeculationMode):
-        names = ", ".join(get_args(SpeculationMode))
-        raise InvalidRequestError(
-            f"'speculation.mode' must be one of {names}.", param="speculation.mode"
-        )
-    most = fields.get("max_draft_tokens")
-    if most is not None and not (type(most) is int and 0 <= most <= _MAX_DRAFT_TOKENS):
-        raise InvalidRequestError(
-            f"'speculation.max_draft_tokens' must be an integer from 0 to {_MAX_DRAFT_TOKENS}.",
-            param="speculation.max_draft_tokens",
-        )
-    return Speculation(mode=mode, max_draft_tokens=most)
+                f"'{self._name}' must be {self._expected}.",
+                param=self._name + (place.group(1) if place else ""),
+            ) from error
 
 
-def _pacing(value: object, *, param: str) -> PacingMode | None:
-    if value is None or value in get_args(PacingMode):
-        return cast(PacingMode | None, value)
-    names = ", ".join(get_args(PacingMode))
-    raise InvalidRequestError(f"'{param}' must be one of {names}.", param=param)
+class _Object(msgspec.Struct):
+    """Any object; nothing of it is kept."""
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+_MODES = ", ".join(get_args(PacingMode))
+_MODEL: _Field[str] = _Field("model", str, "a string")
+_STREAM: _Field[bool] = _Field("stream", bool, "a boolean")
+_STREAM_OPTIONS: _Field[_StreamOptions] = _Field(
+    "stream_options", _StreamOptions, "an object of booleans"
+)
+_CHOICES: _Field[int] = _Field("n", int, "an integer")
+_XARGS: _Field[_Object] = _Field("vllm_xargs", _Object, "an object", most_bytes=sys.maxsize)
+_CACHE_SALT: _Field[str] = _Field("cache_salt", str, "a string")
+_SPECULATION: _Field[Speculation] = _Field(
+    "speculation",
+    Speculation,
+    f"an object with 'mode' ({', '.join(get_args(SpeculationMode))}) and 'max_draft_tokens' "
+    f"(an integer from 0 to {_MAX_DRAFT_TOKENS})",
+)
+_PACING: _Field[PacingMode] = _Field("pacing", PacingMode, f"one of {_MODES}")
+_PACING_HEADER: _Field[PacingMode] = _Field("X-Pacing", PacingMode, f"one of {_MODES}")
+_LIMITS: dict[str, _Field[int | float]] = {
+    name: _Field(name, int | float, "an integer")
+    for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")
+}
+_TRUE = json_text(True)

@@ -7,8 +7,8 @@ Source: `SpeculativeDecodingMetrics` in vLLM 0.32.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from gateway.types import Acceptance, SourceCount
 
@@ -41,8 +41,8 @@ class SpeculationReport(NamedTuple):
     coded_steps: Sequence[int] = ()
 
 
-def read_report(answer: Mapping[str, Any]) -> SpeculationReport | None:
-    """Read the speculation metrics of `answer`, a JSON object.
+def read_report(metrics: object) -> SpeculationReport | None:
+    """Read the speculation metrics in the `metrics` of an answer.
 
     If the steps are missing, or not in our worker's format, the totals count as native.
 
@@ -51,7 +51,6 @@ def read_report(answer: Mapping[str, Any]) -> SpeculationReport | None:
 
     Cost: linear in the steps; 0.6 to 1.1 ms for 4,000 of them (ADR 13).
     """
-    metrics = answer.get("metrics")
     found = metrics.get("speculative_decoding") if isinstance(metrics, dict) else None
     if not isinstance(found, dict):
         return None

@@ -16,7 +16,7 @@ from gateway.errors import GatewayError
 from gateway.protocol.answer import completed
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.error_body import relayed_stream_error
-from gateway.protocol.json_object import read_json_object
+from gateway.protocol.json_object import WorkerObject, read_worker_object
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.speculation_metrics import read_report
 from gateway.protocol.sse import data_of, event_of
@@ -150,7 +150,7 @@ class StreamReader:
         elif self._reads_usage:
             running = running_tokens_of(frame)
         if running is None:
-            read_json_object(data)  # an unknown shape, but it has to be JSON
+            read_worker_object(data)  # an unknown shape, but it has to be JSON
             return Relayed(frame, FrameKind.TOKENS)
         new_tokens, self._running_tokens = running - self._running_tokens, running
         kind = FrameKind.TOKENS if running else FrameKind.SERVICE
@@ -160,12 +160,12 @@ class StreamReader:
         return Relayed(frame, kind, new_tokens)
 
     def _read_usage_chunk(self, frame: bytes, data: bytes) -> Relayed:
-        answer = read_json_object(data)
-        self.usage = read_usage(answer.get("usage"))
-        report = read_report(answer)
+        answer = read_worker_object(data)
+        self.usage = read_usage(answer.usage)
+        report = read_report(answer.metrics)
         self.acceptance = None if report is None else report.acceptance
         if not self._request.wants_usage:
-            stamped = _stamped(self.take_held(), answer.get("system_fingerprint"))
+            stamped = _stamped(self.take_held(), answer.system_fingerprint)
             return Relayed(stamped or None, FrameKind.SERVICE)
         if report is not None:
             frame = completed(frame, self._request, report)
@@ -175,10 +175,9 @@ class StreamReader:
         event, data = event_of(frame), data_of(frame)
         if event in _RESPONSES_FAILURES or (event == b"" and data.startswith(b'{"error"')):
             raise relayed_stream_error(data)
-        answer = read_json_object(data) if data else {}
+        answer = read_worker_object(data) if data else WorkerObject()
         if event in _RESPONSES_ENDS:
-            response = answer.get("response")
-            self.usage = read_usage(response.get("usage") if isinstance(response, dict) else None)
+            self.usage = None if answer.response is None else read_usage(answer.response.usage)
             return Relayed(frame, FrameKind.END)
         return Relayed(frame, FrameKind.TOKENS if event.endswith(b".delta") else FrameKind.SERVICE)
 
@@ -186,11 +185,11 @@ class StreamReader:
         event, data = event_of(frame), data_of(frame)
         if event == b"error":
             raise relayed_stream_error(data)
-        answer = read_json_object(data) if data else {}
+        answer = read_worker_object(data) if data else WorkerObject()
         if event == b"message_stop":
             return Relayed(frame, FrameKind.END)
         if event == b"message_delta":
-            self.usage = read_usage(answer.get("usage"))
+            self.usage = read_usage(answer.usage)
         tokens = event == b"content_block_delta"
         return Relayed(frame, FrameKind.TOKENS if tokens else FrameKind.SERVICE)
 

@@ -5,15 +5,16 @@ and then compared. A frame with anything else (a role, a tool call, log probabil
 finish reason, a second choice, an unknown member) is not split.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
+
 from gateway.errors import InvalidRequestError
 from gateway.protocol.endpoints import Dialect
-from gateway.protocol.json_object import parse_object
+from gateway.protocol.json_object import json_text, read_members, write_members
 from gateway.protocol.sse import data_of, event_of
 from gateway.protocol.usage import cut_running_usage
 
@@ -26,7 +27,8 @@ _KEYS = {
     Dialect.MESSAGES: re.compile(rb'"(?:text|thinking)' + _LITERAL),
 }
 _NUMBER = re.compile(rb'(?<="sequence_number":)( *)(\d+)')
-_encode = json.JSONEncoder(ensure_ascii=False).encode
+_NUMBER_VALUE = msgspec.json.Decoder(int)
+_STRING = msgspec.json.Decoder(str)
 _PROBE = "a text that no model writes \u0007"
 _COMMON = frozenset(("id", "object", "created", "model", "system_fingerprint", "service_tier"))
 _RESPONSE_TEXTS = frozenset(
@@ -129,21 +131,19 @@ class TextChunks:
             return frame
         data = data_of(frame)
         try:
-            event = parse_object(data)
-        except InvalidRequestError:  # a comment, or not an event with a number
+            event = read_members(data)
+            number = _NUMBER_VALUE.decode(event["sequence_number"])
+        except (InvalidRequestError, KeyError, msgspec.DecodeError):  # no event with a number
             return frame
-        number = event.get("sequence_number")
-        if not isinstance(number, int):
-            return frame
-        edited = event.edited({"sequence_number": str(number + self.more_events)})
-        return frame.replace(data, edited.encode())
+        event["sequence_number"] = json_text(number + self.more_events)
+        return frame.replace(data, write_members(event))
 
     def _frame(self, last: Part, texts: list[str]) -> bytes:
         """The frame for parts of one chunk, of which `last` is the last."""
         envelope, number = last.chunk.envelope, last.chunk.number
         if last.text is last.chunk.text and not self.more_events:
             return last.chunk.frame  # not split
-        text = _encode("".join(texts))[1:-1].encode()
+        text = msgspec.json.encode("".join(texts))[1:-1]
         frame = envelope.before + text + (envelope.after if last.is_last else envelope.after_part)
         if number is not None:
             frame = _NUMBER.sub(rb"\g<1>%d" % (number + self.more_events), frame, count=1)
@@ -156,7 +156,7 @@ class TextChunks:
         for found in () if keys is None else keys.finditer(frame):
             before, after = frame[: found.start(1)], frame[found.end(1) :]
             part, _ = cut_running_usage(after)
-            probe = before + json.dumps(_PROBE)[1:-1].encode() + part
+            probe = before + msgspec.json.encode(_PROBE)[1:-1] + part
             if _only_text(self._dialect, probe) == _PROBE:
                 return Envelope(before, after, part)
         return None
@@ -171,18 +171,16 @@ def _text_in(envelope: Envelope, frame: bytes) -> str | None:
     try:
         if b"\\" not in literal and b'"' not in literal:
             return literal.decode()  # the usual case: no escapes to parse
-        text: str = json.loads(b'"' + literal + b'"')
-        text.encode()
-    except ValueError:  # not one string, or a lone surrogate
+        return _STRING.decode(b'"' + literal + b'"')
+    except ValueError:  # not one string, or not UTF-8
         return None
-    return text
 
 
 def _only_text(dialect: Dialect, frame: bytes) -> str | None:
     """The text of a frame that carries nothing else; None for every other frame."""
     try:
-        event = json.loads(data_of(frame))
-    except (ValueError, RecursionError):
+        event = msgspec.json.decode(data_of(frame))
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(event, dict):
         return None

@@ -1,12 +1,14 @@
 """Token counts in a worker's answers, under each endpoint's own names."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+from msgspec import Raw
+
 from gateway.errors import InvalidRequestError
-from gateway.protocol.json_object import EMPTY_OBJECT, parse_object
+from gateway.protocol.json_object import is_null, json_text, read_members, write_members
 from gateway.types import Usage
 
 _KEY = b',"usage":'
@@ -18,6 +20,7 @@ _RUNNING = re.compile(
     rb',"usage":\{"prompt_tokens":\d+,"total_tokens":\d+,"completion_tokens":(\d+)'
     rb'(?:,"\w+":(?:null|\{[^{}]*\}))*\}'
 )
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_usage(usage: object) -> Usage | None:
@@ -72,19 +75,15 @@ def with_prediction_counts(text: bytes, *, accepted: int, rejected: int) -> byte
     if match is None:
         return text
     try:
-        usage = parse_object(match.group(1))
-    except InvalidRequestError:  # not valid JSON after all
+        usage = read_members(match.group(1))
+        known = usage.get("completion_tokens_details")
+        details = {} if known is None or is_null(known) else read_members(known)
+    except InvalidRequestError:  # not an object after all
         return text
-    details = usage.inner("completion_tokens_details")
-    if details is None and usage.get("completion_tokens_details") is not None:
-        return text
-    counts = {
-        "accepted_prediction_tokens": str(accepted),
-        "rejected_prediction_tokens": str(rejected),
-    }
-    new_details = (details or EMPTY_OBJECT).edited(counts)
-    edited = usage.edited({"completion_tokens_details": new_details}).encode()
-    return text[: match.start(1)] + edited + text[match.end(1) :]
+    details["accepted_prediction_tokens"] = json_text(accepted)
+    details["rejected_prediction_tokens"] = json_text(rejected)
+    usage["completion_tokens_details"] = Raw(write_members(details))
+    return text[: match.start(1)] + write_members(usage) + text[match.end(1) :]
 
 
 def _running_usage(frame: bytes, at: int) -> tuple[int, int | None]:
@@ -102,10 +101,9 @@ def _running_usage(frame: bytes, at: int) -> tuple[int, int | None]:
 def _object(text: bytes) -> dict[str, Any] | None:
     """Parse what `_USAGE` matched; None if it is not valid JSON."""
     try:
-        value: dict[str, Any] = json.loads(text)
-    except ValueError:
+        return _OBJECT.decode(text)
+    except msgspec.DecodeError:
         return None
-    return value
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int:

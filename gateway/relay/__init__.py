@@ -3,18 +3,16 @@
 Knows neither FastAPI nor how connections are made: it reads a `Source` and writes a `Sink`.
 """
 
-from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
-from gateway.relay.pacers import Paced, Pacers, PacingMeters
+from gateway.relay.event_stream import SlowClientError, StreamPolicy
+from gateway.relay.pacers import Pacers, PacingMeters
 from gateway.relay.private import PrivatePolicy
 from gateway.relay.smooth import SmoothPolicy
-from gateway.relay.streamed import Source, relay_stream
+from gateway.relay.source import Source
+from gateway.relay.streamed import StreamRelay
 from gateway.relay.token_clock import TokenClock
-from gateway.relay.whole import relay_whole
-from gateway.relay.writer import Writer
+from gateway.relay.whole import WholeRelay
 
 __all__ = [
-    "EventStream",
-    "Paced",
     "Pacers",
     "PacingMeters",
     "PrivatePolicy",
@@ -22,8 +20,7 @@ __all__ = [
     "SmoothPolicy",
     "Source",
     "StreamPolicy",
+    "StreamRelay",
     "TokenClock",
-    "Writer",
-    "relay_stream",
-    "relay_whole",
+    "WholeRelay",
 ]

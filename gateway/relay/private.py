@@ -136,6 +136,10 @@ class PrivateSink:
             self._packetizer.end(last)
         await asyncio.shield(self._sending)
 
+    def abort(self) -> None:
+        """Close the client's connection at once."""
+        self._sink.abort()
+
     def hurry(self) -> None:
         """End the answer as soon as everything is sent, whatever its length."""
         self._packetizer.hurry()

@@ -19,7 +19,7 @@ from gateway.pacing import (
     last_character,
     may_go_on,
 )
-from gateway.protocol import FrameSplitter, Part, TextChunk, TextChunks
+from gateway.protocol import Part, TextChunk, TextChunks
 from gateway.relay.event_stream import EventStream
 from gateway.relay.token_clock import Observe
 from gateway.relay.writer import Mark
@@ -51,7 +51,7 @@ class SmoothPolicy:
 
 
 class SmoothWriter:
-    """Writes the text of one stream; also the `HeldText` of its `EventStream`.
+    """Writes the text of one stream.
 
     Args:
         out: The client's side.
@@ -63,8 +63,6 @@ class SmoothWriter:
         depth: Called with the number of tokens still held when a piece is sent, and 1.
         clock: Monotonic seconds.
     """
-
-    is_paced = True
 
     def __init__(  # its collaborators
         self,
@@ -78,7 +76,7 @@ class SmoothWriter:
         depth: Observe,
         clock: Callable[[], float],
     ) -> None:
-        self._out = out
+        self.out = out
         self._chunks = chunks
         self._wheel = wheel
         self._mark = mark
@@ -91,81 +89,51 @@ class SmoothWriter:
         )
         self._rhythm = Rhythm()
         self._timer: Timer | None = None
-        self._sending: list[Held[Part]] = []
-        self._ready = b""
         self._counts = True
         self._undelayed_tokens = 0
-        out.flush_first(self)
 
-    def offer(self, frame: bytes, tokens: int | None) -> bool:
-        """Send a frame at once if the stream is even or the frame indivisible, else hold its text.
-
-        Refuses a frame that would have to wait for the socket, or to flush held text.
-        """
-        if self._ready or not self._out.delivered:
-            return False
-        now, playout = self._clock(), self._playout
-        is_read = tokens is None or not self._rhythm.is_even or bool(playout)
-        chunk = self._chunks.read(frame) if is_read else None
+    def text(self, frame: bytes, tokens: int | None) -> None:
+        """Write a frame at once if the stream is even or the frame indivisible, else hold it."""
+        now = self._clock()
+        chunk = self._chunks.read(frame) if tokens is None else None
         count = _guess_tokens(chunk) if tokens is None else tokens
-        rhythm = self._rhythm.after(count, now)
-        if not is_read and not rhythm.is_even:
-            chunk = self._chunks.read(frame)
-        if (chunk is None or rhythm.is_even) and not playout:
-            if not self._out.write_now(self._chunks.renumbered(frame)):
-                return False
-            self._rhythm = rhythm
-            self._mark(tokens)
-            self._undelayed_tokens += count
-        elif chunk is None or not self._can_hold(chunk):
-            return False
-        else:
-            self._rhythm, self._counts = rhythm, tokens is not None
-            self._hold(chunk, count, now)
-        return True
-
-    async def write(self, frames: bytes, tokens: int | None) -> None:
-        """Send the held text, then `frames`."""
-        count = 1 if tokens is None else tokens
-        self._rhythm = self._rhythm.after(count, self._clock())
-        if frames:
-            await self._out.write(frames)
+        self._rhythm = self._rhythm.after(count, now)
+        if self.out.delivered and (self._playout or not self._rhythm.is_even):
+            chunk = chunk or self._chunks.read(frame)
+            if chunk is not None and self._can_hold(chunk):
+                self._counts = tokens is not None
+                self._hold(chunk, count, now)
+                return
+        if frame:  # empty while the reader holds the last one back
+            self.other(frame)
         self._mark(tokens)
         self._undelayed_tokens += count
 
-    async def end(self, frames: bytes, tokens: int | None) -> None:
-        """Send the held text and the last frames, and end the answer."""
-        await self._out.end(frames)
-        if tokens != 0:
-            self._mark(tokens)
-            self._undelayed_tokens += tokens or 1
-
-    def prepend_to(self, frames: bytes) -> bytes:
-        """Take all held text and return it followed by `frames`."""
+    def other(self, frame: bytes) -> None:
+        """Write the held text, then `frame`."""
         self._unset_timer()
-        self._make_ready(self._playout.release_all())
-        held, self._ready = self._ready, b""
-        if self._chunks.more_events:
-            whole = FrameSplitter(len(frames)).feed(frames)
-            frames = b"".join(map(self._chunks.renumbered, whole))
-        return held + frames
+        self._write_pieces(self._playout.release_all(), self._clock())
+        if frame:
+            self.out.write(self._chunks.renumbered(frame))
 
-    def on_sent(self) -> None:
-        """Count what has been sent."""
-        sent, self._sending = self._sending, []
-        if sent:
-            now = self._clock()
-            tokens = 0
-            for held in sent:
-                if held.tokens:
-                    waited = now - held.arrived_seconds
-                    self._added(waited if waited > 0.0 else 0.0, held.tokens)
-                    tokens += held.tokens
-            self._depth(self._playout.tokens, 1)
-            self._mark(tokens if self._counts else None)
+    def flush(self) -> bool:
+        """Send what was written; held text has a timer of its own."""
+        return self.out.flush()
+
+    async def drain(self) -> None:
+        """Send what was written."""
+        await self.out.drain()
+
+    async def end(self, frame: bytes = b"") -> None:
+        """Send the held text and the last frame, and end the answer."""
+        self.other(frame)
+        await self.out.end()
+
+    def hurry(self) -> None:
+        """Nothing to do: the end is never delayed."""
 
     def close(self) -> None:
-        """Cancel the timer; held text can still be taken with `prepend_to`."""
+        """Cancel the timer; held text can still be sent by `end`."""
         self._unset_timer()
         if self._undelayed_tokens:
             self._added(0.0, self._undelayed_tokens)
@@ -207,22 +175,29 @@ class SmoothWriter:
         """Send the piece that is due."""
         self._timer = None
         now = self._clock()
-        if not self._ready:
+        if self.out.flush():
             piece_seconds = self._piece_seconds
             if (waiting := self._wheel.waiting) > _BUSY_STREAMS:
                 piece_seconds *= min(2.0, waiting / _BUSY_STREAMS)
-            self._make_ready(self._playout.release(self._rhythm, now, piece_seconds=piece_seconds))
-        if self._ready:
-            if not self._out.write_now(self._ready):
-                self._timer = self._wheel.call_later(_RETRY_SECONDS, self._send_piece)
-                return
-            self._ready = b""
-            self.on_sent()
-        self._set_timer(now)
+            pieces = self._playout.release(self._rhythm, now, piece_seconds=piece_seconds)
+            self._write_pieces(pieces, now)
+        if self.out.flush():
+            self._set_timer(now)
+        else:
+            self._timer = self._wheel.call_later(_RETRY_SECONDS, self._send_piece)
 
-    def _make_ready(self, pieces: list[Held[Part]]) -> None:
-        self._sending += pieces
-        self._ready += self._chunks.frames([held.item for held in pieces])
+    def _write_pieces(self, pieces: list[Held[Part]], now: float) -> None:
+        if not pieces:
+            return
+        self.out.write(self._chunks.frames([held.item for held in pieces]))
+        tokens = 0
+        for held in pieces:
+            if held.tokens:
+                waited = now - held.arrived_seconds
+                self._added(waited if waited > 0.0 else 0.0, held.tokens)
+                tokens += held.tokens
+        self._depth(self._playout.tokens, 1)
+        self._mark(tokens if self._counts else None)
 
     def _set_timer(self, now: float) -> None:
         if (wait_seconds := self._playout.wait_seconds(now)) is not None:

@@ -5,6 +5,7 @@ tokens by chunk (n > 1, and endpoints other than chat and completions), the stre
 observed for each token at the end.
 """
 
+import time
 from collections.abc import Callable
 
 Observe = Callable[[float, int], None]
@@ -73,6 +74,10 @@ class TokenClock:
     def first_token_seconds(self) -> float | None:
         """When the first text was sent to the client; None before."""
         return self.client.first_seconds
+
+    def mark_sent(self, tokens: int | None) -> None:
+        """Record that text was sent to the client just now; as `Side.mark`."""
+        self.client.mark(tokens, time.monotonic())
 
     def finish(self, completion_tokens: int | None) -> None:
         """Record the end of the stream, with its token count if the worker reported one."""

@@ -5,52 +5,82 @@ from collections.abc import Sequence
 
 from gateway.protocol import Answer, InferenceRequest, read_answer
 from gateway.relay.event_stream import SlowClientError
-from gateway.relay.streamed import Source
+from gateway.relay.source import Source
 from gateway.types import Sink
 
 
-async def relay_whole(
-    source: Source,
-    request: InferenceRequest,
-    sink: Sink,
-    *,
-    status: int,
-    headers: Sequence[tuple[bytes, bytes]],
-    held_bytes: int,
-    stuck_seconds: float,
-) -> Answer:
-    """Relay a 2xx answer.
+class WholeRelay:
+    """The answer to one request, in one piece.
 
     An answer of up to `held_bytes` is held until complete: if the worker dies, the request can be
     replayed and the client never sees half an answer. A longer one is passed through unread, in
     bounded memory.
 
-    Raises:
-        UpstreamError: The answer broke off, or is not JSON. Nothing was sent unless it was long.
-        SlowClientError: The client read nothing of a long answer for `stuck_seconds`.
+    Args:
+        sink: The client's side.
+        headers: Headers of ours for the client.
+        held_bytes: As above.
+        stuck_seconds: How long a client may read nothing of a long answer.
+
+    Attributes:
+        answer: The answer that was relayed, with its counts.
     """
-    held = bytearray()
-    while data := await source.read_some():
-        held += data
-        if len(held) > held_bytes:
-            break
-    else:
-        answer = read_answer(request, bytes(held))
-        length = (b"content-length", str(len(answer.body)).encode())
-        await sink.start(status, [*headers, length])
-        await sink.end(answer.body)
-        return answer
-    await sink.start(status, headers)
-    await _write(sink, bytes(held), stuck_seconds)
-    while data := await source.read_some():
-        await _write(sink, data, stuck_seconds)
-    await sink.end()
-    return Answer(b"")
 
+    def __init__(
+        self,
+        sink: Sink,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        held_bytes: int,
+        stuck_seconds: float,
+    ) -> None:
+        self._sink = sink
+        self._headers = headers
+        self._held_bytes = held_bytes
+        self._stuck_seconds = stuck_seconds
+        self._delivered = False
+        self.answer: Answer | None = None
 
-async def _write(sink: Sink, data: bytes, stuck_seconds: float) -> None:
-    try:
-        async with asyncio.timeout(stuck_seconds):
-            await sink.write(data)
-    except TimeoutError as error:
-        raise SlowClientError from error
+    @property
+    def may_retry(self) -> bool:
+        """Whether the client has got no part of an answer."""
+        return not self._delivered
+
+    async def relay(self, request: InferenceRequest, answer: Source) -> None:
+        """Relay one worker's 2xx answer to `request`.
+
+        Raises:
+            UpstreamError: The answer broke off, or is not JSON. Nothing was sent unless it was
+                long.
+            SlowClientError: The client reads too slowly.
+        """
+        headers = [*answer.headers, *self._headers]
+        held = bytearray()
+        while data := await answer.read_some():
+            held += data
+            if len(held) > self._held_bytes:
+                await self._pass_through(answer, bytes(held), headers)
+                return
+        found = self.answer = read_answer(request, bytes(held))
+        length = (b"content-length", str(len(found.body)).encode())
+        self._delivered = True
+        await self._sink.start(answer.status, [*headers, length])
+        await self._sink.end(found.body)
+
+    async def _pass_through(
+        self, answer: Source, held: bytes, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        self._delivered = True
+        await self._sink.start(answer.status, headers)
+        await self._write(held)
+        while data := await answer.read_some():
+            await self._write(data)
+        await self._sink.end()
+        self.answer = Answer(b"")
+
+    async def _write(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(self._stuck_seconds):
+                await self._sink.write(data)
+        except TimeoutError as error:
+            raise SlowClientError from error

@@ -1,4 +1,4 @@
-"""Writes the text of a stream to the client, at once or paced."""
+"""Writes the frames of a stream to the client; each pacing mode has its own writer."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -10,56 +10,82 @@ Mark = Callable[[int | None], None]
 
 
 class Writer(Protocol):
-    """Writes text to the client.
+    """Writes the frames of one stream.
 
     Attributes:
-        is_paced: Whether the frames of one read are offered one by one or written together.
+        out: The client's side. Nobody else writes to it.
     """
 
     @property
-    def is_paced(self) -> bool:
+    def out(self) -> EventStream:
         """As above."""
 
-    def offer(self, frame: bytes, tokens: int | None) -> bool:
-        """Take a frame with text if that needs no waiting; False if nothing was done."""
+    def text(self, frame: bytes, tokens: int | None) -> None:
+        """Take a frame with `tokens` tokens of text; empty if the reader holds the frame back."""
 
-    async def write(self, frames: bytes, tokens: int | None) -> None:
-        """Send frames with text, after everything taken before."""
+    def other(self, frame: bytes) -> None:
+        """Take a frame without text; it leaves after all text taken before."""
 
-    async def end(self, frames: bytes, tokens: int | None) -> None:
-        """Send the last frames, which contain `tokens` tokens, and end the answer."""
+    def flush(self) -> bool:
+        """Send what is due, if that needs no waiting; False if it has to be drained."""
 
-    def close(self) -> None:
-        """Release timers when the stream has ended; may be called again."""
+    async def drain(self) -> None:
+        """Send what is due; waits while the client's socket is full."""
+
+    async def end(self, frame: bytes = b"") -> None:
+        """Send everything, then `frame`, and end the answer."""
+
+    def hurry(self) -> None:
+        """The gateway is shutting down: do not delay the end for the sake of pacing."""
 
 
 class DirectWriter:
-    """Sends text as it arrives."""
+    """Sends text as it arrives.
 
-    is_paced = False
+    Args:
+        out: The client's side.
+        mark: Called with the number of tokens sent, once for each flush.
+        hurry: Ends whatever delays the end of the answer.
+    """
 
-    def __init__(self, out: EventStream, mark: Mark) -> None:
-        self._out = out
+    def __init__(
+        self, out: EventStream, mark: Mark, *, hurry: Callable[[], None] = lambda: None
+    ) -> None:
+        self.out = out
+        self.hurry = hurry
         self._mark = mark
+        self._tokens: int | None = 0
+        self._has_text = False
 
-    def offer(self, frame: bytes, tokens: int | None) -> bool:
+    def text(self, frame: bytes, tokens: int | None) -> None:
+        """Take it for the next flush."""
+        if frame:
+            self.out.write(frame)
+        self._has_text = True
+        self._tokens = None if tokens is None or self._tokens is None else self._tokens + tokens
+
+    def other(self, frame: bytes) -> None:
+        """Take it for the next flush."""
+        self.out.write(frame)
+
+    def flush(self) -> bool:
         """Send it if the socket has room."""
-        if not self._out.write_now(frame):
+        if not self.out.flush():
             return False
-        self._mark(tokens)
+        self._count()
         return True
 
-    async def write(self, frames: bytes, tokens: int | None) -> None:
-        """Send them."""
-        if frames:
-            await self._out.write(frames)
-        self._mark(tokens)
+    async def drain(self) -> None:
+        """Send it."""
+        await self.out.drain()
+        self._count()
 
-    async def end(self, frames: bytes, tokens: int | None) -> None:
-        """Send them and end."""
-        await self._out.end(frames)
-        if tokens != 0:
-            self._mark(tokens)
+    async def end(self, frame: bytes = b"") -> None:
+        """Send it and end."""
+        self._count()
+        await self.out.end(frame)
 
-    def close(self) -> None:
-        """Do nothing: it holds nothing."""
+    def _count(self) -> None:
+        if self._has_text:
+            self._mark(self._tokens)
+            self._has_text, self._tokens = False, 0

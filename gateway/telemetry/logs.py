@@ -25,7 +25,12 @@ def configure_logging(*, log_format: LogFormat, level: str) -> None:
     ]
     console = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     renderer: list[Processor] = (
-        [structlog.dev.ConsoleRenderer(pad_event_to=24)]
+        # structlog's own tracebacks show local variables, and so prompts and keys.
+        [
+            structlog.dev.ConsoleRenderer(
+                pad_event_to=24, exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
         if console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
@@ -50,4 +55,5 @@ def configure_logging(*, log_format: LogFormat, level: str) -> None:
         logger = logging.getLogger(name)
         logger.handlers = []
         logger.propagate = name != "uvicorn.access"  # we write our own access line
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    for name in ("uvicorn.error", "httpx", "httpcore"):  # these log every request and more
+        logging.getLogger(name).setLevel(logging.WARNING)

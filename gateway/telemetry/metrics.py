@@ -14,7 +14,16 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError, RateLimitError
+from gateway.errors import (
+    BytesInFlightError,
+    DrainingError,
+    QueueFullError,
+    QueueTimeoutError,
+    RateLimitError,
+    UpstreamError,
+    WorkerLostError,
+    WorkerTimeoutError,
+)
 from gateway.telemetry.buffered_histogram import BufferedHistogram, Histogram
 from gateway.types import Outcome, PacingMode, RequestRecord, WorkerId
 
@@ -35,6 +44,7 @@ _ADDED_BUCKETS = (
     0.05, 0.06, 0.08, 0.1, 0.12, 0.14, 0.2, 0.5,
 )
 # fmt: on
+_STORE_BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1)
 _RATIO_BUCKETS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 _LENGTH_BUCKETS = (
     *(1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
@@ -132,6 +142,18 @@ class GatewayMetrics:
             ["reason"],
             registry=registry,
         )
+        self.limits_store_up = Gauge(
+            "gateway_limits_store_up",
+            "1 while the store of the limits answers; 0 if there is none.",
+            multiprocess_mode="livemin",
+            registry=registry,
+        )
+        self.limits_store_seconds = Histogram(
+            "gateway_limits_store_seconds",
+            "How long a request waited for the store of the limits.",
+            buckets=_STORE_BUCKETS,
+            registry=registry,
+        )
         self.workers = Gauge(
             "gateway_workers",
             "Workers that the gateway knows, up or not; 0 while a name that it looks up has none.",
@@ -145,6 +167,20 @@ class GatewayMetrics:
             multiprocess_mode="livemin",
             registry=registry,
         )
+        self.worker_ejected_gauge = Gauge(
+            "gateway_worker_ejected",
+            "1 while a worker is ejected for consecutive failures, its trial included.",
+            ["worker"],
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
+        self.worker_ejections = Counter(
+            "gateway_worker_ejections_total",
+            "Ejections of a worker, failed trials included; reason of its last failure: bad_answer "
+            "(also 5xx), lost, timeout.",
+            ["worker", "reason"],
+            registry=registry,
+        )
         self.worker_restarts = Counter(
             "gateway_worker_restarts_total",
             "Restarts of the supervised worker; reason: exited, unhealthy, stalled, start_timeout.",
@@ -153,7 +189,8 @@ class GatewayMetrics:
         )
         self.upstream_failures = Counter(
             "gateway_upstream_failures_total",
-            "Requests that failed on a worker, replayed or not.",
+            "Attempts that failed on a worker, replayed or not; reason: bad_answer (5xx as well), "
+            "busy, lost, timeout.",
             ["worker", "reason"],
             registry=registry,
         )
@@ -166,7 +203,13 @@ class GatewayMetrics:
         # `rate` does not see the step from no series to its first value, so these start at 0.
         for end in _STREAM_ENDS:
             self.stream_terminations.labels(end)
-        for error in (RateLimitError, QueueFullError, QueueTimeoutError, DrainingError):
+        for error in (
+            RateLimitError,
+            BytesInFlightError,
+            QueueFullError,
+            QueueTimeoutError,
+            DrainingError,
+        ):
             self.rejections.labels(error.reason)
         self._seen: set[tuple[str, str]] = set()
         self.acceptance_ratio = Histogram(
@@ -204,16 +247,38 @@ class GatewayMetrics:
         """The number of known workers changed."""
         self.workers.set(count)
 
+    def worker_joined(self, worker: WorkerId) -> None:
+        """A worker was added; it is not up yet."""
+        self.worker_up_gauge.labels(worker).set(0)
+        self.worker_ejected_gauge.labels(worker).set(0)
+        for error in (UpstreamError, WorkerLostError, WorkerTimeoutError):
+            self.worker_ejections.labels(worker, error.reason)
+
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
         self.worker_up_gauge.labels(worker).set(int(up))
 
     def worker_left(self, worker: WorkerId) -> None:
-        """A worker was removed: its gauge is dropped, because 'down' would raise an alert."""
+        """A worker was removed: its series are dropped, because 'down' would raise an alert."""
         if self._multiprocess:
             self.worker_up_gauge.labels(worker).set(nan)  # see `_LiveMetrics`
-        else:
-            self.worker_up_gauge.remove(worker)
+            return
+        for metric in (
+            self.worker_up_gauge,
+            self.worker_ejected_gauge,
+            self.worker_ejections,
+            self.upstream_failures,
+        ):
+            metric.remove_by_labels({"worker": worker})
+
+    def worker_ejected(self, worker: WorkerId, reason: str) -> None:
+        """A worker gets no requests for a while."""
+        self.worker_ejected_gauge.labels(worker).set(1)
+        self.worker_ejections.labels(worker, reason).inc()
+
+    def worker_readmitted(self, worker: WorkerId) -> None:
+        """An ejected worker gets requests again."""
+        self.worker_ejected_gauge.labels(worker).set(0)
 
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
@@ -282,10 +347,24 @@ class GatewayMetrics:
 
 
 class _LiveMetrics(Collector):
-    """The metrics of all processes, without the gauges of removed workers (NaN)."""
+    """The metrics of all processes, without the series of removed workers.
+
+    prometheus-client cannot remove a series from the files. A worker that was removed is marked by
+    NaN in `gateway_worker_up`.
+    """
 
     def collect(self) -> Iterator[Metric]:
         every = MultiProcessCollector(CollectorRegistry())  # type: ignore[no-untyped-call]  # library has no types
-        for family in every.collect():  # type: ignore[no-untyped-call]  # same
-            family.samples = [sample for sample in family.samples if not isnan(sample.value)]
+        families = list(every.collect())  # type: ignore[no-untyped-call]  # same
+        gone = {
+            sample.labels["worker"]
+            for family in families
+            if family.name == "gateway_worker_up"
+            for sample in family.samples
+            if isnan(sample.value)
+        }
+        for family in families:
+            family.samples = [
+                sample for sample in family.samples if sample.labels.get("worker") not in gone
+            ]
             yield family

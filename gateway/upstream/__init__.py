@@ -1,27 +1,23 @@
 """HTTP to the workers: connections, pool, health checks, failover and error mapping."""
 
-from gateway.upstream.breaker import Breaker, BreakerState
-from gateway.upstream.client import (
-    ConnectionTimeouts,
-    WorkerAddress,
-    WorkerAnswer,
-    WorkerClient,
-)
+from gateway.upstream.client import WorkerAnswer, WorkerClient
+from gateway.upstream.coalesced import Coalesced
+from gateway.upstream.connection_pool import ConnectionTimeouts, WorkerAddress
 from gateway.upstream.discovery import Discovery, DiscoveryPolicy
-from gateway.upstream.failover import Failover
+from gateway.upstream.failover import EjectionPolicy, Failover, Outlier, RetryBudget
 from gateway.upstream.pool import Pool, PoolObserver
 from gateway.upstream.prediction_tokenizer import PredictionTokenizer
 from gateway.upstream.probe import ProbePolicy, Prober
-from gateway.upstream.retry_budget import RetryBudget
 from gateway.upstream.worker import Worker
 
 __all__ = [
-    "Breaker",
-    "BreakerState",
+    "Coalesced",
     "ConnectionTimeouts",
     "Discovery",
     "DiscoveryPolicy",
+    "EjectionPolicy",
     "Failover",
+    "Outlier",
     "Pool",
     "PoolObserver",
     "PredictionTokenizer",

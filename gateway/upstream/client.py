@@ -1,67 +1,84 @@
-"""HTTP to one worker, over TCP or its Unix socket. The only file that opens connections."""
+"""HTTP to one worker, over TCP or its Unix socket. Raises only our own errors.
+
+Requests of clients use our own connections, where each chunk counts (ADR 10). Everything else is
+small and rare (probes, models, tokenizing, metrics) and uses httpx.
+"""
 
 import asyncio
 import json
 import re
 import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from gateway.errors import InvalidRequestError, UpstreamError, WorkerLostError, WorkerTimeoutError
-from gateway.upstream.connection import Connection
+import httpx
 
-# vLLM's server closes idle connections after 5 s; the gateway closes them first.
-_KEEP_ALIVE_SECONDS = 4.0
-_MAX_SMALL_BYTES = 2**24
-_JSON = {"content-type": "application/json"}
-_LINE_END = re.compile(r"[\r\n]")
-_NOT_FORWARDED = frozenset(
-    # Hop-by-hop (RFC 9110, section 7.6.1), or set by the gateway itself.
-    b"connection keep-alive proxy-authenticate proxy-connection te trailer transfer-encoding "
-    b"upgrade content-length date server set-cookie x-request-id".split()
+from gateway.errors import (
+    InvalidRequestError,
+    UpstreamError,
+    WorkerBusyError,
+    WorkerLostError,
+    WorkerTimeoutError,
+)
+from gateway.upstream.connection import Connection
+from gateway.upstream.connection_pool import (
+    KEEP_ALIVE_SECONDS,
+    ConnectionPool,
+    ConnectionTimeouts,
+    WorkerAddress,
 )
 
+_MAX_SMALL_BYTES = 2**24
+_MAX_RETRY_AFTER_SECONDS = 60
+_JSON = {"content-type": "application/json"}
+_LINE_END = re.compile(r"[\r\n]")
+_FORWARDED = frozenset((b"content-type", b"content-encoding", b"content-disposition"))
+_FORWARDED_PREFIX = b"openai-"
 
-@dataclass(frozen=True, slots=True)
-class WorkerAddress:
-    """Where a worker listens.
-
-    Attributes:
-        name: For logs and metrics: host and port, or `local` for the gateway's own worker.
-        url: Base URL. With a Unix socket its host is only used for the `Host` header.
-        socket_path: The Unix socket, or None for TCP.
-    """
-
-    name: str
-    url: str
-    socket_path: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionTimeouts:
-    """Longest time to connect, and longest silence of a worker."""
-
-    connect_seconds: float
-    silence_seconds: float
+HTTPX_ERRORS = (httpx.HTTPError, httpx.InvalidURL, httpx.CookieConflict, httpx.StreamError)
+"""The base classes of all of httpx's exceptions."""
 
 
 class WorkerAnswer:
-    """An answer whose head has arrived; the body is read once, by `read_some` or `read`."""
+    """An answer whose head has arrived; the body is read once, by `feed`, `read_some` or `read`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.status = connection.status
         self.is_event_stream = _media_type(connection.headers) == b"text/event-stream"
-        self.read_some = connection.read_some  # no wrapper, because it runs for every chunk
+        self.feed = connection.feed
+        self.read_some = connection.read_some
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Headers to forward to the client."""
-        headers = self._connection.headers
-        return [(name, value) for name, value in headers if name not in _NOT_FORWARDED]
+        """Headers to forward to the client: those that describe the body, and OpenAI's own.
+
+        All others are about the worker or the connection to it. A client must not learn its
+        address, or take its cookies and security policies for those of the gateway.
+        """
+        return [
+            (name, value)
+            for name, value in self._connection.headers
+            if name in _FORWARDED or name.startswith(_FORWARDED_PREFIX)
+        ]
+
+    def check(self) -> None:
+        """Refuse an answer that says nothing about the request.
+
+        Raises:
+            WorkerBusyError: 503 with `Retry-After`.
+            UpstreamError: A redirect; its `Location` may name what clients must not see.
+        """
+        if 300 <= self.status < 400:
+            raise UpstreamError("The engine answered with a redirect.")
+        if self.status == 503:
+            retry_after = dict(self._connection.headers).get(b"retry-after")
+            if retry_after is not None:
+                raise WorkerBusyError(
+                    "The engine is busy.", retry_after_seconds=_seconds(retry_after)
+                )
 
     async def read(self, *, max_bytes: int) -> bytes:
         """The whole body.
@@ -73,12 +90,12 @@ class WorkerAnswer:
         while data := await self.read_some():
             pieces += data
             if len(pieces) > max_bytes:
-                raise UpstreamError("The engine sent an answer that is too large.")
+                raise _too_large()
         return bytes(pieces)
 
 
 class WorkerClient:
-    """An HTTP client for one worker, with a pool of connections.
+    """An HTTP client for one worker.
 
     Must be made, used and closed on one event loop.
     """
@@ -87,13 +104,12 @@ class WorkerClient:
         self, address: WorkerAddress, timeouts: ConnectionTimeouts, *, api_key: str | None
     ) -> None:
         self.address = address
-        self._timeouts = timeouts
-        self._parts = urlsplit(address.url)
-        self._host_line = f"host: {self._parts.netloc}"
+        parts = urlsplit(address.url)
+        tls = ssl.create_default_context() if parts.scheme == "https" else None
+        self._host_line = f"host: {parts.netloc}"
         self._authorization = {} if api_key is None else {"authorization": f"Bearer {api_key}"}
-        self._tls = ssl.create_default_context() if self._parts.scheme == "https" else None
-        self._idle: dict[Connection, asyncio.TimerHandle] = {}  # most recently used last
-        self._open: set[Connection] = set()
+        self._pool = ConnectionPool(address, timeouts, tls)
+        self._http = _small_calls(address, timeouts, tls, self._authorization)
         self._is_shut = False
 
     def shut(self) -> None:
@@ -106,17 +122,14 @@ class WorkerClient:
 
     async def close(self) -> None:
         """Close every connection."""
-        for timer in self._idle.values():
-            timer.cancel()
-        for connection in self._open:
-            connection.close()
-        self._idle.clear()
-        self._open.clear()
+        self._pool.close()
+        await self._http.aclose()
 
-    def post(
+    @asynccontextmanager
+    async def post(
         self, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[WorkerAnswer]:
-        """Send a request and wait for the head of its answer.
+    ) -> AsyncIterator[WorkerAnswer]:
+        """Send a client's request and wait for the head of its answer.
 
         Leaving the block before the end of the body closes the connection, and vLLM aborts the
         request.
@@ -124,32 +137,43 @@ class WorkerClient:
         Raises:
             WorkerLostError: The connection failed, or broke before the head arrived.
             WorkerTimeoutError: The head did not arrive in time.
-            UpstreamError: The answer is not HTTP.
+            WorkerBusyError: The worker answered 503 with `Retry-After`.
+            UpstreamError: The answer is not HTTP, or a redirect.
         """
-        return self._exchange(self._request("POST", path, headers, body))
+        self._check_open()
+        async with self._pool.exchange(self._request(path, headers, body)) as connection:
+            answer = WorkerAnswer(connection)
+            answer.check()
+            yield answer
 
     async def get(self, path: str, *, timeout_seconds: float) -> tuple[int, bytes]:
         """Send a small GET; returns status and body.
 
+        Args:
+            path: The path.
+            timeout_seconds: From now to the end of the answer.
+
         Raises:
-            UpstreamError: As `post`.
+            WorkerLostError: The worker cannot be reached, or the connection broke.
+            WorkerTimeoutError: The answer was not complete in time.
+            UpstreamError: The answer is too large, or not HTTP.
         """
-        return await self._ask(self._request("GET", path, {}, None), timeout_seconds)
+        return await self._ask(self._http.build_request("GET", path), timeout_seconds)
 
     async def call(self, path: str, body: bytes, *, timeout_seconds: float) -> int:
         """Send a small JSON POST; returns the status and ignores the body.
 
         Raises:
-            UpstreamError: As `post`.
+            UpstreamError: As `get`.
         """
-        status, _ = await self._ask(self._request("POST", path, _JSON, body), timeout_seconds)
+        status, _ = await self._post_small(path, body, timeout_seconds)
         return status
 
     async def get_json(self, path: str, *, timeout_seconds: float) -> dict[str, Any]:
         """Send a small GET; returns the JSON object in the answer.
 
         Raises:
-            UpstreamError: As `post`, or the status is not 200, or the body is not a JSON object.
+            UpstreamError: As `get`, or the status is not 200, or the body is not a JSON object.
         """
         return _json_of(path, *await self.get(path, timeout_seconds=timeout_seconds))
 
@@ -159,80 +183,82 @@ class WorkerClient:
         Raises:
             UpstreamError: As `get_json`.
         """
-        request = self._request("POST", path, _JSON, body)
-        return _json_of(path, *await self._ask(request, timeout_seconds))
+        return _json_of(path, *await self._post_small(path, body, timeout_seconds))
 
-    async def _ask(self, request: bytes, timeout_seconds: float) -> tuple[int, bytes]:
-        try:
-            async with asyncio.timeout(timeout_seconds), self._exchange(request) as answer:
-                return answer.status, await answer.read(max_bytes=_MAX_SMALL_BYTES)
-        except TimeoutError as error:
-            raise WorkerTimeoutError("The engine stayed silent for too long.") from error
-
-    def _request(
-        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
-    ) -> bytes:
-        lines = [f"{method} {quote(path)} HTTP/1.1", self._host_line]
+    def _request(self, path: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        lines = [f"POST {quote(path)} HTTP/1.1", self._host_line]
         lines += [f"{name}: {value}" for name, value in {**headers, **self._authorization}.items()]
-        if body is not None:
-            lines.append(f"content-length: {len(body)}")
+        lines.append(f"content-length: {len(body)}")
         if any(_LINE_END.search(line) for line in lines):
             raise InvalidRequestError("A header contains a line end.")  # uvicorn refuses it earlier
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + (body or b"")
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
 
-    @asynccontextmanager
-    async def _exchange(self, request: bytes) -> AsyncIterator[WorkerAnswer]:
+    async def _post_small(
+        self, path: str, body: bytes, timeout_seconds: float
+    ) -> tuple[int, bytes]:
+        request = self._http.build_request("POST", path, content=body, headers=_JSON)
+        return await self._ask(request, timeout_seconds)
+
+    async def _ask(self, request: httpx.Request, timeout_seconds: float) -> tuple[int, bytes]:
+        self._check_open()
+        body = bytearray()
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                answer = await self._http.send(request, stream=True)
+                try:
+                    async for data in answer.aiter_raw():
+                        body += data
+                        if len(body) > _MAX_SMALL_BYTES:
+                            raise _too_large()
+                finally:
+                    await answer.aclose()
+        except TimeoutError as error:
+            raise WorkerTimeoutError("The engine stayed silent for too long.") from error
+        except HTTPX_ERRORS as error:
+            raise worker_error(error) from error
+        return answer.status_code, bytes(body)
+
+    def _check_open(self) -> None:
         if self._is_shut:
             raise WorkerLostError("The engine is shutting down.", sent=False)
-        connection = self._take_idle() or await self._connect()
-        try:
-            await connection.exchange(request)
-            yield WorkerAnswer(connection)
-        finally:
-            connection.release()
-            self._keep(connection)
 
-    def _take_idle(self) -> Connection | None:
-        while self._idle:
-            connection, timer = self._idle.popitem()
-            timer.cancel()
-            if connection.is_reusable:
-                return connection
-            self._open.discard(connection)
-        return None
 
-    async def _connect(self) -> Connection:
-        loop, path, host = asyncio.get_running_loop(), self.address.socket_path, self._parts
-        connection = Connection(silence_seconds=self._timeouts.silence_seconds)
-        try:
-            async with asyncio.timeout(self._timeouts.connect_seconds):
-                if path is not None:
-                    await loop.create_unix_connection(lambda: connection, path)
-                else:
-                    port = host.port or (80 if self._tls is None else 443)
-                    await loop.create_connection(
-                        lambda: connection, host.hostname or "", port, ssl=self._tls
-                    )
-        except TimeoutError as error:
-            raise WorkerLostError("The engine could not be reached in time.", sent=False) from error
-        except OSError as error:
-            raise WorkerLostError("The engine could not be reached.", sent=False) from error
-        self._open.add(connection)
-        return connection
+def worker_error(error: Exception) -> UpstreamError:
+    """Our error for one of httpx's; the caller raises it from that."""
+    match error:
+        case httpx.ConnectError() | httpx.ConnectTimeout() | httpx.PoolTimeout():
+            return WorkerLostError("The engine could not be reached.", sent=False)
+        case httpx.TimeoutException():
+            return WorkerTimeoutError("The engine stayed silent for too long.")
+        case httpx.NetworkError() | httpx.RemoteProtocolError():
+            # httpx tells only in its message whether an answer broke off or was no HTTP.
+            return WorkerLostError("The connection to the engine was lost.", sent=True)
+        case _:
+            return UpstreamError("The engine sent a bad answer.")
 
-    def _keep(self, connection: Connection) -> None:
-        """Keep the connection for the next request, for a while."""
-        if connection.is_reusable and connection in self._open:
-            loop = asyncio.get_running_loop()
-            timer = loop.call_later(_KEEP_ALIVE_SECONDS, self._drop, connection)
-            self._idle[connection] = timer
-        else:
-            self._open.discard(connection)
 
-    def _drop(self, connection: Connection) -> None:
-        del self._idle[connection]
-        self._open.discard(connection)
-        connection.close()
+def _small_calls(
+    address: WorkerAddress,
+    timeouts: ConnectionTimeouts,
+    tls: ssl.SSLContext | None,
+    authorization: Mapping[str, str],
+) -> httpx.AsyncClient:
+    """A client without proxies, redirects, compression, or a limit on connections.
+
+    A limit would let slow calls delay the probes, and a worker would be taken for dead.
+    """
+    limits = httpx.Limits(
+        max_connections=None, max_keepalive_connections=8, keepalive_expiry=KEEP_ALIVE_SECONDS
+    )
+    return httpx.AsyncClient(
+        base_url=address.url,
+        headers={**authorization, "accept-encoding": "identity"},
+        timeout=httpx.Timeout(None, connect=timeouts.connect_seconds),  # `_ask` has the total
+        transport=httpx.AsyncHTTPTransport(
+            uds=address.socket_path, verify=tls or False, limits=limits, trust_env=False
+        ),
+        trust_env=False,
+    )
 
 
 def _json_of(path: str, status: int, body: bytes) -> dict[str, Any]:
@@ -245,6 +271,17 @@ def _json_of(path: str, status: int, body: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UpstreamError(f"The engine sent no JSON object on {path}.")
     return found
+
+
+def _too_large() -> UpstreamError:
+    return UpstreamError("The engine sent an answer that is too large.")
+
+
+def _seconds(retry_after: bytes) -> float:
+    """The seconds of a `Retry-After`, at most a minute; 1 if it is a date or no number."""
+    if not retry_after.isdigit():
+        return 1.0
+    return float(min(int(retry_after[:9]), _MAX_RETRY_AFTER_SECONDS))
 
 
 def _media_type(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from gateway.upstream.client import WorkerAddress
+from gateway.upstream.connection_pool import WorkerAddress
 from gateway.upstream.pool import Pool
 from gateway.upstream.worker import Worker
 

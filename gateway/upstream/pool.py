@@ -1,24 +1,28 @@
-"""All workers of this gateway: which are up, which gets the next request, which failed."""
+"""All workers of this gateway: which are up, which gets the next request, which are ejected."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Protocol
+
+import structlog
 
 from gateway.errors import (
     ModelNotFoundError,
     NoHealthyWorkerError,
     UpstreamError,
+    WorkerBusyError,
     WorkerLostError,
-    WorkerTimeoutError,
 )
 from gateway.routing import Candidate, choose
 from gateway.types import WorkerId
 from gateway.upstream.worker import Worker
 
-_BREAKER_POLL_SECONDS = 0.1
+log = structlog.get_logger(__name__)
+
+_TRIAL_POLL_SECONDS = 0.1
 
 
 class PoolObserver(Protocol):
@@ -27,18 +31,27 @@ class PoolObserver(Protocol):
     def workers_known(self, count: int) -> None:
         """The pool has `count` workers now."""
 
+    def worker_joined(self, worker: WorkerId) -> None:
+        """A worker joined the pool; it is not up yet."""
+
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
 
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
 
+    def worker_ejected(self, worker: WorkerId, reason: str) -> None:
+        """A worker gets no requests for a while."""
+
+    def worker_readmitted(self, worker: WorkerId) -> None:
+        """An ejected worker gets requests again."""
+
     def worker_left(self, worker: WorkerId) -> None:
         """A worker left the pool."""
 
 
 class Pool:
-    """Leases workers to requests and records their failures.
+    """Leases workers to requests, and ejects those that keep failing.
 
     Args:
         workers: The workers at the start; others may join.
@@ -91,14 +104,20 @@ class Pool:
             raise ModelNotFoundError(f"The model '{model}' does not exist.", param="model")
         return model
 
+    def has_other(self, model: str | None, than: Collection[WorkerId]) -> bool:
+        """Whether a worker outside of `than` could take a request for `model` now."""
+        now = self._clock()
+        return any(w.can_take(model, now) and w.id not in than for w in self.workers)
+
     @asynccontextmanager
     async def lease(
-        self, model: str | None, *, wait_seconds: float, avoid: set[WorkerId]
+        self, model: str | None, *, wait_seconds: float, avoid: Collection[WorkerId]
     ) -> AsyncIterator[Worker]:
-        """Lease a worker for one request, waiting while none is up.
+        """Lease a worker for one request, waiting while none can take it.
 
-        An error raised in the block counts as the worker's failure if it is a lost connection or a
-        timeout.
+        How the block ends tells how the worker did. An `UpstreamError` is its failure, even if it
+        is about to be replayed. A cancellation, or a worker that says that it is busy, proves
+        nothing. Everything else is an answer.
 
         Args:
             model: Only a worker that serves it; None for any.
@@ -106,21 +125,18 @@ class Pool:
             avoid: Workers that already failed this request; leased only if there is no other.
 
         Raises:
-            NoHealthyWorkerError: None came up in time.
+            NoHealthyWorkerError: None could take it in time.
         """
         worker = await self._wait_for_worker(model, wait_seconds=wait_seconds, avoid=avoid)
-        worker.breaker.begin(self._clock())
+        trial = worker.outlier.begin(self._clock())
         worker.in_flight += 1
         try:
             yield worker
-        except (WorkerLostError, WorkerTimeoutError) as error:
-            self._note_failure(worker, error)
-            raise
-        except BaseException:
-            worker.breaker.abandon()
+        except BaseException as error:
+            self._judge(worker, trial, error)
             raise
         else:
-            worker.breaker.succeed()
+            self._judge(worker, trial, None)
         finally:
             worker.in_flight -= 1
 
@@ -128,7 +144,7 @@ class Pool:
         """Add a worker; it gets requests once a probe has found it up."""
         self.workers = (*self.workers, worker)
         self._observer.workers_known(len(self.workers))
-        self._observer.worker_up(worker.id, False)
+        self._observer.worker_joined(worker.id)
         self._announce()
 
     def leave(self, worker: Worker) -> None:
@@ -148,8 +164,8 @@ class Pool:
         worker.failed_probes = 0
         if not worker.up and worker in self.workers:
             worker.up, worker.up_since = True, self._clock()
-            worker.breaker.succeed()
             self._observer.worker_up(worker.id, True)
+            self._readmit(worker)
             self._announce()
 
     def mark_down(self, worker: Worker) -> None:
@@ -159,14 +175,66 @@ class Pool:
             self._observer.worker_up(worker.id, False)
             self._announce()
 
-    def _note_failure(self, worker: Worker, error: UpstreamError) -> None:
-        worker.breaker.fail(self._clock())
-        self._observer.worker_failed(worker.id, error.reason)
-        if isinstance(error, WorkerLostError) and not error.sent:
-            self.mark_down(worker)
+    def _judge(self, worker: Worker, trial: int | None, error: BaseException | None) -> None:
+        """Record how a request ended; see `lease`."""
+        now, outlier = self._clock(), worker.outlier
+        if isinstance(error, UpstreamError) and worker in self.workers:
+            self._observer.worker_failed(worker.id, error.reason)
+        match error:
+            case asyncio.CancelledError() | WorkerBusyError():
+                outlier.abandon(trial)
+            case UpstreamError():
+                if isinstance(error, WorkerLostError) and not error.sent:
+                    self.mark_down(worker)
+                if outlier.fail(trial, now, may_eject=self._may_eject(worker)):
+                    self._note_ejection(worker, error.reason)
+            case _:
+                if outlier.succeed(trial, now):
+                    self._note_readmission(worker)
+
+    def _may_eject(self, worker: Worker) -> bool:
+        """Whether at most half of the workers that are up would be ejected.
+
+        This holds for the workers of each model: a request that fails everywhere must not take all
+        workers of its model away from the others. So a single worker is never ejected. If it
+        cannot be reached it goes down at once; otherwise its probes decide.
+        """
+        up = [other for other in self.workers if other.up]
+        if worker not in up:
+            return False
+        groups = [[other for other in up if model in other.models] for model in worker.models]
+        return all(
+            2 * (1 + sum(other.outlier.is_ejected for other in group)) <= len(group)
+            for group in groups or [up]
+        )
+
+    def _note_ejection(self, worker: Worker, reason: str) -> None:
+        if worker not in self.workers:
+            return
+        self._observer.worker_ejected(worker.id, reason)
+        log.warning(
+            "worker_ejected",
+            worker=worker.id,
+            reason=reason,
+            seconds=worker.outlier.ejection_seconds,
+            ejections=worker.outlier.ejections,
+        )
+
+    def _note_readmission(self, worker: Worker) -> None:
+        self._announce()
+        if worker in self.workers:
+            self._observer.worker_readmitted(worker.id)
+            log.info("worker_readmitted", worker=worker.id)
+
+    def _readmit(self, worker: Worker) -> None:
+        """Readmit a worker that has recovered from being down, which is a new start."""
+        was_ejected = worker.outlier.is_ejected
+        worker.outlier.readmit(self._clock())
+        if was_ejected:
+            self._note_readmission(worker)
 
     async def _wait_for_worker(
-        self, model: str | None, *, wait_seconds: float, avoid: set[WorkerId]
+        self, model: str | None, *, wait_seconds: float, avoid: Collection[WorkerId]
     ) -> Worker:
         deadline = self._clock() + wait_seconds
         while (worker := self._pick(model, avoid)) is None:
@@ -177,14 +245,14 @@ class Pool:
                 )
             changed = self._changed
             try:
-                # A breaker leaves OPEN by the clock, without an event: check regularly.
-                async with asyncio.timeout(min(left, _BREAKER_POLL_SECONDS)):
+                # A trial becomes due by the clock, without an event: check regularly.
+                async with asyncio.timeout(min(left, _TRIAL_POLL_SECONDS)):
                     await changed.wait()
             except TimeoutError:
                 continue
         return worker
 
-    def _pick(self, model: str | None, avoid: set[WorkerId]) -> Worker | None:
+    def _pick(self, model: str | None, avoid: Collection[WorkerId]) -> Worker | None:
         now = self._clock()
         able = [worker for worker in self.workers if worker.can_take(model, now)]
         able = [worker for worker in able if worker.id not in avoid] or able

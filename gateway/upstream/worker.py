@@ -5,8 +5,8 @@ from typing import Any
 
 from gateway.routing import slow_start_weight
 from gateway.types import WorkerId
-from gateway.upstream.breaker import Breaker, BreakerState
 from gateway.upstream.client import WorkerClient
+from gateway.upstream.failover import Outlier
 
 
 @dataclass(slots=True, eq=False)
@@ -16,7 +16,7 @@ class Worker:
     Attributes:
         id: Name for logs and metrics.
         client: HTTP to the worker.
-        breaker: Its circuit breaker.
+        outlier: Its failures and ejections.
         up: Whether the last probes succeeded.
         up_since: Monotonic seconds when it last came up.
         ever_up: Whether it has been up before, so that coming up is a recovery.
@@ -27,7 +27,7 @@ class Worker:
 
     id: WorkerId
     client: WorkerClient
-    breaker: Breaker
+    outlier: Outlier
     up: bool = False
     up_since: float = 0.0
     ever_up: bool = False
@@ -37,11 +37,7 @@ class Worker:
 
     def can_take(self, model: str | None, now: float) -> bool:
         """Whether it can take a request for `model` (None: any)."""
-        return (
-            self.up
-            and (model is None or model in self.models)
-            and self.breaker.state(now) is not BreakerState.OPEN
-        )
+        return self.up and (model is None or model in self.models) and self.outlier.accepts(now)
 
     def weight(self, now: float, *, ramp_seconds: float) -> float:
         """Its share of the usual load; below 1 for a while after a recovery."""

@@ -150,6 +150,19 @@ _WORKERS = (
         "a-worker-is-down",
     ),
     Alert(
+        "SpecgateWorkerEjected",
+        "warning",
+        "0m",
+        (
+            Condition(
+                "max by (namespace, worker) (avg_over_time(gateway_worker_ejected[10m]))", "> 0.5"
+            ),
+        ),
+        "The worker {{ $labels.worker }} passes its health checks but fails its requests.",
+        "It was ejected for {{ $value | humanizePercentage }} of the last 10 minutes.",
+        "a-worker-is-ejected",
+    ),
+    Alert(
         "SpecgateWorkerNotProgressing",
         "critical",
         "2m",

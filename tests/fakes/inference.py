@@ -48,6 +48,7 @@ class Inference:
             return _refused(invalid_script(str(error)), connection)
         except ValueError as error:
             return _refused(invalid_body(str(error)), connection)
+        script = self._state.script or script
         refusal = check_request(
             request.path,
             payload,
@@ -86,7 +87,7 @@ class Inference:
         try:
             if await self._broke_before_headers(connection, script):
                 return
-            if script.status >= 400:
+            if script.status >= 300:
                 refusal = scripted(request.path, script.status, script.error)
                 connection.send_error(refusal.status, refusal.body, script.headers)
                 return

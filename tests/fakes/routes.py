@@ -42,6 +42,7 @@ class Routes:
     def serve(self, request: RecordedRequest, connection: HttpConnection) -> Answering | None:
         """Answer at once, or return the coroutine that will."""
         method, path = request.method, request.path
+        self._state.paths[path] += 1
         if path in PATHS and method == "POST":
             self._recorded.append(request)
             if self._state.drop_next_answers:

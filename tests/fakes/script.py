@@ -34,7 +34,7 @@ class Script(BaseModel):
         delay_headers_seconds: Wait before the status line.
         delay_first_seconds: Wait between the headers and the first byte of a stream.
         gap_seconds: Wait before each further chunk; zero writes each in its own loop turn.
-        status: HTTP status; from 400 on `error` is the body, or an error as vLLM words it.
+        status: HTTP status; from 300 on `error` is the body, or an error as vLLM words it.
         error: Body of such an answer.
         headers: Further response headers, for example `retry-after`.
         drop_before_headers: Close without a byte.

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -96,7 +97,12 @@ class Counters:
 
 @dataclass(slots=True)
 class WorkerState:
-    """The changeable part of a fake worker; survives a restart of its socket."""
+    """The changeable part of a fake worker; survives a restart of its socket.
+
+    Attributes:
+        script: Played for every request instead of its own.
+        paths: Requests so far, by path.
+    """
 
     models: list[str] = field(default_factory=lambda: [DEFAULT_MODEL])
     max_model_len: int = 8192
@@ -105,6 +111,8 @@ class WorkerState:
     fail_next_connections: int = 0
     engine_idle: bool = False
     drop_next_answers: int = 0
+    script: Script | None = None
+    paths: Counter[str] = field(default_factory=Counter)
     tokenizing: Tokenizing = "works"
     active: int = 0
     counters: Counters = field(default_factory=Counters)

@@ -1,6 +1,7 @@
 """A gateway in a separate process: started from a profile, ended by signals, its log captured."""
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -29,6 +30,8 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 ALONE = (sys.executable, "-m", "gateway")
 SERVE = (str(Path(sys.executable).with_name("specgate")), "serve")
+AT_A_TERMINAL = ("setsid", "--ctty", *SERVE)
+"""`SERVE` with the pseudo-terminal that it gets as its controlling terminal."""
 
 
 @dataclass(slots=True)
@@ -42,6 +45,7 @@ class GatewayProcess:
         client: For requests to it.
         folder: Has its profile and the files of the stand-in worker.
         lines: The lines of its stderr so far.
+        terminal: The other end of its terminal; None: it has none.
     """
 
     process: asyncio.subprocess.Process
@@ -50,6 +54,7 @@ class GatewayProcess:
     client: httpx.AsyncClient
     folder: Path
     lines: list[str] = field(default_factory=list)
+    terminal: int | None = None
 
     @property
     def rss_bytes(self) -> int:
@@ -71,6 +76,15 @@ class GatewayProcess:
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process."""
         self.process.send_signal(number)
+
+    def press_ctrl_c(self) -> None:
+        """Let its terminal send SIGINT to the processes in the foreground."""
+        assert self.terminal is not None
+        os.write(self.terminal, b"\x03")
+
+    def said(self, words: str) -> bool:
+        """Whether a line contains `words`."""
+        return any(words in line for line in self.lines)
 
     async def ended(self, *, within_seconds: float = _STOP_SECONDS) -> int:
         """Wait until it has ended; returns the exit status."""
@@ -111,7 +125,7 @@ async def gateway_process(
     Args:
         folder: An empty folder for the profile. The path of a Unix socket has at most 107 bytes.
         workers: Remote workers; none: the gateway starts the stand-in worker.
-        command: `ALONE` or `SERVE`.
+        command: `ALONE`, `SERVE` or `AT_A_TERMINAL`.
         wait_ready: Wait until it is ready.
         environment: Added to the test's environment.
         settings: The profile's `gateway:` section.
@@ -120,7 +134,8 @@ async def gateway_process(
     settings = {**_DEFAULTS, "port": port, "workers": [w.url for w in workers], **settings}
     profile = folder / "profile.yaml"
     profile.write_text(yaml.safe_dump({"gateway": settings}), encoding="utf-8")
-    sockets = [] if workers or command is SERVE else ["--socket-dir", str(folder)]
+    sockets = ["--socket-dir", str(folder)] if command is ALONE and not workers else []
+    terminal, stderr = os.openpty() if command is AT_A_TERMINAL else (None, None)
     process = await asyncio.create_subprocess_exec(
         *command,
         "--config",
@@ -133,14 +148,17 @@ async def gateway_process(
             "TMPDIR": str(folder),
             **(environment or {}),
         },
-        stderr=asyncio.subprocess.PIPE,
+        stdin=stderr,
+        stderr=asyncio.subprocess.PIPE if stderr is None else stderr,
         limit=_LINE_BYTES,
-        start_new_session=True,
+        start_new_session=terminal is None,  # else `setsid` does it
     )
+    if stderr is not None:
+        os.close(stderr)
     url = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=url, timeout=20.0, verify=False) as client:
-        gateway = GatewayProcess(process, port, url, client, folder)
-        reading = asyncio.create_task(_read_lines(process, gateway.lines), name="stderr")
+        gateway = GatewayProcess(process, port, url, client, folder, terminal=terminal)
+        reading = asyncio.create_task(_read_lines(gateway), name="stderr")
         try:
             if wait_ready:
                 await gateway.until_ready()
@@ -150,10 +168,20 @@ async def gateway_process(
             await reading
 
 
-async def _read_lines(process: asyncio.subprocess.Process, lines: list[str]) -> None:
-    assert process.stderr is not None
-    async for line in process.stderr:
-        lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+async def _read_lines(gateway: GatewayProcess) -> None:
+    if gateway.terminal is not None:
+        await asyncio.to_thread(_read_terminal, gateway.terminal, gateway.lines)
+        return
+    assert gateway.process.stderr is not None
+    async for line in gateway.process.stderr:
+        gateway.lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+
+
+def _read_terminal(terminal: int, lines: list[str]) -> None:
+    # EIO: the last process that had it open has ended.
+    with contextlib.suppress(OSError), open(terminal, encoding="utf-8", errors="replace") as text:
+        for line in text:
+            lines.append(line.rstrip("\n"))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -141,3 +141,63 @@ async def test_tenants_take_turns(worker: FakeWorker, folder: Path) -> None:
 
     tenants = [request.json()["cache_salt"] for request in worker.requests]
     assert tenants == [tenants[0]] * 2 + [tenant_digest("quiet")] + [tenants[0]] * 8
+
+
+async def test_a_tenant_that_fills_the_queue_does_not_keep_others_out(
+    worker: FakeWorker, folder: Path
+) -> None:
+    path = folder / "keys"
+    headers = {tenant: bearer(issue_key(path, tenant=tenant)) for tenant in ("loud", "quiet")}
+    keys, admission = {"file": path}, {"max_running_requests": 1, "max_queued_requests": 3}
+    async with running_gateway(worker, keys=keys, admission=admission) as gateway:
+        worker.state.stall = True
+        loud = []
+        for position in (0, 1, 2, 3):
+            loud.append(asyncio.create_task(_ask(gateway, headers["loud"])))
+            await eventually(lambda: worker.active == 1)
+            await _until_queued(gateway, position)
+        quiet = asyncio.create_task(_ask(gateway, headers["quiet"]))
+        displaced = await loud[-1]
+        worker.state.stall = False
+
+        assert (await quiet).status_code == 200
+        assert [(await answer).status_code for answer in loud] == [200, 200, 200, 503]
+        assert displaced.json()["error"]["code"] == "overloaded"
+
+
+async def test_a_request_over_its_limits_is_refused_before_its_body(
+    worker: FakeWorker, folder: Path
+) -> None:
+    keys, headers = _key_with(folder, requests_per_minute=1)
+    head = (
+        f"POST {CHAT.path} HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n"
+        f"authorization: {headers['authorization']}\r\n\r\n"
+    )
+    async with running_gateway(worker, keys=keys) as gateway:
+        await _ask(gateway, headers)
+        reader, writer = await asyncio.open_connection("127.0.0.1", gateway.port)
+        writer.write(head.encode())
+
+        assert await reader.readline() == b"HTTP/1.1 429 Too Many Requests\r\n"
+        writer.close()
+
+
+async def test_bodies_in_flight_are_bounded(worker: FakeWorker, folder: Path) -> None:
+    path = folder / "keys"
+    headers = {tenant: bearer(issue_key(path, tenant=tenant)) for tenant in ("large", "other")}
+    keys, admission = {"file": path}, {"max_bytes_in_flight": 1000, "tenant_bytes_ratio": 0.6}
+    async with running_gateway(worker, keys=keys, admission=admission) as gateway:
+        running = asyncio.create_task(_ask(gateway, headers["large"], user="x" * 500, fake=_HANG))
+        await eventually(lambda: worker.active == 1)
+
+        same_tenant = await _ask(gateway, headers["large"])
+        too_large = await _ask(gateway, headers["other"], user="x" * 500)
+        small = await _ask(gateway, headers["other"])
+        running.cancel()
+        await eventually(lambda: gateway.metric("gateway_inflight_requests") == 0)
+        after = await _ask(gateway, headers["other"], user="x" * 5000)
+
+        statuses = [answer.status_code for answer in (same_tenant, too_large, small, after)]
+        assert statuses == [429, 429, 200, 200]
+        assert int(same_tenant.headers["retry-after"]) >= 1
+        assert gateway.metric("gateway_rejections_total", reason="bytes_in_flight") == 2

@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.fakes.state import RecordedRequest
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
@@ -64,6 +66,8 @@ async def test_client_that_reads_nothing_is_dropped(worker: FakeWorker) -> None:
         assert worker.requests[0].aborted
         assert gateway.metric("gateway_stream_terminations_total", outcome="cancelled") == 1
         assert gateway.metric("gateway_inflight_requests") == 0
+        with pytest.raises(ConnectionResetError):
+            await stuck.read_to_end()
 
 
 async def test_client_that_reads_nothing_of_a_long_answer_is_dropped(
@@ -85,6 +89,8 @@ async def test_client_that_reads_nothing_of_a_long_answer_is_dropped(
 
         ended = {"endpoint": CHAT.path, "model": "fake-model", "outcome": "cancelled"}
         assert gateway.metric("gateway_requests_total", **ended) == 1
+        with pytest.raises(ConnectionResetError):
+            await stuck.read_to_end()
 
 
 async def test_slow_client_that_reads_on_is_not_dropped(worker: FakeWorker) -> None:

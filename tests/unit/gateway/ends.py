@@ -15,13 +15,14 @@ class RecordingSink:
     Attributes:
         writes: Each write.
         ended: Whether the answer was ended.
+        aborted: Whether the connection was closed without an end.
     """
 
     def __init__(self, *, stuck_after: int | None = None) -> None:
         self.status: int | None = None
         self.headers: list[tuple[bytes, bytes]] = []
         self.writes: list[bytes] = []
-        self.ended = False
+        self.ended = self.aborted = False
         self._stuck_after = stuck_after
 
     @property
@@ -59,29 +60,48 @@ class RecordingSink:
         if data:
             self.writes.append(data)
 
+    def abort(self) -> None:
+        self.aborted = True
+
 
 class ScriptedSource:
     """A worker that sends bytes, waits (seconds) or raises, step by step.
 
     Attributes:
         taken: Number of steps done.
-        tapped: Number of byte strings that a tap consumed.
+        pauses: How often the receiver asked for a pause.
     """
 
-    def __init__(self, steps: Sequence[bytes | float | Exception]) -> None:
-        self._steps = steps
-        self.taken = self.tapped = 0
+    headers: Sequence[tuple[bytes, bytes]]
 
-    async def read_some(self, tap: Callable[[bytes], bool] | None = None) -> bytes:
+    def __init__(
+        self,
+        steps: Sequence[bytes | float | Exception],
+        *,
+        status: int = 200,
+        is_event_stream: bool = True,
+    ) -> None:
+        self._steps = steps
+        self.status = status
+        self.is_event_stream = is_event_stream
+        self.headers = [(b"content-type", b"application/json")]
+        self.taken = self.pauses = 0
+
+    async def feed(self, receive: Callable[[bytes], bool]) -> bool:
+        while data := await self.read_some():
+            if not receive(data):
+                self.pauses += 1
+                return True
+        return False
+
+    async def read_some(self) -> bytes:
         while self.taken < len(self._steps):
             step = self._steps[self.taken]
             self.taken += 1
             if isinstance(step, Exception):
                 raise step
             if isinstance(step, bytes):
-                if tap is not None and tap(step):
-                    self.tapped += 1
-                elif step:
+                if step:
                     return step
             else:
                 await asyncio.sleep(step)

@@ -7,14 +7,40 @@ from prometheus_client import CollectorRegistry
 from gateway.app import create_app
 from gateway.errors import ConfigError
 from gateway.settings import GatewaySettings
+from tests.fakes.keys import issue_key
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import running
+from tests.unit.gateway.json_log import json_log
 
 UNREACHABLE = "http://127.0.0.1:1"
 
 
 def write_oops(path: Path) -> None:
     path.write_text("oops\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("make", [lambda _: None, Path.touch], ids=["missing", "empty"])
+def test_a_key_file_without_keys_is_reported(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    path = tmp_path / "keys"
+    make(path)
+    settings = GatewaySettings.model_validate({"workers": [UNREACHABLE], "keys": {"file": path}})
+
+    with json_log("warning") as log:
+        create_app(settings, registry=CollectorRegistry())
+
+    (line,) = log.of("keys_missing")
+    assert line["create"] == f"specgate keys create --tenant NAME --file {path}"
+
+
+def test_a_key_file_with_keys_is_not_reported(tmp_path: Path) -> None:
+    issue_key(tmp_path / "keys")
+    keys = {"file": tmp_path / "keys"}
+    settings = GatewaySettings.model_validate({"workers": [UNREACHABLE], "keys": keys})
+
+    with json_log("warning") as log:
+        create_app(settings, registry=CollectorRegistry())
+
+    assert log.lines() == []
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,15 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from gateway.api import DIRECT_BODY
+from gateway.api import CLIENT_SOCKET
 from gateway.http_protocol import (
     MOST_HEAD_BYTES,
     MOST_HEADERS,
-    DirectBody,
+    ClientSocket,
+    ClientTransport,
     GatewayProtocol,
-    HeadCork,
 )
+from tests.integration.waiting import eventually
 
 
 class RecordingTransport(asyncio.Transport):
@@ -47,63 +48,65 @@ async def transport() -> RecordingTransport:
 
 
 @pytest.fixture
-async def cork(transport: RecordingTransport) -> HeadCork:
-    return HeadCork(transport, asyncio.get_running_loop())
+async def client(transport: RecordingTransport) -> ClientTransport:
+    return ClientTransport(transport, asyncio.get_running_loop(), lambda: False)
 
 
 async def test_a_head_is_sent_with_the_first_bytes_of_its_body(
-    transport: RecordingTransport, cork: HeadCork
+    transport: RecordingTransport, client: ClientTransport
 ) -> None:
-    cork.write(HEAD)
-    cork.write(b"1")
-    cork.write(b"2")
+    client.write(HEAD)
+    client.write(b"1")
+    client.write(b"2")
 
     assert transport.writes == [HEAD + b"1", b"2"]
 
 
 async def test_a_head_alone_is_sent_in_the_next_loop_turn(
-    transport: RecordingTransport, cork: HeadCork
+    transport: RecordingTransport, client: ClientTransport
 ) -> None:
-    cork.write(HEAD)
+    client.write(HEAD)
     assert transport.writes == []
 
     await asyncio.sleep(0)
 
     assert transport.writes == [HEAD]
-    cork.write(b"1")
+    client.write(b"1")
     assert transport.writes == [HEAD, b"1"]
 
 
-async def test_a_head_is_sent_once(transport: RecordingTransport, cork: HeadCork) -> None:
-    cork.write(HEAD)
-    cork.write(b"1")
+async def test_a_head_is_sent_once(transport: RecordingTransport, client: ClientTransport) -> None:
+    client.write(HEAD)
+    client.write(b"1")
     await asyncio.sleep(0)
 
     assert transport.writes == [HEAD + b"1"]
 
 
 async def test_consecutive_heads_keep_their_order(
-    transport: RecordingTransport, cork: HeadCork
+    transport: RecordingTransport, client: ClientTransport
 ) -> None:
-    cork.write(HEAD)
-    cork.write(HEAD)
+    client.write(HEAD)
+    client.write(HEAD)
     await asyncio.sleep(0)
 
     assert b"".join(transport.writes) == HEAD + HEAD
 
 
-async def test_closing_sends_a_held_head(transport: RecordingTransport, cork: HeadCork) -> None:
-    cork.write(HEAD)
-    cork.close()
+async def test_closing_sends_a_held_head(
+    transport: RecordingTransport, client: ClientTransport
+) -> None:
+    client.write(HEAD)
+    client.close()
     await asyncio.sleep(0)
 
     assert (transport.writes, transport.closed) == ([HEAD], True)
 
 
 async def test_everything_else_is_forwarded_to_the_transport(
-    transport: RecordingTransport, cork: HeadCork
+    transport: RecordingTransport, client: ClientTransport
 ) -> None:
-    extra = cork.get_extra_info
+    extra = client.get_extra_info
 
     assert extra("peername") == ("127.0.0.1", 1)  # type: ignore[operator]  # same
 
@@ -112,6 +115,10 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     assert scope["type"] == "http"
     if scope["path"] == "/stream":
         await stream(scope, send)
+        return
+    if scope["path"] == "/abort":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        scope[CLIENT_SOCKET].abort()
         return
     received = b""
     while (message := await receive()).get("more_body"):
@@ -123,7 +130,7 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
 
 async def stream(scope: Scope, send: Send) -> None:
     """Report over direct writes which of them were accepted, and end."""
-    write: Callable[[bytes], bool] = scope[DIRECT_BODY]
+    write: Callable[[bytes], bool] = scope[CLIENT_SOCKET].write_now
     head: Message = {"type": "http.response.start", "status": 200, "headers": []}
     if scope["query_string"]:
         head["headers"] = [(b"content-length", b"6")]
@@ -145,15 +152,16 @@ async def port() -> AsyncIterator[int]:
     yield server.sockets[0].getsockname()[1]
     server.close()
     await server.wait_closed()
+    await eventually(lambda: not state.connections)
 
 
 async def ask(port: int, sent: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(sent)
-    answer = await reader.read()
-    writer.close()
-    await writer.wait_closed()
-    return answer
+    try:
+        writer.write(sent)
+        return await reader.read()
+    finally:
+        writer.transport.abort()
 
 
 @pytest.mark.parametrize(
@@ -166,8 +174,17 @@ async def ask(port: int, sent: bytes) -> bytes:
         b"POST / HTTP/1.1\r\ncontent-length: 99999999999999999999999\r\n\r\n",
         b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        b"GET / HTTP/0.9\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/2.0\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\na: b\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nhost: x\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a b\r\n\r\n",
+        b"GET / HTTP/1.0\r\nhost: a/b\r\n\r\n",
     ],
-    ids=["text", "tls", "version", "length", "huge-length", "chunk", "header"],
+    ids=[
+        *("text", "tls", "version", "length", "huge-length", "chunk", "header"),
+        *("http-0.9", "http-2", "no-host", "two-hosts", "space-in-host", "slash-in-host"),
+    ],
 )
 async def test_invalid_http_is_answered_in_openais_format(port: int, sent: bytes) -> None:
     head, _, body = (await ask(port, sent)).partition(b"\r\n\r\n")
@@ -205,8 +222,13 @@ async def test_a_response_with_a_length_may_not_be_written_directly(
     assert answer.partition(b"\r\n\r\n")[2] == expected
 
 
+async def test_an_abort_resets_the_connection(port: int) -> None:
+    with pytest.raises(ConnectionResetError):
+        await ask(port, b"GET /abort HTTP/1.1\r\nhost: x\r\n\r\n")
+
+
 class Cycle:
-    """What `DirectBody` looks at of uvicorn's request and answer."""
+    """What `ClientSocket` looks at of uvicorn's request and answer."""
 
     def __init__(self, *, paused: bool = False, disconnected: bool = False) -> None:
         self.flow = SimpleNamespace(write_paused=paused)
@@ -227,10 +249,20 @@ class Cycle:
 def test_direct_writes_follow_the_clients_state(
     cycle: Cycle, taken: bool, written: list[bytes]
 ) -> None:
-    direct = DirectBody(cast(RequestResponseCycle, cycle))
+    client = ClientSocket(cast(RequestResponseCycle, cycle))
 
-    assert direct.write(b"x") is taken
+    assert client.write_now(b"x") is taken
     assert cycle.transport.writes == written
+
+
+def test_an_ended_response_is_not_aborted() -> None:
+    cycle = Cycle()
+    client = ClientSocket(cast(RequestResponseCycle, cycle))
+    del cycle
+
+    client.abort()
+
+    assert not client.write_now(b"x")
 
 
 def head_of(*headers: bytes, method: bytes = b"GET") -> bytes:
@@ -238,6 +270,14 @@ def head_of(*headers: bytes, method: bytes = b"GET") -> bytes:
 
 
 CLOSE = b"connection: close"
+
+
+async def test_a_client_that_is_still_sending_gets_the_answer_that_says_why(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /" + b"x" * 40 * MOST_HEAD_BYTES)
+    async with asyncio.timeout(5):
+        assert b"HTTP/1.1 431 " in await reader.read()
+    writer.transport.abort()
 
 
 @pytest.mark.parametrize(
@@ -342,15 +382,41 @@ async def test_a_pipelined_head_over_the_limit_is_refused(port: int) -> None:
     await writer.wait_closed()
 
 
+async def test_http_1_0_needs_no_host(port: int) -> None:
+    assert b"ok" in await ask(port, b"GET / HTTP/1.0\r\n\r\n")
+
+
+async def test_connect_is_refused(port: int) -> None:
+    answer = await ask(port, b"CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+POST = head_of(b"content-length: 3", method=b"POST")
+
+
 @pytest.mark.parametrize(
-    "sent",
-    [
-        b"CONNECT a:1 HTTP/1.1\r\nhost: a:1\r\n\r\n",
-        head_of() + head_of(b"connection: upgrade", b"upgrade: h2c"),
-    ],
-    ids=["connect", "pipelined-upgrade"],
+    ("in_front", "answers"),
+    [(POST + b"one", [b"one"]), (2 * (POST + b"one"), [b"one", b"one"])],
+    ids=["one", "two"],
 )
-async def test_what_the_parser_takes_for_another_protocol_is_refused(
-    port: int, sent: bytes
+@pytest.mark.parametrize(
+    "refused",
+    [
+        b"GARBAGE / HTTP/1aaa\r\n\r\n",
+        b"GET / HTTP/1.1\r\na: " + b"x" * 8 * MOST_HEAD_BYTES,
+        head_of(b"connection: upgrade", b"upgrade: h2c"),
+        head_of(b"transfer-encoding: chunked", method=b"POST") + b"zz\r\n",
+        head_of(b"transfer-encoding: chunked", method=b"POST") + b"3\r\nabc\r\nzz\r\n",
+    ],
+    ids=["no-http", "long-head", "upgrade", "bad-chunk", "later-bad-chunk"],
+)
+async def test_requests_in_front_of_a_refused_one_are_answered_and_nothing_else(
+    port: int, in_front: bytes, answers: list[bytes], refused: bytes
 ) -> None:
-    assert b"HTTP/1.1 400 Bad Request\r\n" in await ask(port, sent)
+    async with asyncio.timeout(5):
+        answer = await ask(port, in_front + refused)
+
+    before, _, refusal = answer.partition(b"HTTP/1.1 4")  # a late one may still be answered
+    assert before.count(b"HTTP/1.1 200 OK\r\n") == before.count(b"one") == len(answers)
+    assert b"HTTP/1.1 " not in refusal

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from gateway.app import create_app
 from gateway.assembly import Lifecycle
 from gateway.errors import ConfigError
-from gateway.server import Drain, ParentWatch, bind, serve
+from gateway.server import Drain, ParentWatch, bind, drain_notice, serve
 from gateway.settings import DrainSettings, GatewaySettings
 from tests.fakes.worker import FakeWorker
 from tests.integration.waiting import eventually
@@ -46,9 +46,10 @@ class Drained:
     def __init__(self, *, accept_seconds: float = 5, finish_seconds: float = 60) -> None:
         settings = DrainSettings(accept_seconds=accept_seconds, finish_seconds=finish_seconds)
         self.ended_at: list[float] = []
+        self.told: list[str] = []
         self.lifecycle = Lifecycle(end_requests=lambda: self.ended_at.append(now()))
         self.server = uvicorn.Server(uvicorn.Config(FastAPI()))
-        self.drain = Drain(self.server, self.lifecycle, settings)
+        self.drain = Drain(self.server, self.lifecycle, settings, self.told.append)
 
 
 def test_a_drain_has_three_steps() -> None:
@@ -78,8 +79,17 @@ def test_a_second_signal_ends_at_once() -> None:
 
         assert (drained.server.should_exit, drained.server.force_exit) == (True, True)
         assert drained.ended_at == [1]
+        assert drained.told == ["stopping", "ending at once"]
 
     run_in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize(
+    ("running", "words"),
+    [(1, "1 running request, at most 10 s;"), (2, "2 running requests, at most 10 s;")],
+)
+def test_a_drain_says_what_it_waits_for(running: int, words: str) -> None:
+    assert words in drain_notice(running, 10.0)
 
 
 @asynccontextmanager

@@ -49,6 +49,17 @@ def test_the_environment_overrides_the_profile(profile: Path) -> None:
     assert (settings.keys.reload_seconds, settings.keys.tokens_per_minute) == (5, None)
 
 
+def test_overrides_take_precedence_over_the_environment(profile: Path) -> None:
+    write(profile, port=1, drain={"finish_seconds": 1})
+    environ = {"SPECGATE_GATEWAY__PORT": "2"}
+
+    settings = load_settings(
+        profile, environ, overrides={"port": "3", "drain.finish_seconds": "10"}
+    )
+
+    assert (settings.port, settings.drain.finish_seconds) == (3, 10)
+
+
 def test_lists_in_the_environment_are_json() -> None:
     environ = {"SPECGATE_GATEWAY__WORKERS": '["http://a:1", "http://b:1"]'}
 
@@ -246,12 +257,14 @@ def test_a_child_process_knows_its_position(
     monkeypatch.delenv(PROCESS_VARIABLE, raising=False)
     assert process_position() == (0, None)
 
-    environ = child_environment(index=3, ledger=17, metrics_dir=tmp_path, log_file=tmp_path / "log")
+    environ = child_environment(
+        index=3, ledger=17, metrics_dir=tmp_path, overrides={"supervisor.log_file": "f"}
+    )
     monkeypatch.setenv(PROCESS_VARIABLE, environ[PROCESS_VARIABLE])
 
     assert process_position() == (3, 17)
     assert environ["PROMETHEUS_MULTIPROC_DIR"] == str(tmp_path)
-    assert environ["SPECGATE_GATEWAY__SUPERVISOR__LOG_FILE"] == str(tmp_path / "log")
+    assert environ["SPECGATE_GATEWAY__SUPERVISOR__LOG_FILE"] == "f"
     assert environ["PATH"] == os.environ["PATH"]
 
 
@@ -262,3 +275,28 @@ def test_the_cache_folder_follows_xdg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", "/home/me")
     assert cache_dir() == Path("/home/me/.cache/specgate")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("redis://store:6379/0", "redis://user@store", "redis://[::1]:6379", "rediss://store/"),
+        "unix:///run/redis.sock",
+    ],
+)
+def test_a_store_is_named_by_a_url(url: str) -> None:
+    assert GatewaySettings.model_validate({"limits": {"store": url}}).limits.store == url
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://store", "store:6379", "redis://", "unix://run/redis.sock", "redis://store:x"),
+        *("redis://:secret@store", "redis://:secret", "redis://store?password=secret"),
+    ],
+)
+def test_a_wrong_store_is_refused_and_its_password_is_not_shown(url: str) -> None:
+    shown = complaint(None, {"SPECGATE_GATEWAY__LIMITS__STORE": url})
+
+    assert shown.startswith("gateway.limits.store: String should match pattern")
+    assert "secret" not in shown

@@ -39,6 +39,23 @@ def test_the_default_dtype_is_fast_on_this_device(
     assert options.get("dtype") == expected
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ["--tool-strict-level=parameter"]),
+        ({"tool-strict-level": "auto"}, ["--tool-strict-level=auto"]),
+        ({"tool_strict_level": None}, []),
+    ],
+    ids=["default", "set", "vLLM's own"],
+)
+def test_arguments_of_tools_follow_their_schema_unless_a_profile_differs(
+    given: dict[str, JsonValue], expected: list[str]
+) -> None:
+    arguments = to_arguments(build_options(settings(vllm=given), MODEL, has_bfloat16=True))
+
+    assert [text for text in arguments if "tool-strict" in text] == expected
+
+
 def test_speculation_off_sets_no_speculative_options() -> None:
     options = build_options(settings(speculation={"sources": "off"}), MODEL, has_bfloat16=True)
 

@@ -1,182 +1,141 @@
-from collections.abc import Iterator
+from fractions import Fraction
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from gateway.admission.keys import Caller, KeyLimits
-from gateway.admission.ledger import Ledger
-from gateway.admission.limits import LimitExceededError, Limits, Taken
-
-NOW = 98_765.4321
-
-
-@pytest.fixture
-def limits() -> Iterator[Limits]:
-    ledger = Ledger()
-    yield Limits(ledger)
-    ledger.close()
-
-
-def caller(
-    *, requests: int | None = None, tokens: int | None = None, concurrent: int | None = None
-) -> Caller:
-    return Caller("acme", "k", KeyLimits(requests, tokens, concurrent))
-
-
-def take(limits: Limits, who: Caller, *, tokens: int = 1, now: float = NOW) -> Taken:
-    took = limits.take(who, estimated_tokens=tokens, now=now)
-    assert took is not None
-    return took
-
-
-@pytest.mark.parametrize(
-    "who", [Caller("acme", None, KeyLimits(1, 1, 1)), caller()], ids=["no-key", "no-limits"]
+from gateway.admission.keys import KeyLimits
+from gateway.admission.limits import (
+    PERIOD_SECONDS,
+    Standing,
+    rate_headers,
+    refusal,
+    taken,
+    wait_seconds,
 )
-def test_a_caller_without_limits_takes_nothing(limits: Limits, who: Caller) -> None:
-    assert limits.take(who, estimated_tokens=10**9, now=NOW) is None
 
-
-def test_the_request_over_the_limit_is_refused_with_all_headers(limits: Limits) -> None:
-    who = caller(requests=2, tokens=6000)
-    take(limits, who, tokens=100)
-    take(limits, who, tokens=100)
-
-    with pytest.raises(LimitExceededError) as caught:
-        take(limits, who)
-
-    assert caught.value.status == 429
-    assert caught.value.headers == {
-        "retry-after": "30",
-        "x-ratelimit-limit-requests": "2",
-        "x-ratelimit-remaining-requests": "0",
-        "x-ratelimit-reset-requests": "1m0s",
-        "x-ratelimit-limit-tokens": "6000",
-        "x-ratelimit-remaining-tokens": "5800",
-        "x-ratelimit-reset-tokens": "2s",
-    }
-
-
-def test_the_headers_show_what_remains(limits: Limits) -> None:
-    took = take(limits, caller(requests=60, tokens=6000), tokens=50)
-
-    assert dict(took.headers) == {
-        b"x-ratelimit-limit-requests": b"60",
-        b"x-ratelimit-remaining-requests": b"59",
-        b"x-ratelimit-reset-requests": b"1s",
-        b"x-ratelimit-limit-tokens": b"6000",
-        b"x-ratelimit-remaining-tokens": b"5950",
-        b"x-ratelimit-reset-tokens": b"500ms",
-    }
-
-
-def test_an_unset_limit_has_no_headers(limits: Limits) -> None:
-    assert take(limits, caller(concurrent=5)).headers == []
-
-
-def test_a_request_passes_after_retry_after(limits: Limits) -> None:
-    who = caller(requests=25)  # one each 2.4 s: rounding down would be too early
-    for _ in range(25):
-        take(limits, who)
-    with pytest.raises(LimitExceededError) as caught:
-        take(limits, who)
-
-    told = float(caught.value.headers["retry-after"])
-
-    assert take(limits, who, now=NOW + told).key_id == "k"
-
-
-def test_a_refused_request_takes_nothing(limits: Limits) -> None:
-    who = caller(requests=10, tokens=100)
-    take(limits, who, tokens=100)
-    for _ in range(5):
-        with pytest.raises(LimitExceededError):
-            take(limits, who, tokens=50)
-
-    took = take(limits, who, tokens=50, now=NOW + 30.001)
-
-    assert dict(took.headers)[b"x-ratelimit-remaining-requests"] == b"9"
-
-
-def test_unused_tokens_are_returned(limits: Limits) -> None:
-    who = caller(tokens=100)
-    took = take(limits, who, tokens=100)
-
-    limits.settle(took, used_tokens=20, now=NOW)
-
-    assert dict(take(limits, who, tokens=80).headers)[b"x-ratelimit-remaining-tokens"] == b"0"
-
-
-def test_tokens_above_the_estimate_are_charged_afterwards(limits: Limits) -> None:
-    who = caller(tokens=60)
-    took = take(limits, who, tokens=10)
-
-    limits.settle(took, used_tokens=120, now=NOW)
-
-    with pytest.raises(LimitExceededError) as caught:
-        take(limits, who, tokens=1)
-    assert caught.value.headers["retry-after"] == "61"
-
-
-def test_without_a_count_the_estimate_is_charged(limits: Limits) -> None:
-    who = caller(tokens=100)
-    limits.settle(take(limits, who, tokens=60), used_tokens=None, now=NOW)
-
-    headers = dict(take(limits, who, tokens=0).headers)
-
-    assert headers[b"x-ratelimit-remaining-tokens"] == b"40"
-
-
-@pytest.mark.parametrize("tokens", [10**6, 10**18, 10**4000], ids=["million", "10^18", "10^4000"])
-def test_a_large_estimate_costs_one_minute_at_most(limits: Limits, tokens: int) -> None:
-    who = caller(tokens=100)
-
-    limits.settle(take(limits, who, tokens=tokens), used_tokens=None, now=NOW)
-
-    assert take(limits, who, tokens=100, now=NOW + 60).key_id == "k"
-
-
-def test_a_request_that_used_nothing_costs_nothing(limits: Limits) -> None:
-    who = caller(tokens=100)
-
-    limits.settle(take(limits, who, tokens=10**9), used_tokens=0, now=NOW)
-
-    assert dict(take(limits, who, tokens=0).headers)[b"x-ratelimit-remaining-tokens"] == b"100"
-
-
-def test_running_requests_are_counted_until_they_are_settled(limits: Limits) -> None:
-    who = caller(concurrent=2)
-    first, _ = take(limits, who), take(limits, who)
-    with pytest.raises(LimitExceededError) as caught:
-        take(limits, who)
-    limits.settle(first, used_tokens=None, now=NOW)
-
-    take(limits, who)
-
-    assert caught.value.headers == {"retry-after": "1"}
-    with pytest.raises(LimitExceededError, match="2 requests at a time"):
-        take(limits, who)
-
-
-def test_keys_do_not_share_their_limits(limits: Limits) -> None:
-    other = Caller("acme", "other", KeyLimits(requests_per_minute=1))
-    take(limits, caller(requests=1))
-
-    assert take(limits, other).key_id == "other"
-
-
-@pytest.mark.parametrize(
-    ("used", "shown"),
-    [
-        (1, b"10ms"),
-        (99, b"990ms"),
-        (100, b"1s"),
-        (150, b"1.5s"),
-        (5_996, b"1m0s"),
-        (6_000, b"1m0s"),
-    ],
+START = 123_456.789
+LIMIT = st.integers(1, 10_000)
+STEPS = st.lists(
+    st.tuples(st.floats(0, 90, allow_subnormal=False), st.integers(0, 20_000)), max_size=30
 )
-def test_durations_are_written_as_openai_writes_them(
-    limits: Limits, used: int, shown: bytes
+
+
+class Bucket:
+    """A reference model: a level that drains, in exact arithmetic."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.level = Fraction(0)
+        self.at = Fraction(START)
+
+    def drain(self, now: float) -> None:
+        passed = Fraction(now) - self.at
+        self.level = max(Fraction(0), self.level - passed * self.limit / 60)
+        self.at = Fraction(now)
+
+    def fits(self, units: int, *, slack: Fraction) -> bool:
+        return self.level + min(units, self.limit) <= self.limit * (1 + slack)
+
+
+def remaining(arrival: float, *, now: float, limit: int) -> int:
+    found = rate_headers(KeyLimits(requests_per_minute=limit), Standing(arrival, 0, 0), now=now)
+    return int(found["x-ratelimit-remaining-requests"])
+
+
+@given(LIMIT, STEPS)
+def test_a_request_passes_when_the_bucket_has_room(
+    limit: int, steps: list[tuple[float, int]]
 ) -> None:
-    took = take(limits, caller(tokens=6_000), tokens=used)
+    bucket, arrival, now = Bucket(limit), 0.0, START
+    slack = Fraction(1, 10**6)
+    for pause, units in steps:
+        now += pause
+        bucket.drain(now)
+        passes = wait_seconds(arrival, now=now, limit=limit, units=units) == 0
+        assert passes or not bucket.fits(units, slack=Fraction(0))
+        assert not passes or bucket.fits(units, slack=slack)
+        if passes:
+            arrival = taken(arrival, now=now, limit=limit, units=units)
+            bucket.level += units
 
-    assert dict(took.headers)[b"x-ratelimit-reset-tokens"] == shown
+
+@given(LIMIT, st.floats(0, 10**8))
+@example(3, START)
+@example(7, 1e8 + 1 / 3)
+def test_the_allowance_of_a_minute_may_be_used_at_once(limit: int, now: float) -> None:
+    arrival = 0.0
+    for _ in range(min(limit, 100) - 1):
+        arrival = taken(arrival, now=now, limit=min(limit, 100), units=1)
+
+    assert wait_seconds(arrival, now=now, limit=min(limit, 100), units=1) == 0
+    assert remaining(arrival, now=now, limit=min(limit, 100)) == 1
+    arrival = taken(arrival, now=now, limit=min(limit, 100), units=1)
+    assert wait_seconds(arrival, now=now, limit=min(limit, 100), units=1) > 0
+    assert remaining(arrival, now=now, limit=min(limit, 100)) == 0
+
+
+@given(LIMIT, st.integers(1, 20_000), st.integers(1, 20_000))
+def test_after_its_wait_a_request_passes(limit: int, before: int, units: int) -> None:
+    arrival = taken(0.0, now=START, limit=limit, units=before)
+    wait = wait_seconds(arrival, now=START, limit=limit, units=units)
+
+    assert wait_seconds(arrival, now=START + wait, limit=limit, units=units) == 0
+
+
+def test_a_request_above_the_limit_passes_and_delays_the_next() -> None:
+    wait_first = wait_seconds(0.0, now=START, limit=10, units=30)
+    arrival = taken(0.0, now=START, limit=10, units=30)
+
+    assert wait_first == 0
+    assert wait_seconds(arrival, now=START, limit=10, units=1) == pytest.approx(126)
+
+
+@given(LIMIT, st.integers(0, 20_000))
+def test_returned_units_have_no_effect(limit: int, units: int) -> None:
+    arrival = taken(START, now=START, limit=limit, units=units)
+
+    assert taken(arrival, now=START, limit=limit, units=-units) == pytest.approx(START)
+
+
+def test_no_more_than_was_taken_can_be_returned() -> None:
+    assert taken(START, now=START, limit=10, units=-100) == START
+
+
+@pytest.mark.parametrize(
+    ("used", "left", "reset"),
+    [(0, "60", "0ms"), (1, "59", "1s"), (60, "0", "1m0s"), (90, "0", "1m30s")],
+    ids=["untouched", "one", "all", "overdrawn"],
+)
+def test_the_headers_show_what_remains(used: int, left: str, reset: str) -> None:
+    arrival = taken(0.0, now=0.0, limit=60, units=used)
+
+    found = rate_headers(KeyLimits(tokens_per_minute=60), Standing(0.0, arrival, 0), now=0.0)
+
+    assert found == {
+        "x-ratelimit-limit-tokens": "60",
+        "x-ratelimit-remaining-tokens": left,
+        "x-ratelimit-reset-tokens": reset,
+    }
+
+
+def test_an_unused_bucket_is_full_after_a_minute() -> None:
+    arrival = taken(START, now=START, limit=10, units=10)
+
+    assert remaining(arrival, now=START + PERIOD_SECONDS, limit=10) == 10
+
+
+@pytest.mark.parametrize(
+    ("standing", "text"),
+    [
+        (Standing(0, 0, 0), None),
+        (Standing(0, 0, 3), "This key may run 3 requests at a time."),
+        (Standing(START + 60, 0, 0), "This key may use 1 requests a minute."),
+        (Standing(0, START + 60, 0), "This key may use 2 tokens a minute."),
+    ],
+    ids=["none", "concurrency", "requests", "tokens"],
+)
+def test_a_refusal_names_the_limit(standing: Standing, text: str | None) -> None:
+    found = refusal(KeyLimits(1, 2, 3), standing, tokens=1, now=START)
+
+    assert (found.message if found else None) == text

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.admission.slots import Slots
+from gateway.admission.slots import FairQueue, Slots
 from gateway.errors import DrainingError, QueueFullError, QueueTimeoutError
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
@@ -125,6 +125,147 @@ def test_a_full_queue_refuses_at_once() -> None:
     run_in_virtual_time(scenario())
 
 
+class SlowQueue:
+    """What `FairQueue` does, by counting everything each time."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.items: list[tuple[str, int]] = []  # in order of arrival
+        self.turns: list[str] = []
+
+    def count(self, tenant: str) -> int:
+        return sum(owner == tenant for owner, _ in self.items)
+
+    def largest(self) -> int:
+        return max((self.count(tenant) for tenant in self.turns), default=0)
+
+    def admits(self, tenant: str) -> bool:
+        return len(self.items) < self.most or self.count(tenant) + 1 < self.largest()
+
+    def push(self, tenant: str, item: int) -> None:
+        self.items.append((tenant, item))
+        if tenant not in self.turns:
+            self.turns.append(tenant)
+
+    def pop(self) -> int:
+        tenant = self.turns[0]
+        item = next(item for owner, item in self.items if owner == tenant)
+        self.turns = [*self.turns[1:], tenant]
+        self.remove(tenant, item)
+        return item
+
+    def remove(self, tenant: str, item: int) -> bool:
+        found = (tenant, item) in self.items
+        if found:
+            self.items.remove((tenant, item))
+        if not self.count(tenant) and tenant in self.turns:
+            self.turns.remove(tenant)
+        return found
+
+
+@given(
+    st.integers(0, 6),
+    st.lists(st.sampled_from(["a", "b", "c", "pop"]) | st.integers(0, 40), max_size=60),
+)
+def test_the_queue_is_fair_as_its_slow_twin(most: int, acts: list[str | int]) -> None:
+    queue: FairQueue[int] = FairQueue(most)
+    twin = SlowQueue(most)
+    owners: list[str] = []
+    for act in acts:
+        if isinstance(act, int):
+            if act < len(owners):
+                assert queue.remove(owners[act], act) == twin.remove(owners[act], act)
+        elif act == "pop":
+            if twin.items:
+                assert queue.pop() == twin.pop()
+        else:
+            assert queue.admits(act) == twin.admits(act)
+            if queue.admits(act):
+                largest = twin.largest()
+                displaced = queue.push(act, len(owners))
+                assert (displaced is None) == (len(twin.items) < most)
+                if displaced is not None:
+                    loser = owners[displaced]
+                    newest = max(item for owner, item in twin.items if owner == loser)
+                    assert loser != act
+                    assert (twin.count(loser), displaced) == (largest, newest)
+                    assert twin.remove(loser, displaced)
+                twin.push(act, len(owners))
+                owners.append(act)
+        assert len(queue) == len(twin.items) <= most
+
+
+@given(st.lists(TENANT, max_size=30), st.integers(2, 8))
+def test_the_first_request_of_a_tenant_is_queued_while_another_has_two(
+    waiting: list[str], most: int
+) -> None:
+    queue: FairQueue[int] = FairQueue(most)
+    for item, tenant in enumerate(waiting):
+        if queue.admits(tenant):
+            queue.push(tenant, item)
+
+    assert queue.admits("new") or most <= 3  # at most three tenants wait, one has two
+
+
+def test_a_flood_does_not_close_the_queue_to_others() -> None:
+    async def scenario() -> None:
+        scene = Scenario(running=1, queued=3, timeout_seconds=100)
+        flood = [Request("flood", 0, 1, None)] * 10
+
+        outcomes = await scene.run([*flood, Request("polite", 0.5, 1, None)])
+
+        assert scene.served == ["flood", "flood", "polite", "flood"]
+        assert [type(outcome) for outcome in outcomes[:4]] == [
+            *[type(None)] * 3,
+            QueueFullError,  # the newest in the queue was displaced
+        ]
+
+    run_in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("first", ["displaced", "cancelled"])
+def test_a_displacement_at_a_cancellation_loses_no_slot(first: str) -> None:
+    async def scenario() -> None:
+        scene = Scenario(running=1, queued=2)
+        await scene.slots.take("a")
+        stayer = asyncio.create_task(scene.slots.take("a"))
+        newest = asyncio.create_task(scene.slots.take("a"))
+        await asyncio.sleep(0)
+
+        if first == "cancelled":
+            newest.cancel()
+        other = asyncio.create_task(scene.slots.take("b"))
+        await asyncio.sleep(0)
+        newest.cancel()
+        scene.slots.give_back()
+        await stayer
+        scene.slots.give_back()
+        await other
+
+        await asyncio.wait({newest})
+        assert (scene.slots.running, scene.slots.queued) == (1, 0)
+
+    run_in_virtual_time(scenario())
+
+
+@pytest.mark.parametrize("running", [1, 2], ids=["all-run", "one-is-free"])
+def test_a_check_takes_nothing(running: int) -> None:
+    async def scenario() -> None:
+        slots = Scenario(running=running, queued=0).slots
+        await slots.take("a")
+
+        for _ in range(3):
+            if running == 1:
+                with pytest.raises(QueueFullError):
+                    slots.check("b")
+            else:
+                slots.check("b")
+
+        assert (slots.running, slots.queued) == (1, 0)
+
+    run_in_virtual_time(scenario())
+
+
 def test_the_wait_for_a_slot_is_limited() -> None:
     async def scenario() -> None:
         scene = Scenario(running=1, queued=1, timeout_seconds=2.0)
@@ -195,6 +336,8 @@ def test_closed_slots_refuse_new_requests() -> None:
         with pytest.raises(DrainingError) as caught:
             await scene.slots.take("a")
 
+        with pytest.raises(DrainingError):
+            scene.slots.check("a")
         assert caught.value.status == 503
         assert caught.value.headers == {"retry-after": "1"}
 

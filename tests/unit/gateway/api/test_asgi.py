@@ -4,12 +4,24 @@ from collections.abc import Awaitable, Callable
 import pytest
 from starlette.types import Message
 
-from gateway.api.asgi import AsgiSink, ClientGoneError, ended_by_disconnect, read_body
-from gateway.errors import RequestTimeoutError
+from gateway.api.asgi import (
+    AsgiSink,
+    BodyPolicy,
+    ClientGoneError,
+    ended_by_disconnect,
+    read_body,
+)
+from gateway.errors import (
+    BodyTooLargeError,
+    BytesInFlightError,
+    RequestTimeoutError,
+    UnsupportedMediaTypeError,
+)
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
 Receive = Callable[[], Awaitable[Message]]
 GONE: Message = {"type": "http.disconnect"}
+POLICY = BodyPolicy(max_bytes=10, total_seconds=5, idle_seconds=2)
 
 
 def receiving(*steps: Message | float) -> Receive:
@@ -33,6 +45,10 @@ def piece(body: bytes, *, more: bool = False) -> Message:
 
 
 async def ignore(message: Message) -> None:
+    pass
+
+
+def uncounted(length: int) -> None:
     pass
 
 
@@ -62,44 +78,116 @@ async def test_a_sink_writes_directly_if_the_server_allows_it() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    def take(data: bytes) -> bool:
-        direct.append(data)
-        return data != b"refused"
+    class Socket:
+        aborted = False
 
-    sink = AsgiSink(send, take)
+        def write_now(self, data: bytes) -> bool:
+            direct.append(data)
+            return data != b"refused"
+
+        def abort(self) -> None:
+            self.aborted = True
+
+    socket = Socket()
+    sink = AsgiSink(send, socket)
     await sink.write(b"taken")
     await sink.write(b"refused")
     assert sink.write_now(b"now")
     assert not sink.write_now(b"refused")
     await sink.end(b"last")
+    sink.abort()
 
+    assert socket.aborted
     assert not AsgiSink(send).write_now(b"now")
     assert direct == [b"taken", b"refused", b"now", b"refused"]
     assert [message["body"] for message in sent] == [b"refused", b"last"]
 
 
+async def read(
+    *steps: Message | float, headers: dict[bytes, bytes] | None = None
+) -> tuple[bytes, float]:
+    """A body, and when it was complete."""
+    return await read_body(receiving(*steps), headers or {}, uncounted, POLICY), now()
+
+
 def test_a_body_is_joined() -> None:
-    receive = receiving(piece(b"1", more=True), 1.0, {"type": "http.request", "more_body": True})
-    whole = receiving(piece(b"1", more=True), piece(b"", more=True), 1.0, piece(b"23"))
+    pieces = (piece(b"1", more=True), piece(b"", more=True), 1.0, piece(b"23"))
 
-    assert run_in_virtual_time(read_body(whole, timeout_seconds=5)) == b"123"
-    with pytest.raises(RequestTimeoutError):
-        run_in_virtual_time(read_body(receive, timeout_seconds=5))
+    assert run_in_virtual_time(read(*pieces)) == (b"123", 1)
 
 
-def test_the_time_for_a_body_is_limited() -> None:
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([piece(b"1", more=True)], 2),
+        ([], 2),
+        ([*[piece(b"1", more=True), 1.5] * 4], 5),
+    ],
+    ids=["stopped", "silent", "slow"],
+)
+def test_the_time_for_a_body_and_between_its_pieces_is_limited(
+    steps: list[Message | float], seconds: float
+) -> None:
     async def scenario() -> None:
         with pytest.raises(RequestTimeoutError) as caught:
-            await read_body(receiving(piece(b"1", more=True)), timeout_seconds=5)
+            await read(*steps)
 
-        assert (now(), caught.value.status) == (5, 408)
+        assert (now(), caught.value.status) == (seconds, 408)
 
     run_in_virtual_time(scenario())
 
 
+@pytest.mark.parametrize("size", [0, 9, 10])
+def test_a_body_up_to_the_limit_passes(size: int) -> None:
+    headers = {b"content-length": str(size).encode()}
+
+    assert run_in_virtual_time(read(piece(b"x" * size), headers=headers))[0] == b"x" * size
+
+
+@pytest.mark.parametrize(
+    ("announced", "left"), [(b"11", 2), (b"x", 0), (b"5", 0)], ids=["announced", "chunked", "lie"]
+)
+def test_a_body_over_the_limit_is_refused_as_soon_as_that_is_known(
+    announced: bytes, left: int
+) -> None:
+    steps = [piece(b"x" * 10, more=True), piece(b"x", more=True)]
+
+    async def receive() -> Message:
+        return steps.pop(0)
+
+    with pytest.raises(BodyTooLargeError) as caught:
+        run_in_virtual_time(read_body(receive, {b"content-length": announced}, uncounted, POLICY))
+
+    assert caught.value.status == 413
+    assert len(steps) == left
+
+
+@pytest.mark.parametrize("encoding", [b"gzip", b"GZIP, identity", b"br"])
+def test_a_compressed_body_is_refused_unread(encoding: bytes) -> None:
+    with pytest.raises(UnsupportedMediaTypeError) as caught:
+        run_in_virtual_time(read(headers={b"content-encoding": encoding}))
+
+    assert caught.value.status == 415
+
+
 def test_a_disconnect_while_sending_is_reported() -> None:
     with pytest.raises(ClientGoneError):
-        run_in_virtual_time(read_body(receiving(piece(b"1", more=True), GONE), timeout_seconds=5))
+        run_in_virtual_time(read(piece(b"1", more=True), GONE))
+
+
+def test_each_piece_of_a_body_is_counted_before_the_next_is_read() -> None:
+    counted: list[int] = []
+
+    def hold(length: int) -> None:
+        counted.append(length)
+        if len(counted) == 2:
+            raise BytesInFlightError("full", retry_after_seconds=1)
+
+    receive = receiving(piece(b"12", more=True), piece(b"345", more=True), 1.0, piece(b"6"))
+
+    with pytest.raises(BytesInFlightError):
+        run_in_virtual_time(read_body(receive, {}, hold, POLICY))
+    assert counted == [2, 3]
 
 
 def test_a_disconnect_ends_the_block() -> None:

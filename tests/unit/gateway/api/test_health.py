@@ -59,7 +59,8 @@ async def test_each_worker_is_described(gateway: Application, worker: FakeWorker
                 "worker": worker.url.removeprefix("http://"),
                 "up": True,
                 "in_flight": 3,
-                "breaker": "closed",
+                "ejected": False,
+                "ejections": 0,
                 "models": ["fake-model"],
             }
         ]

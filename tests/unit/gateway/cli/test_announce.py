@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from gateway.cli.announce import Announcer
+from tests.integration.waiting import eventually
+from tests.unit.gateway.canned_server import CannedServer, ok
 from tests.unit.gateway.upstream.workers import make_worker, pool_of
 from tests.unit.gateway.virtual_time import run_in_virtual_time
 
@@ -72,3 +74,29 @@ def test_a_log_gets_a_line_at_intervals(
     announced(after=1.1)
 
     assert capsys.readouterr().err.count("specgate: waiting for a worker") == 2
+
+
+def workers(*, up: str) -> bytes:
+    """An answer of `/health/workers`."""
+    body = b'{"workers":[{"up":false,"models":["old"]},{"up":%b,"models":["my-model"]}]}'
+    return ok(body % up.encode(), b"connection: close")
+
+
+async def test_a_gateway_in_other_processes_is_asked_until_it_is_ready(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.cli.announce._TERMINAL_SECONDS", 0.01)
+    async with CannedServer() as server:  # closes connections, as a process that starts may
+        announcer = Announcer(server.url, log_file=None, keys=False)
+        watching = asyncio.create_task(announcer.watch_url())
+        await eventually(lambda: len(server.requests) > 1)
+        server.answer = workers(up="false")
+        asked = len(server.requests)
+        await eventually(lambda: len(server.requests) > asked + 1)
+        assert not watching.done()
+
+        server.answer = workers(up="true")
+        await watching
+
+    assert server.requests[-1].startswith(b"GET /health/workers ")
+    assert '"model": "my-model"' in capsys.readouterr().err

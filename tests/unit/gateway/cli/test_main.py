@@ -4,10 +4,14 @@ import pytest
 
 from gateway import __version__
 from gateway.cli import main
+from tests.unit.gateway.cli.stand_in import interpreter
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["version"]) == 0
+    with pytest.raises(SystemExit) as caught:
+        main(["--version"])
+
+    assert caught.value.code == 0
     assert capsys.readouterr().out == f"specgate {__version__}\n"
 
 
@@ -39,11 +43,20 @@ def test_a_wrong_setting_exits_with_2_and_one_line(
     assert capsys.readouterr().err == "gateway.prot: Extra inputs are not permitted\n"
 
 
+def test_ctrl_c_before_the_gateway_listens_shows_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    interpreter(tmp_path, monkeypatch)("kill -INT $PPID; sleep 0.2")
+
+    assert main(["model"]) == 130
+    assert capfd.readouterr().err == ""
+
+
 def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--help"])
 
     assert caught.value.code == 0
     listed = capsys.readouterr().out
-    for command in ("serve", "check-config", "keys", "model", "version"):
+    for command in ("serve", "check-config", "keys", "model", "train"):
         assert command in listed

@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import InvalidRequestError, UpstreamError
+from gateway.protocol.json_object import json_text
 from gateway.protocol.prediction import read_prediction, read_tokens, tokenize_body
 
 ONE, TWO = {"type": "text", "text": "one\n"}, {"type": "text", "text": "two"}
@@ -15,31 +16,38 @@ ONE, TWO = {"type": "text", "text": "one\n"}, {"type": "text", "text": "two"}
     ids=str,
 )
 def test_the_text_is_read_from_a_string_or_parts(content: object, expected: str) -> None:
-    assert read_prediction({"type": "content", "content": content, "more": 1}) == expected
+    value = {"type": "content", "content": content, "more": 1}
+
+    assert read_prediction(json_text(value)) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "param"),
+    "value",
     [
-        ("text", "prediction"),
-        ({}, "prediction.type"),
-        ({"type": "text", "content": "x"}, "prediction.type"),
-        ({"type": ["content"], "content": "x"}, "prediction.type"),
+        "text",
+        {},
+        {"content": "x"},
+        {"type": "text", "content": "x"},
+        {"type": ["content"], "content": "x"},
         *(
-            ({"type": "content", "content": content}, "prediction.content")
+            {"type": "content", "content": content}
             for content in (None, 7, ONE, ["x"], [ONE, {"type": "text"}], [{"type": "image_url"}])
         ),
     ],
     ids=str,
 )
-def test_any_other_shape_is_refused_by_name(value: object, param: str) -> None:
+def test_any_other_shape_is_refused_by_name(value: object) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        read_prediction(value)
+        read_prediction(json_text(value))
 
-    assert caught.value.param == param
+    assert caught.value.param == "prediction"
 
 
-@pytest.mark.parametrize("words", ["hé🙂", '"', "\ud800"], ids=ascii)
+def test_a_prediction_that_is_too_long_to_use_is_ignored() -> None:
+    assert read_prediction(json_text({"type": "content", "content": "x" * 2**22})) == ""
+
+
+@pytest.mark.parametrize("words", ["hé🙂", '"'], ids=ascii)
 def test_only_the_text_is_sent_to_the_worker(words: str) -> None:
     body = json.loads(tokenize_body(words, model="m"))
 

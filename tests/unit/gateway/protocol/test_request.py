@@ -1,4 +1,6 @@
+import contextlib
 import json
+import tracemalloc
 from dataclasses import replace
 from typing import Any
 
@@ -39,7 +41,7 @@ def sent_to(endpoint: Any, **fields: Any) -> dict[str, Any]:
         ({"cache_salt": 7}, "cache_salt"),
         ({"speculation": "off"}, "speculation"),
         ({"speculation": {"mode": "fast"}}, "speculation.mode"),
-        ({"speculation": {"depth": 3}}, "speculation.depth"),
+        ({"speculation": {"depth": 3}}, "speculation"),
         ({"speculation": {"max_draft_tokens": -1}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": True}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": 257}}, "speculation.max_draft_tokens"),
@@ -72,7 +74,8 @@ def test_an_unknown_field_is_forwarded_byte_for_byte() -> None:
     spliced = forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
 
     assert plain == body
-    assert spliced.startswith(body.removesuffix(b"}\n"))
+    kept = b'{"model":"m","temperature":1.0e0,"x-vendor":{"a":[1.50,"\\u00e9"]},"n":null,'
+    assert spliced.startswith(kept)
     assert json.loads(spliced)["vllm_xargs"] == OURS
 
 
@@ -109,6 +112,16 @@ def test_forged_xargs_are_replaced(xargs: str) -> None:
 
     assert json.loads(sent)["vllm_xargs"] == {**OURS, "keep": 1}
     assert b'"y"' not in sent
+
+
+def test_thousands_of_forged_xargs_are_removed() -> None:
+    forged = ",".join(f'"specgate_{number}":1' for number in range(8_000))
+
+    sent = forwarded_body(
+        read_request(COMPLETIONS, b'{"vllm_xargs":{%s}}' % forged.encode()), tenant="acme"
+    )
+
+    assert json.loads(sent)["vllm_xargs"] == OURS
 
 
 @pytest.mark.parametrize(
@@ -230,22 +243,86 @@ def test_a_stream_is_asked_for_usage(fields: dict[str, Any], options: dict[str, 
         ({"max_completion_tokens": 50, "max_tokens": 100}, 50),
         ({"max_tokens": 100, "n": 3}, 300),
         ({"max_tokens": -100}, 0),
+        ({"max_tokens": 100.0}, 100),
+        ({"max_completion_tokens": None, "max_tokens": 30}, 30),
         ({"max_tokens": 100, "n": -1}, -100),
+        ({"max_output_tokens": 100}, 0),
         ({"prediction": {**PREDICTION, "content": "x" * 9000}}, -2263),
     ],
     ids=lambda value: str(value)[:40],
 )
 def test_tokens_are_estimated_from_length_and_limits(fields: dict[str, Any], tokens: int) -> None:
     request = request_to(CHAT, **fields)
-    prompt = len(request.body.text) // 4
+    prompt = len(request.body) // 4
 
     assert request.estimated_tokens == pytest.approx(max(1, prompt + tokens), abs=5)
 
 
 @pytest.mark.parametrize(
     ("prompt", "choices"),
-    [("one", 2), (["one", "two", "three"], 6), ([1, 2, 3], 2), ([[1, 2], [3]], 4), ([], 2)],
-    ids=str,
+    [
+        ("one", 2),
+        (["one", "two", "three"], 6),
+        (['"', "\\", '\\"', "[1]", "é"], 10),
+        ([1, 2, 3], 2),
+        ([[1, 2], [3], []], 6),
+        ([], 2),
+        (["x"] * 3_000, 2_000),
+    ],
+    ids=lambda value: str(value)[:40],
 )
 def test_each_prompt_has_its_own_choices(prompt: object, choices: int) -> None:
     assert request_to(COMPLETIONS, prompt=prompt, n=2).choices == choices
+
+
+def repeated(before: str, piece: str, after: str) -> bytes:
+    """About a mebibyte of JSON."""
+    count = 2**20 // (len(piece) + 1)
+    return (before + ",".join([piece] * count) + after).encode()
+
+
+def numbered(before: str, after: str) -> bytes:
+    return (before + ",".join(f'"k{number}":1' for number in range(90_000)) + after).encode()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        repeated('{"prompt":[', "[]", "]}"),
+        repeated('{"prompt":[', '"x"', "]}"),
+        repeated('{"messages":[', "[[],{}]", "]}"),
+        repeated('{"tools":[{', '"a":"b"', "}]}"),
+        repeated('{"speculation":[', "[]", "]}"),
+        repeated('{"prediction":{"type":"content","content":[', "[]", "]}}"),
+        repeated("{", '"a":1', "}"),
+        repeated('{"prompt":[', "[]", ""),
+        numbered("{", "}"),
+        numbered('{"vllm_xargs":{', "}}"),
+        numbered('{"stream":true,"stream_options":{', "}}"),
+        b'{"prompt":"\xf0\x9f\x99\x82' + b"x" * 2**20 + b'"}',
+        b'{"model":"\xf0\x9f\x99\x82' + b"x" * 2**20 + b'"}',
+        b'{"pacing":"' + b"x" * 2**20 + b'"}',
+        b'{"' + b"x" * 2**20 + b'":1}',
+        b'{"n":' + b"9" * 2**20 + b"}",
+        b'{"prompt":' + b"[" * 2**20,
+    ],
+    ids=lambda body: body[:40].decode("ascii", "replace"),
+)
+def test_a_body_costs_at_most_three_times_its_size(body: bytes) -> None:
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(InvalidRequestError):
+            forwarded_body(read_request(COMPLETIONS, body), tenant="acme")
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert len(body) + peak_bytes <= 3 * len(body)
+
+
+@pytest.mark.parametrize("name", ["model", "cache_salt", "pacing", "stream_options"])
+def test_a_field_that_is_read_has_a_bounded_length(name: str) -> None:
+    with pytest.raises(InvalidRequestError, match="too long") as caught:
+        read_request(COMPLETIONS, json.dumps({name: "x" * 2**16}).encode())
+
+    assert caught.value.param == name

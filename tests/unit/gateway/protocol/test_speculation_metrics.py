@@ -35,7 +35,7 @@ def of_steps(drafted: list[int], accepted: list[int]) -> dict[str, Any]:
 
 
 def report_of(found: object) -> SpeculationReport:
-    report = read_report(answer(found))
+    report = read_report(answer(found)["metrics"])
     assert report is not None
     return report
 
@@ -127,20 +127,26 @@ def test_totals_are_used_if_the_steps_are_invalid(drafted: object, accepted: obj
 @pytest.mark.parametrize(
     "broken",
     [
+        None,
         {},
-        {"metrics": []},
-        answer(None),
-        answer({}),
-        answer({**FOUND, "num_spec_steps": "4"}),
-        answer({**FOUND, "num_spec_steps": True}),
-        answer({**FOUND, "num_draft_tokens": None}),
-        answer({**FOUND, "num_draft_tokens": -1}),
-        answer({**FOUND, "num_draft_tokens": 10**400}),
-        answer({**FOUND, "num_accepted_draft_tokens": 11}),
+        [],
+        *(
+            {"speculative_decoding": found}
+            for found in (
+                None,
+                {},
+                {**FOUND, "num_spec_steps": "4"},
+                {**FOUND, "num_spec_steps": True},
+                {**FOUND, "num_draft_tokens": None},
+                {**FOUND, "num_draft_tokens": -1},
+                {**FOUND, "num_draft_tokens": 10**400},
+                {**FOUND, "num_accepted_draft_tokens": 11},
+            )
+        ),
     ],
     ids=str,
 )
-def test_without_counts_there_is_no_report(broken: dict[str, Any]) -> None:
+def test_without_counts_there_is_no_report(broken: object) -> None:
     assert read_report(broken) is None
 
 

@@ -8,17 +8,18 @@ from typing import Any
 
 from gateway.errors import GatewayError, UpstreamError
 from gateway.pacing import Wheel
-from gateway.protocol import Endpoint, FrameSplitter, StreamReader, TextChunks, error_event
+from gateway.protocol import Endpoint, FrameSplitter, TextChunks, error_event
 from gateway.protocol.sse import data_of
 from gateway.relay.event_stream import EventStream, StreamPolicy
 from gateway.relay.smooth import SmoothPolicy, SmoothWriter
-from gateway.relay.streamed import relay_stream
-from gateway.relay.token_clock import Side
+from gateway.relay.streamed import StreamRelay
+from gateway.relay.token_clock import TokenClock
+from gateway.relay.whole import WholeRelay
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
 from tests.unit.gateway.requests import CHAT, request_to
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
-POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
+POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40)
 BOUND_SECONDS = 0.12
 DONE = b"data: [DONE]\n\n"
 WORDS = (" the", " naïve", " 你好", " 👩‍🔬", ".", "\n", " e\u0301", "שלום")
@@ -111,7 +112,8 @@ class Smoothed:
         wheel = Wheel(asyncio.get_running_loop())
         for _ in range(other_streams):
             wheel.call_later(1000.0, lambda: None)
-        reader = StreamReader(self.request)
+        loop = asyncio.get_running_loop()
+        clock = TokenClock(lambda *_: None, lambda *_: None)
         async with EventStream(self.sink, POLICY, []) as out:
             writer = SmoothWriter(
                 out,
@@ -121,17 +123,11 @@ class Smoothed:
                 mark=self.marks.append,
                 added=lambda seconds, tokens: self.added.extend([seconds] * tokens),
                 depth=lambda tokens, _: self.depths.append(tokens),
-                clock=asyncio.get_running_loop().time,
+                clock=loop.time,
             )
-            relaying = relay_stream(
-                self.source,
-                reader,
-                out,
-                writer,
-                arrivals=Side(lambda *_: None),
-                max_frame_bytes=10_000,
-            )
-            task = asyncio.create_task(relaying)
+            whole = WholeRelay(self.sink, [], held_bytes=1, stuck_seconds=1.0)
+            relay = StreamRelay(self.request, writer, clock, whole=whole, max_frame_bytes=10_000)
+            task = asyncio.create_task(relay.relay(self.request, self.source))
             try:
                 if cancel_after is None:
                     await task
@@ -143,9 +139,11 @@ class Smoothed:
                         raise UpstreamError("drained")
             except GatewayError as error:
                 self.error = error
-                number = reader.frames_read
+                number = relay.reader.frames_read
                 dialect = self.request.endpoint.dialect
-                await out.end(error_event(error, dialect, sequence_number=number))
+                await writer.end(error_event(error, dialect, sequence_number=number))
+            finally:
+                writer.close()
 
     @property
     def events(self) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ import pytest
 
 from gateway.pacing import Wheel
 from gateway.protocol import Endpoint
-from gateway.relay.event_stream import EventStream, StreamPolicy
+from gateway.relay.event_stream import StreamPolicy
 from gateway.relay.pacers import Pacers, PacingMeters
-from gateway.relay.private import PrivatePolicy, PrivateSink
+from gateway.relay.private import PrivatePolicy
 from gateway.relay.smooth import SmoothPolicy, SmoothWriter
 from gateway.relay.writer import DirectWriter
 from gateway.types import PacingMode
@@ -15,12 +15,13 @@ from tests.unit.gateway.ends import RecordingSink
 from tests.unit.gateway.requests import CHAT, COMPLETIONS, EMBEDDINGS, request_to
 from tests.unit.gateway.virtual_time import in_virtual_time
 
-STREAM = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
+STREAM = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40)
 
 
 def pacers(streams: list[str]) -> Pacers:
     return Pacers(
         Wheel(asyncio.get_running_loop()),
+        stream=STREAM,
         smooth=SmoothPolicy(0.12, 0.03),
         private=PrivatePolicy(0.05, 512, 0.5, 2.0),
         meters=PacingMeters(streams.append, *[lambda *_: None] * 3),
@@ -28,7 +29,7 @@ def pacers(streams: list[str]) -> Pacers:
 
 
 @pytest.mark.parametrize(
-    ("mode", "endpoint", "body", "used", "writer", "wraps"),
+    ("mode", "endpoint", "body", "used", "writer", "is_private"),
     [
         ("off", CHAT, {}, "off", DirectWriter, False),
         ("smooth", CHAT, {}, "smooth", SmoothWriter, False),
@@ -40,32 +41,32 @@ def pacers(streams: list[str]) -> Pacers:
     ids=["off", "smooth", "private", "choices", "prompts", "unknown-stream"],
 )
 @in_virtual_time
-async def test_each_mode_has_its_sink_and_writer(
+async def test_each_mode_has_its_writer(
     mode: PacingMode,
     endpoint: Endpoint,
     body: dict[str, Any],
     used: str,
     writer: type[object],
-    wraps: bool,
+    is_private: bool,
 ) -> None:
     streams: list[str] = []
     sink = RecordingSink()
     request = request_to(endpoint, stream=True, **body)
-    async with pacers(streams).open(mode, request, sink, lambda _: None) as paced:
-        async with EventStream(paced.sink, STREAM, []) as out:
-            assert type(paced.writer(out)) is writer
-        assert isinstance(paced.sink, PrivateSink) is wraps
-        assert (paced.end_seconds > 0) is wraps
+    async with pacers(streams).open(mode, request, sink, [], mark=lambda _: None) as opened:
+        assert type(opened) is writer
+        opened.other(b"data: x\n\n")
+        await opened.end(b"data: [DONE]\n\n")
     assert streams == [used]
+    assert ({len(data) for data in sink.writes} == {512}) is is_private
+    assert sink.ended
 
 
 @in_virtual_time
 async def test_the_padding_of_private_packets_is_random() -> None:
     sink = RecordingSink()
     request = request_to(CHAT, stream=True)
-    async with pacers([]).open("private", request, sink, lambda _: None) as paced:
-        await paced.sink.start(200, [])
-        await paced.sink.end(b"data: [DONE]\n\n")
+    async with pacers([]).open("private", request, sink, [], mark=lambda _: None) as opened:
+        await opened.end(b"data: [DONE]\n\n")
 
     assert {len(packet) for packet in sink.writes} == {512}
     assert len(set(sink.writes)) == len(sink.writes) == 40

@@ -6,13 +6,11 @@ import pytest
 from gateway.pacing import Packetizer
 from gateway.protocol import FrameSplitter, padded
 from gateway.protocol.sse import data_of
-from gateway.relay.event_stream import StreamPolicy
 from gateway.relay.private import PrivatePolicy, PrivateSink
 from tests.unit.gateway.ends import RecordingSink
 from tests.unit.gateway.virtual_time import now, run_in_virtual_time
 
 POLICY = PrivatePolicy(tick_seconds=0.05, packet_bytes=256, start_seconds=0.5, min_seconds=2.0)
-STREAM = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
 DONE = b"data: [DONE]\n\n"
 
 

@@ -1,22 +1,22 @@
 import json
-import time
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import UpstreamError, WorkerLostError
-from gateway.protocol import Endpoint, StreamReader
-from gateway.relay.event_stream import EventStream, StreamPolicy
-from gateway.relay.streamed import relay_stream
+from gateway.errors import GatewayError, UpstreamError, WorkerLostError
+from gateway.protocol import Endpoint
+from gateway.relay.event_stream import EventStream, SlowClientError, StreamPolicy
+from gateway.relay.streamed import StreamRelay
 from gateway.relay.token_clock import TokenClock
+from gateway.relay.whole import WholeRelay
 from gateway.relay.writer import DirectWriter
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
 from tests.unit.gateway.requests import CHAT, EMBEDDINGS, request_to
 from tests.unit.gateway.virtual_time import run_in_virtual_time
 
-POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40, max_frame_bytes=10_000)
+POLICY = StreamPolicy(keep_alive_seconds=15, client_stuck_seconds=40)
 DONE = b"data: [DONE]\n\n"
 
 
@@ -38,6 +38,7 @@ LAST = usual("z", 2, finish_reason="stop")
 LAST_RELAYED = LAST.split(b',"usage"')[0] + b"}\n\n"
 ERROR = b'data: {"error":{"message":"boom"}}\n\n'
 LOST = WorkerLostError("gone", sent=True)
+ENDED = b"data: error\n\n"
 
 
 class Relay:
@@ -46,29 +47,30 @@ class Relay:
     def __init__(self, endpoint: Endpoint = CHAT) -> None:
         self.sink = RecordingSink()
         self.gaps: list[float] = []
-        self.reader = StreamReader(request_to(endpoint, stream=True))
-        self.clock = TokenClock(
-            lambda gap, times: self.gaps.extend([gap] * times), lambda gap, times: None
-        )
-
-    def mark(self, tokens: int | None) -> None:
-        self.clock.client.mark(tokens, time.monotonic())
+        self.request = request_to(endpoint, stream=True)
+        self.may_retry = True
 
     def run(
         self, *steps: bytes | float | Exception, max_frame_bytes: int = 10_000
     ) -> ScriptedSource:
         source = ScriptedSource(steps)
+        clock = TokenClock(
+            lambda gap, times: self.gaps.extend([gap] * times), lambda gap, times: None
+        )
 
         async def scenario() -> None:
             async with EventStream(self.sink, POLICY, []) as out:
-                await relay_stream(
-                    source,
-                    self.reader,
-                    out,
-                    DirectWriter(out, self.mark),
-                    arrivals=self.clock.worker,
-                    max_frame_bytes=max_frame_bytes,
+                writer = DirectWriter(out, clock.mark_sent)
+                whole = WholeRelay(self.sink, [], held_bytes=100, stuck_seconds=40)
+                relay = StreamRelay(
+                    self.request, writer, clock, whole=whole, max_frame_bytes=max_frame_bytes
                 )
+                try:
+                    await relay.relay(self.request, source)
+                except GatewayError:
+                    self.may_retry = relay.may_retry
+                    await writer.end(ENDED)
+                    raise
 
         run_in_virtual_time(scenario())
         return source
@@ -85,17 +87,14 @@ def test_any_split_of_the_stream_gives_the_client_the_same(cuts: list[int]) -> N
     assert relay.sink.body == b": hello\n\n" + b"".join(map(chunk, ["a", "naïve 🙂", "c"])) + DONE
 
 
-@pytest.mark.parametrize(("frames", "first"), [(3, 3), (8, 1)], ids=["short", "long"])
-def test_a_read_is_one_write_except_the_first_frame_of_a_long_burst(
-    frames: int, first: int
-) -> None:
+def test_the_frames_of_a_read_are_one_write_and_one_arrival() -> None:
     relay = Relay()
 
-    relay.run(b"".join(chunk("a", count + 1) for count in range(frames)) + DONE)
+    relay.run(chunk("a", 1), b"".join(chunk("a", count) for count in (2, 3, 4)), DONE)
 
-    assert relay.sink.body == frames * chunk("a") + DONE
-    assert relay.sink.writes[0].count(b"data: {") == first
-    assert len(relay.gaps) == frames - 1
+    assert relay.sink.writes == [chunk("a"), 3 * chunk("a"), DONE]
+    assert len(relay.gaps) == 3
+    assert len(set(relay.gaps)) == 1
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_a_stream_without_end_is_incomplete(steps: list[bytes]) -> None:
         relay.run(*steps)
 
     assert caught.value.sent
-    assert not relay.sink.ended
+    assert relay.may_retry is (not steps)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +129,8 @@ def test_everything_before_an_error_is_delivered(
     with pytest.raises(UpstreamError):
         relay.run(*steps)
 
-    assert relay.sink.body == relayed
+    assert relay.sink.body == relayed + ENDED
+    assert relay.may_retry is (not relayed)
 
 
 def test_an_unknown_stream_may_stop_between_frames() -> None:
@@ -140,7 +140,7 @@ def test_an_unknown_stream_may_stop_between_frames() -> None:
         Relay(EMBEDDINGS).run(b"data: x\n\nda")
 
 
-def test_usual_frames_are_tapped_and_all_are_relayed_in_order() -> None:
+def test_only_the_first_frame_and_the_end_wake_the_task() -> None:
     relay = Relay()
 
     half = len(usual("b", 2)) // 2
@@ -158,6 +158,16 @@ def test_usual_frames_are_tapped_and_all_are_relayed_in_order() -> None:
     assert relay.sink.body == b"".join(map(chunk, "abcd")) + b": comment\n\n" + b"".join(
         [chunk("ee"), chunk("f"), DONE]
     )
-    assert source.tapped == 1
+    assert source.pauses == 2
     assert source.taken == 7  # nothing after the end is read
     assert len(relay.gaps) == 5  # "f" was not counted
+
+
+def test_a_client_that_reads_nothing_pauses_the_worker() -> None:
+    relay = Relay()
+    relay.sink = RecordingSink(stuck_after=2)
+
+    with pytest.raises(SlowClientError):
+        relay.run(*(usual("x", number) for number in range(1, 100)))
+
+    assert relay.sink.body == chunk("x") + chunk("x")

@@ -2,37 +2,37 @@ import pytest
 
 from gateway.errors import UpstreamError, WorkerLostError
 from gateway.protocol import Answer
-from gateway.relay.whole import relay_whole
+from gateway.relay.whole import WholeRelay
 from gateway.types import Usage
 from tests.unit.gateway.ends import RecordingSink, ScriptedSource
 from tests.unit.gateway.requests import CHAT, request_to
 
 KIND = (b"content-type", b"application/json")
+OURS = (b"x-ratelimit-limit-tokens", b"5")
 BODY = b'{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":3}}'
 
 
-async def relayed(
-    sink: RecordingSink, *steps: bytes | float | Exception, held_bytes: int = 1000
-) -> Answer:
-    return await relay_whole(
-        ScriptedSource(steps),
-        request_to(CHAT),
-        sink,
-        status=201,
-        headers=[KIND],
-        held_bytes=held_bytes,
-        stuck_seconds=60.0,
-    )
+class Relay:
+    """One relayed answer and its result."""
+
+    def __init__(self, *steps: bytes | float | Exception, held_bytes: int = 1000) -> None:
+        self.sink = RecordingSink()
+        self.source = ScriptedSource(steps, status=201, is_event_stream=False)
+        self.relay = WholeRelay(self.sink, [OURS], held_bytes=held_bytes, stuck_seconds=60.0)
+
+    async def run(self) -> "Relay":
+        await self.relay.relay(request_to(CHAT), self.source)
+        return self
 
 
 async def test_an_answer_is_sent_with_its_length() -> None:
-    sink = RecordingSink()
+    done = await Relay(BODY[:10], BODY[10:]).run()
 
-    answer = await relayed(sink, BODY[:10], BODY[10:])
-
-    assert (sink.status, sink.writes, sink.ended) == (201, [BODY], True)
-    assert sink.headers == [KIND, (b"content-length", str(len(BODY)).encode())]
-    assert answer.usage == Usage(5, 3)
+    assert (done.sink.status, done.sink.writes, done.sink.ended) == (201, [BODY], True)
+    assert done.sink.headers == [KIND, OURS, (b"content-length", str(len(BODY)).encode())]
+    assert done.relay.answer is not None
+    assert done.relay.answer.usage == Usage(5, 3)
+    assert not done.relay.may_retry
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,27 @@ async def test_an_answer_is_sent_with_its_length() -> None:
     ids=["breaks-off", "half", "empty"],
 )
 async def test_nothing_of_a_broken_answer_is_sent(steps: list[bytes | Exception]) -> None:
-    sink = RecordingSink()
+    broken = Relay(*steps)
 
     with pytest.raises(UpstreamError):
-        await relayed(sink, *steps)
+        await broken.run()
 
-    assert not sink.started
+    assert not broken.sink.started
+    assert broken.relay.may_retry
 
 
 async def test_a_very_long_answer_is_passed_through_unread() -> None:
-    sink = RecordingSink()
+    done = await Relay(b"[1,", b"2,", b"3]", held_bytes=4).run()
 
-    answer = await relayed(sink, b"[1,", b"2,", b"3]", held_bytes=4)
+    assert (done.sink.headers, done.sink.ended) == ([KIND, OURS], True)
+    assert done.sink.writes == [b"[1,2,", b"3]"]
+    assert done.relay.answer == Answer(b"")
 
-    assert (sink.headers, sink.writes, sink.ended) == ([KIND], [b"[1,2,", b"3]"], True)
-    assert answer == Answer(b"")
+
+async def test_a_long_answer_that_breaks_off_cannot_be_tried_again() -> None:
+    broken = Relay(b"[1,", b"2,", WorkerLostError("gone", sent=True), held_bytes=4)
+
+    with pytest.raises(WorkerLostError):
+        await broken.run()
+
+    assert not broken.relay.may_retry

@@ -39,7 +39,8 @@ class Served:
 
     async def by(self, services: Services) -> "Served":
         try:
-            await services.serving.serve(self.call, self.sink, self.record)
+            async with services.admission.enter(self.call.caller) as entry:
+                await services.serving.serve(self.call, entry, self.sink, self.record)
         except GatewayError as error:
             self.error = error
         return self

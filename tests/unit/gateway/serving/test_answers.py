@@ -14,9 +14,10 @@ LIMITED = Caller("acme", "k", KeyLimits(tokens_per_minute=1000))
 
 
 async def tokens_left(services: Services) -> int:
-    async with services.admission.enter(LIMITED, estimated_tokens=0) as admitted:
-        admitted.used_tokens = 0
-        return int(dict(admitted.headers)[b"x-ratelimit-remaining-tokens"])
+    async with services.admission.enter(LIMITED) as entry:
+        await entry.run(estimated_tokens=0)
+        entry.used_tokens = 0
+        return int(dict(entry.headers)[b"x-ratelimit-remaining-tokens"])
 
 
 async def test_a_whole_answer_is_relayed_and_recorded(worker: FakeWorker) -> None:

@@ -6,6 +6,7 @@ import pytest
 import structlog
 
 from gateway.telemetry import configure_logging
+from gateway.telemetry.logs import LogFormat
 from tests.unit.gateway.json_log import JsonLog, json_log
 
 
@@ -52,6 +53,23 @@ def test_an_exception_is_one_line(log: JsonLog) -> None:
 
     (line,) = log.lines()
     assert "ZeroDivisionError: by zero" in line["exception"]
+
+
+@pytest.mark.parametrize("log_format", ["console", "json"])
+def test_a_traceback_shows_no_local_variables(
+    log: JsonLog, capsys: pytest.CaptureFixture[str], log_format: LogFormat
+) -> None:
+    configure_logging(log_format=log_format, level="info")
+    prompt = "my " + "secret"
+    try:
+        raise ZeroDivisionError(len(prompt))
+    except ZeroDivisionError:
+        structlog.get_logger("ours").exception("request_crashed")
+        logging.getLogger("asyncio").exception("callback_failed")
+
+    text = capsys.readouterr().err
+    assert text.count("ZeroDivisionError: 9") == 2
+    assert "my secret" not in text
 
 
 def test_a_line_break_in_a_value_is_escaped(log: JsonLog) -> None:

@@ -50,8 +50,15 @@ metrics.request_ended(record, now=1.0)
 asyncio.run(observe_gaps())
 metrics.workers_known({up})
 metrics.worker_up("w", {up})
+metrics.worker_joined("gone")
 metrics.worker_up("gone", 1)
+metrics.worker_failed("gone", "lost")
+metrics.worker_ejected("gone", "lost")
 metrics.worker_left("gone")
+metrics.worker_joined("back")
+metrics.worker_failed("back", "lost")
+metrics.worker_left("back")
+metrics.worker_joined("back")
 if {show}:
     print(metrics.exposition("")[0].decode())
     input()
@@ -167,6 +174,7 @@ def test_workers_and_slots_are_shown(metrics: GatewayMetrics, registry: Collecto
     metrics.worker_up(worker, True)
     metrics.worker_up(worker, False)
     metrics.worker_failed(worker, "lost")
+    metrics.worker_ejected(worker, "lost")
     metrics.worker_restarted(worker, "stalled")
 
     shown = {
@@ -175,10 +183,12 @@ def test_workers_and_slots_are_shown(metrics: GatewayMetrics, registry: Collecto
         "gateway_workers": {},
         "gateway_worker_up": {"worker": "w"},
         "gateway_upstream_failures_total": {"worker": "w", "reason": "lost"},
+        "gateway_worker_ejected": {"worker": "w"},
+        "gateway_worker_ejections_total": {"worker": "w", "reason": "lost"},
         "gateway_worker_restarts_total": {"worker": "w", "reason": "stalled"},
     }
     values = [registry.get_sample_value(name, labels) for name, labels in shown.items()]
-    assert values == [3, 2, 5, 0, 1, 1]
+    assert values == [3, 2, 5, 0, 1, 1, 1, 1]
 
 
 def test_counters_for_alerts_start_at_zero(
@@ -247,14 +257,55 @@ def test_processes_are_added_up(tmp_path: Path) -> None:
     assert "gateway_workers 0.0" in text
     assert 'gateway_worker_up{worker="w"} 0.0' in text
     assert 'worker="gone"' not in text
+    assert 'gateway_worker_up{worker="back"} 0.0' in text
+    assert 'gateway_upstream_failures_total{reason="lost",worker="back"} 2.0' in text
     assert 'gateway_inter_token_seconds_bucket{le="0.3",stage="client"} 6.0' in text
     assert 'gateway_inter_token_seconds_sum{stage="client"} 1.5' in text
 
 
-def test_a_removed_worker_has_no_series(registry: CollectorRegistry) -> None:
-    metrics = GatewayMetrics(registry)
-    metrics.worker_up(WorkerId("w"), True)
+def test_a_worker_that_joined_is_neither_up_nor_ejected(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.worker_joined(WorkerId("w"))
+    values = [
+        registry.get_sample_value(name, {"worker": "w", **more})
+        for name, more in (
+            ("gateway_worker_up", {}),
+            ("gateway_worker_ejected", {}),
+            ("gateway_worker_ejections_total", {"reason": "lost"}),
+            ("gateway_worker_ejections_total", {"reason": "timeout"}),
+            ("gateway_worker_ejections_total", {"reason": "bad_answer"}),
+        )
+    ]
 
-    metrics.worker_left(WorkerId("w"))
+    assert values == [0, 0, 0, 0, 0]
 
-    assert registry.get_sample_value("gateway_worker_up", {"worker": "w"}) is None
+
+def test_a_readmitted_worker_is_not_ejected(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    metrics.worker_ejected(WorkerId("w"), "lost")
+    metrics.worker_readmitted(WorkerId("w"))
+
+    assert registry.get_sample_value("gateway_worker_ejected", {"worker": "w"}) == 0
+
+
+def test_a_worker_that_left_has_no_series(
+    metrics: GatewayMetrics, registry: CollectorRegistry
+) -> None:
+    for worker in (WorkerId("gone"), WorkerId("kept")):
+        metrics.worker_joined(worker)
+        metrics.worker_up(worker, True)
+        metrics.worker_failed(worker, "lost")
+        metrics.worker_failed(worker, "timeout")
+        metrics.worker_ejected(worker, "lost")
+
+    metrics.worker_left(WorkerId("gone"))
+
+    named = [
+        sample.labels["worker"]
+        for family in registry.collect()
+        for sample in family.samples
+        if "worker" in sample.labels and not sample.name.endswith("_created")
+    ]
+    assert named == ["kept"] * 7

@@ -88,7 +88,7 @@ def test_any_split_of_an_answer_gives_the_same(answer: bytes, cuts: list[int]) -
         assert await worker.body() == b"ok"
         connection.release()
         is_last = answer.startswith(UNTIL_CLOSED) or b"close" in answer
-        assert connection.is_reusable is not is_last
+        assert connection.is_idle is not is_last
         if not is_last:
             await worker.asked(LENGTH_2 + b"ok")
             assert await worker.body() == b"ok"
@@ -147,6 +147,10 @@ async def test_a_break_before_the_head_says_whether_the_request_was_sent(sent: b
         b"no HTTP at all\r\n\r\n",
         CHUNKED + b"zz\r\nhello\r\n",
         CHUNKED + b"5\r\nhelloworld\r\n",
+        HEAD + b"transfer-encoding: chunked\r\ncontent-length: 2\r\n\r\nok",
+        HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+        HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\nok!",
+        b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" * 3_000,
     ],
     ids=lambda answer: repr(answer[:60]),
 )
@@ -185,8 +189,76 @@ async def test_bytes_after_an_answer_are_never_read_as_the_next(
     worker.connection.release()
     if unsolicited:
         worker.connection.data_received(unsolicited)
-    assert not worker.connection.is_reusable
+    assert not worker.connection.is_idle
     assert worker.transport.aborted
+
+
+async def test_trailers_are_not_headers() -> None:
+    worker = Worker()
+    await worker.asked(CHUNKED, b"2\r\nok\r\n0\r\nx-trailer: 1\r\n\r\n")
+
+    assert await worker.body() == b"ok"
+    assert worker.connection.headers == [(b"transfer-encoding", b"chunked")]
+
+
+async def test_a_close_while_the_head_is_awaited_is_a_loss() -> None:
+    worker = Worker()
+    exchange = asyncio.create_task(worker.connection.exchange(REQUEST))
+    await asyncio.sleep(0)
+    worker.connection.close()
+    worker.connection.connection_lost(None)
+
+    with pytest.raises(WorkerLostError) as caught:
+        await exchange
+    assert caught.value.sent
+
+
+@in_virtual_time
+async def test_the_end_of_a_body_that_nobody_reads_is_awaited_for_a_moment() -> None:
+    worker = Worker()
+    await worker.asked(CHUNKED, b"2\r\nok\r\n")
+    await worker.connection.read_some()
+    draining = asyncio.create_task(worker.connection.drain())
+    await asyncio.sleep(0.05)
+    worker.connection.data_received(b"0\r\n\r\n")
+    await draining
+    worker.connection.release()
+
+    assert worker.connection.is_idle
+    await worker.asked(LENGTH_2 + b"ok")
+    assert await worker.body() == b"ok"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"", b"2\r\nok\r\n" * 10_000, b"zz\r\n"],
+    ids=["late", "long", "broken"],
+)
+@in_virtual_time
+async def test_a_rest_that_is_late_long_or_broken_closes_the_connection(rest: bytes) -> None:
+    worker, began = Worker(), now()
+    await worker.asked(CHUNKED, b"2\r\nok\r\n")
+    await worker.connection.read_some()
+    draining = asyncio.create_task(worker.connection.drain())
+    for start in range(0, len(rest), 10_000):
+        await asyncio.sleep(0)
+        worker.connection.data_received(rest[start : start + 10_000])
+    await draining
+    worker.connection.release()
+
+    assert now() - began <= 0.1
+    assert worker.transport.aborted
+
+
+async def test_a_complete_answer_that_was_not_read_does_not_disturb_the_next() -> None:
+    worker = Worker()
+    await worker.asked(HEAD + b"content-length: 200000\r\n\r\n", b"x" * 200_000)
+    assert not worker.transport.reading
+    worker.connection.release()
+
+    assert worker.transport.reading
+    await worker.asked(LENGTH_2 + b"ok")
+    assert await worker.body() == b"ok"
 
 
 async def test_an_unread_body_pauses_the_socket() -> None:
@@ -202,33 +274,34 @@ async def test_an_unread_body_pauses_the_socket() -> None:
     assert worker.transport.reading
 
 
-async def test_a_tap_consumes_bytes_without_waking_the_reader() -> None:
-    worker, taken = Worker(), list[bytes]()
+async def test_bytes_are_received_without_waking_the_reader_until_it_is_wanted() -> None:
+    worker, received = Worker(), list[bytes]()
 
-    def tap(data: bytes) -> bool:
-        if data != b"no":
-            taken.append(data)
+    def receive(data: bytes) -> bool:
+        received.append(data)
         return data != b"no"
 
     await worker.asked(CHUNKED)
-    reading = asyncio.create_task(worker.connection.read_some(tap))
+    reading = asyncio.create_task(worker.connection.feed(receive))
     await asyncio.sleep(0)
     for piece in (b"2\r\nab\r\n", b"2\r\ncd\r\n"):
         worker.connection.data_received(piece)
         await asyncio.sleep(0)
         assert not reading.done()
     worker.connection.data_received(b"2\r\nno\r\n")
-    assert await reading == b"no"
-    worker.connection.data_received(b"2\r\nef\r\n")  # while nobody waits
+    worker.connection.data_received(b"2\r\nef\r\n")  # before the reader wakes
+    assert await reading
+    assert received == [b"ab", b"cd", b"no"]
+    worker.connection.data_received(b"0\r\n\r\n")
 
-    assert await worker.connection.read_some(tap) == b"ef"
-    assert taken == [b"ab", b"cd"]
+    assert not await worker.connection.feed(receive)
+    assert received == [b"ab", b"cd", b"no", b"ef"]
 
 
-async def test_a_tap_that_consumes_a_large_piece_lets_more_in() -> None:
+async def test_a_large_piece_that_is_received_lets_more_in() -> None:
     worker = Worker()
     await worker.asked(HEAD + b"content-length: 1000000\r\n\r\n")
-    reading = asyncio.create_task(worker.connection.read_some(lambda _: True))
+    reading = asyncio.create_task(worker.connection.feed(lambda _: True))
     await asyncio.sleep(0)
 
     worker.connection.data_received(b"x" * 2**18)
@@ -237,27 +310,50 @@ async def test_a_tap_that_consumes_a_large_piece_lets_more_in() -> None:
     reading.cancel()
 
 
+@pytest.mark.parametrize("goes_on", [False, True], ids=["pause", "go-on"])
 @pytest.mark.parametrize("breaks", [False, True], ids=["end", "break"])
-async def test_an_end_after_tapped_bytes_wakes_the_reader(breaks: bool) -> None:
+async def test_an_end_in_the_same_packet_as_the_last_bytes_is_not_missed(
+    breaks: bool, goes_on: bool
+) -> None:
     worker = Worker()
     await worker.asked(CHUNKED)
-    reading = asyncio.create_task(worker.connection.read_some(lambda data: True))
+    reading = asyncio.create_task(worker.connection.feed(lambda _: goes_on))
     await asyncio.sleep(0)
     worker.connection.data_received(b"2\r\nok\r\n" + (b"zz\r\n" if breaks else b"0\r\n\r\n"))
+    if not goes_on:
+        assert await reading
+        reading = asyncio.create_task(worker.connection.feed(lambda _: goes_on))
 
     if breaks:
         with pytest.raises(UpstreamError):
             await reading
     else:
-        assert await reading == b""
+        assert not await reading
+
+
+async def test_what_a_receiver_raises_is_raised_in_the_reading_task() -> None:
+    def receive(data: bytes) -> bool:
+        raise ZeroDivisionError
+
+    worker = Worker()
+    await worker.asked(CHUNKED)
+    reading = asyncio.create_task(worker.connection.feed(receive))
+    await asyncio.sleep(0)
+    worker.connection.data_received(b"2\r\nok\r\n")
+
+    with pytest.raises(ZeroDivisionError):
+        await reading
+
+    worker.connection.release()
+    assert worker.transport.aborted
 
 
 @in_virtual_time
-async def test_tapped_bytes_end_the_silence() -> None:
+async def test_received_bytes_end_the_silence() -> None:
     worker = Worker(silence_seconds=10.0)
     await worker.asked(CHUNKED)
     began = now()
-    reading = asyncio.create_task(worker.connection.read_some(lambda data: True))
+    reading = asyncio.create_task(worker.connection.feed(lambda data: True))
     for _ in range(5):
         await asyncio.sleep(8)
         worker.connection.data_received(b"2\r\nok\r\n")

@@ -14,7 +14,7 @@ from tests.unit.gateway.virtual_time import in_virtual_time
         (False, None, 0, False),
         (True, "m", 2, False),
     ],
-    ids=["any-model", "its-model", "other-model", "down", "breaker-open"],
+    ids=["any-model", "its-model", "other-model", "down", "ejected"],
 )
 @in_virtual_time
 async def test_a_worker_takes_requests_it_can_serve(
@@ -24,7 +24,7 @@ async def test_a_worker_takes_requests_it_can_serve(
     async with pool_of([worker]):
         worker.up, worker.models = up, {"m": {}}
         for _ in range(failures):
-            worker.breaker.fail(0)
+            worker.outlier.fail(None, 0, may_eject=True)
 
         assert worker.can_take(model, 0) == can
 

@@ -5,7 +5,15 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from gateway.types import WorkerId
-from gateway.upstream import Breaker, ConnectionTimeouts, Pool, Worker, WorkerAddress, WorkerClient
+from gateway.upstream import (
+    ConnectionTimeouts,
+    EjectionPolicy,
+    Outlier,
+    Pool,
+    Worker,
+    WorkerAddress,
+    WorkerClient,
+)
 from tests.unit.gateway.virtual_time import now
 
 
@@ -15,11 +23,16 @@ class Observations:
     def __init__(self) -> None:
         self.ups: list[tuple[str, bool]] = []
         self.failures: list[tuple[str, str]] = []
+        self.ejections: list[tuple[str, str]] = []
+        self.readmitted: list[str] = []
         self.left: list[str] = []
         self.known: list[int] = []
 
     def workers_known(self, count: int) -> None:
         self.known.append(count)
+
+    def worker_joined(self, worker: WorkerId) -> None:
+        self.ups.append((worker, False))
 
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         self.ups.append((worker, up))
@@ -27,14 +40,20 @@ class Observations:
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         self.failures.append((worker, reason))
 
+    def worker_ejected(self, worker: WorkerId, reason: str) -> None:
+        self.ejections.append((worker, reason))
+
+    def worker_readmitted(self, worker: WorkerId) -> None:
+        self.readmitted.append(worker)
+
     def worker_left(self, worker: WorkerId) -> None:
         self.left.append(worker)
 
 
 def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:
     client = WorkerClient(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
-    breaker = Breaker(threshold=2, open_seconds=1, max_open_seconds=4)
-    return Worker(WorkerId(name), client, breaker)
+    policy = EjectionPolicy(failures=2, base_seconds=1, max_seconds=4)
+    return Worker(WorkerId(name), client, Outlier(policy))
 
 
 @asynccontextmanager

@@ -99,6 +99,12 @@ def _up(alert: str, story: str, first: str, second: str, **labels: str) -> Case:
     return Case(alert, story, series, "20m", {"namespace": "n", **labels} if labels else None)
 
 
+def _ejected(story: str, values: str, *, fires: bool) -> Case:
+    labels = {"namespace": "n", "worker": "a"}
+    series = {named("gateway_worker_ejected", labels): values}
+    return Case("SpecgateWorkerEjected", story, series, "15m", labels if fires else None)
+
+
 def _found(story: str, first: str, second: str, *, fires: bool) -> Case:
     series = {
         'gateway_workers{namespace="n", instance="g1"}': first,
@@ -197,6 +203,8 @@ CASES = [
     _found("one gateway has just started", "0x30", "2x30", fires=False),
     _up("SpecgateWorkerDown", "one is down", "0x30", "1x30", worker="a"),
     _up("SpecgateWorkerDown", "one was down for a moment", "1x10 0 1x20", "1x30"),
+    _ejected("most of the time", "1 0 1 1 1x20", fires=True),
+    _ejected("once, for two minutes", "0x10 1 1 0x10", fires=False),
     _up("SpecgateWorkerFlaps", "one is flapping", "1 0 1 0 1 0 1 0 1x20", "1x30", worker="a"),
     _up("SpecgateWorkerFlaps", "one was restarted", "1x5 0 1x20", "1x30"),
     _progress("running requests and no step", "3x20", "0x20", "100x20", fires=True),

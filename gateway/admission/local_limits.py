@@ -1,4 +1,4 @@
-"""The state of every key's limits, in memory that all processes of this gateway share.
+"""Limits whose state is in memory that all processes of this gateway share.
 
 The memory is an array with one fixed-size entry per key: anonymous memory for one process, a
 memory file for several. An entry has one column per process for its running requests. A process
@@ -12,6 +12,18 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from gateway.admission.keys import Caller
+from gateway.admission.limits import (
+    Standing,
+    Taken,
+    capped,
+    charged,
+    has_limits,
+    rate_headers,
+    raw_headers,
+    refusal,
+)
 
 MAX_PROCESSES = 64
 _ENTRIES = 2**16  # 18 MiB; the kernel allocates only the pages that are used
@@ -113,23 +125,60 @@ class Account:
         self._column = column
 
     @property
-    def arrivals(self) -> tuple[float, float]:
-        """Theoretical arrival times of requests and of tokens, monotonic seconds."""
-        _, requests, tokens = _HEAD.unpack_from(self._memory, self._offset)
-        return requests, tokens
+    def standing(self) -> Standing:
+        """What the key has used; arrival times in monotonic seconds."""
+        _, requests_at, tokens_at = _HEAD.unpack_from(self._memory, self._offset)
+        running = struct.unpack_from(f"={MAX_PROCESSES}i", self._memory, self._offset + _HEAD.size)
+        return Standing(requests_at, tokens_at, sum(running))
 
-    @arrivals.setter
-    def arrivals(self, times: tuple[float, float]) -> None:
+    def set_arrivals(self, requests_at: float, tokens_at: float) -> None:
+        """Replace both arrival times."""
         digest, _, _ = _HEAD.unpack_from(self._memory, self._offset)
-        _HEAD.pack_into(self._memory, self._offset, digest, *times)
-
-    @property
-    def running(self) -> int:
-        """Running requests of this key in all processes."""
-        columns = self._offset + _HEAD.size
-        return sum(struct.unpack_from(f"={MAX_PROCESSES}i", self._memory, columns))
+        _HEAD.pack_into(self._memory, self._offset, digest, requests_at, tokens_at)
 
     def add_running(self, change: int) -> None:
         """Count a request of this process that begins (+1) or ends (-1)."""
         (count,) = _COLUMN.unpack_from(self._memory, self._column)
         _COLUMN.pack_into(self._memory, self._column, count + change)
+
+
+class LocalLimits:
+    """`Limits` in a ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def peek(self, caller: Caller, *, now: float) -> None:
+        """As `Limits.peek`."""
+        if caller.key_id is None or not has_limits(caller):
+            return
+        with self._ledger.account(caller.key_id) as account:
+            refused = refusal(caller.limits, account.standing, tokens=1, now=now)
+        if refused is not None:
+            raise refused
+
+    async def take(self, caller: Caller, *, estimated_tokens: int, now: float) -> Taken | None:
+        """As `Limits.take`."""
+        if caller.key_id is None or not has_limits(caller):
+            return None
+        limits = caller.limits
+        tokens = capped(limits, estimated_tokens)
+        with self._ledger.account(caller.key_id) as account:
+            standing = account.standing
+            refused = refusal(limits, standing, tokens=tokens, now=now)
+            if refused is not None:
+                raise refused
+            standing = charged(limits, standing, requests=1, tokens=tokens, now=now)
+            account.set_arrivals(standing.requests_at, standing.tokens_at)
+            account.add_running(1)
+        headers = raw_headers(rate_headers(limits, standing, now=now))
+        return Taken(caller.key_id, limits, tokens, headers)
+
+    def settle(self, took: Taken, *, used_tokens: int | None, now: float) -> None:
+        """As `Limits.settle`."""
+        with self._ledger.account(took.key_id) as account:
+            if used_tokens is not None:
+                extra = used_tokens - took.estimated_tokens
+                standing = charged(took.limits, account.standing, requests=0, tokens=extra, now=now)
+                account.set_arrivals(standing.requests_at, standing.tokens_at)
+            account.add_running(-1)

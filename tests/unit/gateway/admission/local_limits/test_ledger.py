@@ -5,11 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.admission.ledger import Ledger, LedgerFullError, create_shared_ledger
+from gateway.admission.limits import Standing
+from gateway.admission.local_limits import Ledger, LedgerFullError, create_shared_ledger
 
 ADD_MANY = """
 import sys
-from gateway.admission.ledger import Ledger
+from gateway.admission.local_limits import Ledger
 
 ledger = Ledger(int(sys.argv[1]), process=int(sys.argv[2]))
 with ledger.account("started") as started:
@@ -17,11 +18,11 @@ with ledger.account("started") as started:
 running = 1
 while running < 2:
     with ledger.account("started") as started:
-        running = started.running
+        running = started.standing.running
 for _ in range(5000):
     with ledger.account("k") as account:
-        requests, tokens = account.arrivals
-        account.arrivals = requests + 1, tokens + 2
+        before = account.standing
+        account.set_arrivals(before.requests_at + 1, before.tokens_at + 2)
         account.add_running(1)
 """
 
@@ -42,30 +43,30 @@ def ledger() -> Iterator[Ledger]:
 
 def test_a_new_account_is_empty(ledger: Ledger) -> None:
     with ledger.account("k") as account:
-        assert (account.arrivals, account.running) == ((0.0, 0.0), 0)
+        assert account.standing == Standing(0.0, 0.0, 0)
 
 
 def test_accounts_are_independent(ledger: Ledger) -> None:
     with ledger.account("a") as account:
-        account.arrivals = 1.5, 2.5
+        account.set_arrivals(1.5, 2.5)
         account.add_running(3)
 
     with ledger.account("b") as account:
-        assert (account.arrivals, account.running) == ((0.0, 0.0), 0)
+        assert account.standing == Standing(0.0, 0.0, 0)
     with ledger.account("a") as account:
-        assert (account.arrivals, account.running) == ((1.5, 2.5), 3)
+        assert account.standing == Standing(1.5, 2.5, 3)
 
 
 def test_processes_share_an_account(descriptor: int) -> None:
     first, second = Ledger(descriptor, process=0), Ledger(descriptor, process=63)
 
     with first.account("k") as account:
-        account.arrivals = 1.0, 2.0
+        account.set_arrivals(1.0, 2.0)
         account.add_running(2)
     with second.account("k") as account:
         account.add_running(1)
 
-        assert (account.arrivals, account.running) == ((1.0, 2.0), 3)
+        assert account.standing == Standing(1.0, 2.0, 3)
 
 
 def test_requests_of_a_process_that_died_are_not_counted(descriptor: int) -> None:
@@ -77,15 +78,15 @@ def test_requests_of_a_process_that_died_are_not_counted(descriptor: int) -> Non
     Ledger(descriptor, process=1)
 
     with survivor.account("k") as account:
-        assert account.running == 2
+        assert account.standing.running == 2
 
 
 def test_a_restarted_process_keeps_the_used_limits(descriptor: int) -> None:
     with Ledger(descriptor, process=1).account("k") as account:
-        account.arrivals = 7.0, 8.0
+        account.set_arrivals(7.0, 8.0)
 
     with Ledger(descriptor, process=1).account("k") as account:
-        assert account.arrivals == (7.0, 8.0)
+        assert account.standing == Standing(7.0, 8.0, 0)
 
 
 def test_processes_do_not_overwrite_each_other(descriptor: int) -> None:
@@ -101,7 +102,7 @@ def test_processes_do_not_overwrite_each_other(descriptor: int) -> None:
 
     assert statuses == [0, 0]
     with Ledger(descriptor, process=0).account("k") as account:
-        assert (account.arrivals, account.running) == ((10_000.0, 20_000.0), 10_000)
+        assert account.standing == Standing(10_000.0, 20_000.0, 10_000)
 
 
 def test_a_full_ledger_is_an_error() -> None:
@@ -111,6 +112,6 @@ def test_a_full_ledger_is_an_error() -> None:
             account.add_running(number)
 
     with ledger.account("k77") as account:
-        assert account.running == 77
+        assert account.standing.running == 77
     with pytest.raises(LedgerFullError), ledger.account("one-more"):
         pass
