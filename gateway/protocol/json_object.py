@@ -101,6 +101,7 @@ def is_null(value: Raw) -> bool:
 class WorkerObject(msgspec.Struct):
     """What the gateway reads of a worker's answer, chunk or event; all else is skipped."""
 
+    type: Any = None
     usage: Any = None
     metrics: Any = None
     system_fingerprint: Any = None
@@ -118,7 +119,7 @@ def read_worker_object(data: bytes) -> WorkerObject:
     """
     try:
         return _WORKER_OBJECT.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UpstreamError("The engine sent something that is not a JSON object.") from error
 
 
