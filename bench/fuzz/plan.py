@@ -40,7 +40,7 @@ QUICK = Plan(
     requests=4_000,
     answers=2_000,
     examples=40,
-    slow_seconds=20.0,
+    slow_seconds=25.0,
     polite_requests=15,
     limit_seconds=300.0,
 )
@@ -60,7 +60,7 @@ HOSTILE: Mapping[str, Any] = {
     "forward_paths": [],
     "stream": {"max_frame_bytes": MAX_FRAME_BYTES},
     "request": {"held_answer_bytes": 2**20, "silence_seconds": 1.0, "wait_for_worker_seconds": 5.0},
-    "admission": {"body_timeout_seconds": 15.0},
+    "admission": {"body_timeout_seconds": 12.0},
     "upstream": {"breaker_failures": 10**9},
 }
 """Short times, so that a silent worker or client costs a second or a few; no worker is ejected."""

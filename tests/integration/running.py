@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import uvicorn
@@ -14,7 +14,6 @@ from gateway.app import create_app
 from gateway.assembly import Lifecycle
 from gateway.server import bind, make_server
 from gateway.settings import GatewaySettings
-from tests.fakes.worker import FakeWorker
 
 _START_SECONDS = 5.0
 _STOP_SECONDS = 10.0
@@ -24,6 +23,14 @@ _QUICK: Mapping[str, Mapping[str, Any]] = {
     "drain": {"finish_seconds": 1.0},
     "keys": {"reload_seconds": 0.05},
 }
+
+
+class WorkerAddress(Protocol):
+    """Whatever a gateway may have behind it."""
+
+    @property
+    def url(self) -> str:
+        """Base URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,7 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    *workers: FakeWorker, wait_ready: bool = True, **sections: Any
+    *workers: WorkerAddress, wait_ready: bool = True, **sections: Any
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway in front of `workers`.
 
