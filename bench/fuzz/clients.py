@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
@@ -110,14 +110,17 @@ def _judge(case: RequestCase, replies: Sequence[Reply]) -> Iterable[Finding]:
 
 
 def _count_smuggled(worker: FakeWorker, batch: Sequence[RequestCase], findings: Findings) -> None:
-    """Find cases of which more requests reached the worker than a strict parser sees in them."""
-    arrived: Counter[str] = Counter()
+    """Find cases of which more requests reached the worker than a strict parser sees in them.
+
+    Attempts at the same request have the same id.
+    """
+    arrived: defaultdict[str, set[str]] = defaultdict(set)
     for request in worker.requests:
-        head = request.headers.get("x-request-id", "").encode()
-        found = _TAG.search(head) or _TAG.search(request.body)
+        request_id = request.headers.get("x-request-id", "")
+        found = _TAG.search(request_id.encode()) or _TAG.search(request.body)
         if found is not None:
-            arrived[found[0].decode()] += 1
+            arrived[found[0].decode()].add(request_id)
     for case in batch:
-        count = arrived[case.tag]
+        count = len(arrived[case.tag])
         if count > 1 and count > count_requests(case.data):
             findings.add(Finding("smuggled", case.tag, f"{count} requests in {case.pieces!r}"))

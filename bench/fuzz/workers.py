@@ -77,7 +77,8 @@ def _judge(case: AnswerCase, replies: Sequence[Reply]) -> Iterator[Finding]:
         yield Finding("wrong_ending", case.tag, f"closed without an answer: {_shown(case, ())}")
         return
     reply = replies[0]
-    others = {tag for tag in TAG.findall(reply.body) if tag != case.tag.encode()}
+    sent = b"".join(step for step in case.steps if isinstance(step, bytes))
+    others = set(TAG.findall(reply.body)) - set(TAG.findall(sent))
     if others:
         yield Finding("crossed", case.tag, f"the answer to {others}: {_shown(case, replies)}")
     if reply.status == 500:
