@@ -78,7 +78,7 @@ load: install-dev ## load-test a server (URL=, SCENARIO=mixed DATA=dir PAGE=file
 		$(addprefix --key-file ,$(KEY_FILE))
 
 .PHONY: fuzz
-fuzz: install-dev ## hostile clients, workers and floods, 100,000 cases: 15 minutes (SEED= ONLY=case, QUICK=1 for three)
+fuzz: install-dev ## hostile clients, workers and floods, 100,000 cases: 10 minutes (SEED= ONLY=case, QUICK=1 for three)
 	@$(VENV)/bin/python -m bench.fuzz $(BENCH_FLAGS) $(addprefix --seed ,$(SEED)) $(addprefix --only ,$(ONLY))
 
 .PHONY: chaos
