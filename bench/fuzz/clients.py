@@ -112,14 +112,15 @@ def _judge(case: RequestCase, replies: Sequence[Reply]) -> Iterable[Finding]:
 def _count_smuggled(worker: FakeWorker, batch: Sequence[RequestCase], findings: Findings) -> None:
     """Find cases of which more requests reached the worker than a strict parser sees in them.
 
-    Attempts at the same request have the same id.
+    Attempts at the same request have the same id. A request with two tags is a mutated one, and
+    counts for none.
     """
     arrived: defaultdict[str, set[str]] = defaultdict(set)
     for request in worker.requests:
         request_id = request.headers.get("x-request-id", "")
-        found = _TAG.search(request_id.encode()) or _TAG.search(request.body)
-        if found is not None:
-            arrived[found[0].decode()].add(request_id)
+        tags = set(_TAG.findall(request_id.encode() + b" " + request.body))
+        if len(tags) == 1:
+            arrived[tags.pop().decode()].add(request_id)
     for case in batch:
         count = len(arrived[case.tag])
         if count > 1 and count > count_requests(case.data):
