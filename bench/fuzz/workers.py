@@ -78,7 +78,7 @@ def _judge(case: AnswerCase, replies: Sequence[Reply]) -> Iterator[Finding]:
         return
     reply = replies[0]
     sent = b"".join(step for step in case.steps if isinstance(step, bytes))
-    others = set(TAG.findall(reply.body)) - set(TAG.findall(sent))
+    others = set(TAG.findall(reply.body)) - set(TAG.findall(sent)) - {case.tag.encode()}
     if others:
         yield Finding("crossed", case.tag, f"the answer to {others}: {_shown(case, replies)}")
     if reply.status == 500:
