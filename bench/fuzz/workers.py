@@ -164,7 +164,7 @@ _OF_MESSAGES: dict[bytes, Literal["end", "error"]] = {b"message_stop": "end", b"
 
 def _member(data: bytes, name: str) -> object:
     try:
-        found = json.loads(data)
+        found = json.loads(data.decode(errors="replace"))  # text passes byte for byte
     except (ValueError, RecursionError):
         return None
     return found.get(name) if isinstance(found, dict) else None

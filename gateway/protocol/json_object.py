@@ -77,7 +77,7 @@ def read_members(text: bytes | Raw, *, most: int = MAX_MEMBERS) -> Members:
         return _READER.read(text, most=most)
     except msgspec.ValidationError as error:
         raise InvalidRequestError("The request body must be a JSON object.") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter in a name
         raise InvalidRequestError("The request body is not valid JSON.") from error
     except RecursionError as error:
         raise InvalidRequestError("The request body is nested too deeply.") from error

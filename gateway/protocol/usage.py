@@ -102,7 +102,7 @@ def _object(text: bytes) -> dict[str, Any] | None:
     """Parse what `_USAGE` matched; None if it is not valid JSON."""
     try:
         return _OBJECT.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 
