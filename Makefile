@@ -77,6 +77,10 @@ load: install-dev ## load-test a server (URL=, SCENARIO=mixed DATA=dir PAGE=file
 		$(addprefix --rate ,$(RATE)) $(addprefix --seconds ,$(SECONDS)) $(addprefix --seed ,$(SEED)) \
 		$(addprefix --key-file ,$(KEY_FILE))
 
+.PHONY: fuzz
+fuzz: install-dev ## hostile clients, workers and floods, 100,000 cases: 10 minutes (SEED= ONLY=case, QUICK=1 for three)
+	@$(VENV)/bin/python -m bench.fuzz $(BENCH_FLAGS) $(addprefix --seed ,$(SEED)) $(addprefix --only ,$(ONLY))
+
 .PHONY: chaos
 chaos: install-dev ## random faults under load on a real worker (FAULTS=200 SEED= KEEP=dir, QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml >&2

@@ -84,13 +84,13 @@ def at_every_byte() -> Iterator[AnswerCase]:
     for number, path in enumerate(_PATHS):
         for stream in (False, True):
             kind = number * 2 + stream
-            length = len(_valid(path, f"cut-{kind:02}-{0:05}", stream=stream))
+            length = len(_valid(path, f"acut-{kind:02}-{0:05}", stream=stream))
             for at in range(length):
-                tag = f"cut-{kind:02}-{at:05}"
+                tag = f"acut-{kind:02}-{at:05}"
                 data = _valid(path, tag, stream=stream)
                 ending: Ending = "reset" if at % 4 == 0 else "close"
                 yield AnswerCase(tag, path, stream, (data[:at],), ending)
-                tag = f"two-{kind:02}-{at:05}"
+                tag = f"atwo-{kind:02}-{at:05}"
                 data = _valid(path, tag, stream=stream)
                 steps = (data[:at], 0.0, data[at:])
                 yield AnswerCase(tag, path, stream, steps, is_good=True)
@@ -102,7 +102,7 @@ def at_every_bound() -> Iterator[AnswerCase]:
     for bound in _BOUNDS:
         for size in range(bound - 40, bound + 41, 1 if bound < MAX_FRAME_BYTES else 4):
             for packing in range(4):
-                tag = f"big-{bound.bit_length():02}-{packing}{size - bound + 40:04}"
+                tag = f"abig-{bound.bit_length():02}-{packing}{size - bound + 40:04}"
                 frames = _padded(frames_of(path, tag), size)
                 steps = _packed(frames, packing)
                 yield AnswerCase(tag, path, True, steps, is_good=size <= MAX_FRAME_BYTES)
@@ -126,7 +126,7 @@ def random_answers(*, seed: int, first: int, count: int) -> Iterator[AnswerCase]
     """`count` cases from number `first` on."""
     for number in range(first, first + count):
         chance = random.Random(f"{seed}:worker:{number}")
-        tag, path = f"w{number:07}", chance.choice(_PATHS)
+        tag, path = f"a{number:07}", chance.choice(_PATHS)
         make = chance.choice(_MAKERS)
         data, stream = make(path, tag, chance), chance.random() < 0.7
         endings: tuple[Ending, ...] = ("keep", "close", "reset", "hang")

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
@@ -20,7 +20,7 @@ _PATIENCE_SECONDS = 0.15
 """How long the client of a bad request waits for a refusal."""
 _LINGER_SECONDS = 0.02
 """How long it then waits for another answer, which would be to a smuggled request."""
-_TAG = re.compile(rb"(?:cut|two)-\d{2}-\d{5}|r\d{7}")
+_TAG = re.compile(rb"r(?:cut|two)-\d{2}-\d{5}|r\d{7}")
 
 
 async def play_clients(
@@ -110,14 +110,18 @@ def _judge(case: RequestCase, replies: Sequence[Reply]) -> Iterable[Finding]:
 
 
 def _count_smuggled(worker: FakeWorker, batch: Sequence[RequestCase], findings: Findings) -> None:
-    """Find cases of which more requests reached the worker than a strict parser sees in them."""
-    arrived: Counter[str] = Counter()
+    """Find cases of which more requests reached the worker than a strict parser sees in them.
+
+    Attempts at the same request have the same id. A request with two tags is a mutated one, and
+    counts for none.
+    """
+    arrived: defaultdict[str, set[str]] = defaultdict(set)
     for request in worker.requests:
-        head = request.headers.get("x-request-id", "").encode()
-        found = _TAG.search(head) or _TAG.search(request.body)
-        if found is not None:
-            arrived[found[0].decode()] += 1
+        request_id = request.headers.get("x-request-id", "")
+        tags = set(_TAG.findall(request_id.encode() + b" " + request.body))
+        if len(tags) == 1:
+            arrived[tags.pop().decode()].add(request_id)
     for case in batch:
-        count = arrived[case.tag]
+        count = len(arrived[case.tag])
         if count > 1 and count > count_requests(case.data):
             findings.add(Finding("smuggled", case.tag, f"{count} requests in {case.pieces!r}"))

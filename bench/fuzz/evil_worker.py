@@ -9,7 +9,7 @@ from typing import Self
 
 from bench.fuzz.answers import AnswerCase
 
-TAG = re.compile(rb"(?:cut|two|big)-\d{2}-\d{5}\d?|w\d{7}")
+TAG = re.compile(rb"a(?:cut|two|big)-\d{2}-\d{5}|a\d{7}")
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _MODELS = b'{"object":"list","data":[{"id":"fake-model","object":"model"}]}'
 _MOST_HEAD_BYTES = 2**17

@@ -8,7 +8,7 @@ from loadtest.progress import say
 
 Kind = Literal["own_5xx", "crash", "hang", "smuggled", "crossed", "wrong_answer", "wrong_ending"]
 _SHOWN = 20
-_SAID_CHARACTERS = 400
+_SAID_CHARACTERS = 1_500
 
 
 class Finding(NamedTuple):

@@ -75,8 +75,10 @@ class ReplyReader:
             if event in (h11.NEED_DATA, h11.PAUSED) or isinstance(event, h11.ConnectionClosed):
                 return
             if isinstance(event, h11.Response):
-                named = {name.decode(): value.decode("latin-1") for name, value in event.headers}
-                self.replies.append(Reply(event.status_code, named))
+                headers = [
+                    (name.decode(), value.decode("latin-1")) for name, value in event.headers
+                ]
+                self.replies.append(Reply(event.status_code, dict(reversed(headers))))
             elif isinstance(event, h11.Data):
                 self.replies[-1].body += event.data
             elif isinstance(event, h11.EndOfMessage):

@@ -120,11 +120,11 @@ def at_every_byte(key: str) -> Iterator[RequestCase]:
     for number in range(kinds):
         at, length = 1, 2
         while at < length:
-            wire = Wire(key, f"cut-{number:02}-{at:05}")
+            wire = Wire(key, f"rcut-{number:02}-{at:05}")
             request, answers = valid_requests(wire)[number]
             length = len(request)
             yield RequestCase(wire.tag, (request[:at],), "reset" if at % 4 == 0 else "eof")
-            wire = Wire(key, f"two-{number:02}-{at:05}")
+            wire = Wire(key, f"rtwo-{number:02}-{at:05}")
             request, answers = valid_requests(wire)[number]
             yield RequestCase(wire.tag, (request[:at], request[at:]), answers=answers)
             at += 1

@@ -14,7 +14,8 @@ from loadtest.processes import ChildProcess, Command, free_port, start_child
 _NAME = "gateway"
 _CRASHES = ("request_crashed", "Traceback", "Exception in callback", "never retrieved")
 """What the log holds when our code failed."""
-_LINE_CHARACTERS = 20_000
+_BEGIN_CHARACTERS, _END_CHARACTERS = 150, 1_200
+"""Of a line that are kept: which request it was, and the innermost calls of the traceback."""
 
 
 class Block(NamedTuple):
@@ -51,13 +52,19 @@ class Subject:
             text = log.read()
         self._log_read += len(text)
         lines = text.decode(errors="replace").splitlines()
-        return [line[:_LINE_CHARACTERS] for line in lines if any(mark in line for mark in _CRASHES)]
+        return [_shortened(line) for line in lines if any(mark in line for mark in _CRASHES)]
 
     def new_blocks(self) -> list[Block]:
         """The blocked moments since the last look."""
         lines = self._blocks.read_text(encoding="utf-8").splitlines()
         new, self._blocks_read = lines[self._blocks_read :], len(lines)
         return [Block(*map(float, line.split())) for line in new]
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= _BEGIN_CHARACTERS + _END_CHARACTERS:
+        return line
+    return f"{line[:_BEGIN_CHARACTERS]} ... {line[-_END_CHARACTERS:]}"
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ from bench.fuzz.http import NotHttpError, Reply
 from bench.fuzz.requests import Wire
 from bench.fuzz.sockets import connected
 
-_AT_ONCE = 24
+AT_ONCE = 24
 _BATCH = 480
 _ANSWER_SECONDS = 15.0
 _WORKERS_FAULT = frozenset((502, 503, 504))
@@ -24,7 +24,12 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 async def play_workers(
-    port: int, worker: EvilWorker, cases: Iterable[AnswerCase], *, key: str
+    port: int,
+    worker: EvilWorker,
+    cases: Iterable[AnswerCase],
+    *,
+    key: str,
+    at_once: int = AT_ONCE,
 ) -> Findings:
     """Play `cases` through the gateway on `port`, which has `worker` behind it."""
     findings = Findings()
@@ -38,7 +43,7 @@ async def play_workers(
                 await _ask(port, case, key, findings)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
+            for _ in range(at_once):
                 group.create_task(ask_next())
         findings.cases += len(batch)
     return findings
@@ -72,7 +77,8 @@ def _judge(case: AnswerCase, replies: Sequence[Reply]) -> Iterator[Finding]:
         yield Finding("wrong_ending", case.tag, f"closed without an answer: {_shown(case, ())}")
         return
     reply = replies[0]
-    others = {tag for tag in TAG.findall(reply.body) if tag != case.tag.encode()}
+    sent = b"".join(step for step in case.steps if isinstance(step, bytes))
+    others = set(TAG.findall(reply.body)) - set(TAG.findall(sent)) - {case.tag.encode()}
     if others:
         yield Finding("crossed", case.tag, f"the answer to {others}: {_shown(case, replies)}")
     if reply.status == 500:
@@ -158,7 +164,7 @@ _OF_MESSAGES: dict[bytes, Literal["end", "error"]] = {b"message_stop": "end", b"
 
 def _member(data: bytes, name: str) -> object:
     try:
-        found = json.loads(data)
+        found = json.loads(data.decode(errors="replace"))  # text passes byte for byte
     except (ValueError, RecursionError):
         return None
     return found.get(name) if isinstance(found, dict) else None

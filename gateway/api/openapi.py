@@ -135,7 +135,7 @@ def _inference(endpoint: Endpoint, security: list[Json]) -> Json:
     header = {"name": "X-Pacing", "in": "header", "schema": {"enum": list(get_args(PacingMode))}}
     content = {"application/json": {"schema": {"type": "object"}}}
     if endpoint.dialect is not Dialect.PLAIN:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {}  # OpenAPI 3.1 has no schema for events
     errors = set(_descendants(GatewayError)) - {RelayedError, MethodNotAllowedError}
     relayed = {
         "description": "The worker refused the request.",

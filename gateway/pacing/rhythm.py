@@ -54,8 +54,11 @@ class Rhythm(NamedTuple):
         return self.tokens / self.seconds if self.tokens > 0 and self.seconds > 0 else None
 
     def after(self, tokens: int, now: float) -> "Rhythm":
-        """The rhythm after `tokens` (>= 0) more at `now` (seconds); the clock may jump."""
-        if tokens == 0:
+        """The rhythm after `tokens` more at `now` (seconds); the clock may jump.
+
+        `tokens` is negative where a worker has counted backwards: that tells nothing.
+        """
+        if tokens <= 0:
             return self
         last, last_tokens, sum_tokens, seconds, arrivals, recent, recent_seconds, _, uneven = self
         if last is None:

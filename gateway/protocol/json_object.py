@@ -77,7 +77,7 @@ def read_members(text: bytes | Raw, *, most: int = MAX_MEMBERS) -> Members:
         return _READER.read(text, most=most)
     except msgspec.ValidationError as error:
         raise InvalidRequestError("The request body must be a JSON object.") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter in a name
         reason = str(error).removeprefix("JSON is malformed: ")
         raise InvalidRequestError(f"The request body is not valid JSON: {reason}.") from error
     except RecursionError as error:
@@ -102,6 +102,7 @@ def is_null(value: Raw | None) -> bool:
 class WorkerObject(msgspec.Struct):
     """What the gateway reads of a worker's answer, chunk or event; all else is skipped."""
 
+    type: Any = None
     usage: Any = None
     metrics: Any = None
     system_fingerprint: Any = None
@@ -120,7 +121,7 @@ def read_worker_object(data: bytes) -> WorkerObject:
     """
     try:
         return _WORKER_OBJECT.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UpstreamError("The engine sent something that is not a JSON object.") from error
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, UpstreamError
 from gateway.protocol.answer import completed
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.error_body import relayed_stream_error
@@ -164,8 +164,11 @@ class StreamReader:
         event, data = event_of(frame), data_of(frame)
         if event in _RESPONSES_FAILURES or (event == b"" and data.startswith(b'{"error"')):
             raise relayed_stream_error(data)
-        answer = read_worker_object(data) if data else WorkerObject()
-        if event in _RESPONSES_ENDS:
+        is_end = event in _RESPONSES_ENDS
+        answer = read_worker_object(data) if data or is_end else WorkerObject()
+        if answer.type not in (None, event.decode("latin-1")):  # OpenAI's SDK reads only `type`
+            raise UpstreamError("The engine sent an event with two names.")
+        if is_end:
             self.usage = None if answer.response is None else read_usage(answer.response.usage)
             return Relayed(frame, FrameKind.END)
         return self._uncounted(frame, has_text=event.endswith(b".delta"))
@@ -174,8 +177,9 @@ class StreamReader:
         event, data = event_of(frame), data_of(frame)
         if event == b"error":
             raise relayed_stream_error(data)
-        answer = read_worker_object(data) if data else WorkerObject()
-        if event == b"message_stop":
+        is_end = event == b"message_stop"
+        answer = read_worker_object(data) if data or is_end else WorkerObject()
+        if is_end:
             return Relayed(frame, FrameKind.END)
         if event == b"message_start" and answer.message is not None:
             self._prompt = read_usage(answer.message.usage) or Usage()

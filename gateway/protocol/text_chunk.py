@@ -177,12 +177,15 @@ def _only_text(dialect: Dialect, frame: bytes) -> str | None:
     """The text of a frame that carries nothing else; None for every other frame."""
     try:
         event = msgspec.json.decode(data_of(frame))
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     if not isinstance(event, dict):
         return None
     if dialect is Dialect.RESPONSES:
-        if event_of(frame).decode() != event.get("type") or event["type"] not in _RESPONSE_TEXTS:
+        if (
+            event_of(frame).decode("latin-1") != event.get("type")
+            or event["type"] not in _RESPONSE_TEXTS
+        ):
             return None
         return _lone_text(event, "delta", besides=_RESPONSE_POSITION)
     if dialect is Dialect.MESSAGES:

@@ -56,7 +56,7 @@ def usage_at_end(body: bytes) -> Usage | None:
     found = _last_usage(body)
     try:
         return None if found is None else read_usage(msgspec.json.decode(found[1]))
-    except msgspec.DecodeError:  # not an object after all
+    except (msgspec.DecodeError, UnicodeDecodeError):  # not an object after all
         return None
 
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import httpx
 import uvicorn
@@ -16,7 +16,6 @@ from gateway.assembly import Lifecycle
 from gateway.protocol import TenantDigests
 from gateway.server import bind, make_server
 from gateway.settings import GatewaySettings
-from tests.fakes.worker import FakeWorker
 
 _START_SECONDS = 5.0
 _STOP_SECONDS = 10.0
@@ -29,6 +28,14 @@ _QUICK: Mapping[str, Mapping[str, Any]] = {
 _SECRET_FILE = Path(__file__).parent / "tenant-secret"
 DIGESTS = TenantDigests(_SECRET_FILE.read_bytes().strip())
 """The names that these gateways give to tenants."""
+
+
+class WorkerAddress(Protocol):
+    """Whatever a gateway may have behind it."""
+
+    @property
+    def url(self) -> str:
+        """Base URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +61,7 @@ class RunningGateway:
 
 @asynccontextmanager
 async def running_gateway(
-    *workers: FakeWorker, wait_ready: bool = True, **sections: Any
+    *workers: WorkerAddress, wait_ready: bool = True, **sections: Any
 ) -> AsyncIterator[RunningGateway]:
     """Run a gateway in front of `workers`.
 

@@ -64,12 +64,19 @@ def test_a_stream_is_uneven_if_text_is_visibly_early_or_late(
     assert after((0.0, 1), *arrivals).is_even is is_even
 
 
+def test_counts_that_go_back_tell_nothing() -> None:
+    with_them = after((0.02, 3), (0.02, 1), (0.02, -1), (0.02, 1))
+    without = after((0.02, 3), (0.02, 1), (0.04, 1))
+
+    assert with_them.tokens_per_second == pytest.approx(without.tokens_per_second)
+
+
 def test_bursts_too_small_to_see_are_even() -> None:
     assert after((0.0, 4), *[(0.01, 4)] * 20).is_even
 
 
-@given(st.lists(st.tuples(st.floats(-1e4, 1e4), st.integers(0, 100)), max_size=40))
-def test_the_rate_is_finite_whatever_the_clock_does(arrivals: list[tuple[float, int]]) -> None:
+@given(st.lists(st.tuples(st.floats(-1e4, 1e4), st.integers(-100, 100)), max_size=40))
+def test_the_rate_is_finite_whatever_clock_and_counts_do(arrivals: list[tuple[float, int]]) -> None:
     rate = after(*arrivals).tokens_per_second
 
     assert rate is None or 0 < rate < float("inf")

@@ -181,9 +181,7 @@ def test_a_message_with_internals_is_replaced(body: bytes) -> None:
     assert (error.status, error.message) == (400, "The engine refused this request.")
 
 
-@pytest.mark.parametrize(
-    "status", [500, 503, 401]
-)  # 401: the gateway's own key was refused
+@pytest.mark.parametrize("status", [500, 503, 401])  # 401: the gateway's own key was refused
 def test_a_failure_of_the_worker_reveals_nothing(status: int) -> None:
     error = relayed_error(status, vllm("secret"))
 

@@ -148,8 +148,14 @@ def test_what_the_gateway_reads_of_a_workers_object() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b"[]", b"1", b"\xff", b"[" * 100_000, b'{"a":' * 100_000],
-    ids=["empty", "open", "array", "number", "not-utf-8", "deep", "deep-object"],
+    [
+        *(b"", b"{", b"[]", b"1", b"[" * 100_000, b'{"a":' * 100_000),
+        *(b"\xff", b'{"metrics":"\xff"}'),
+    ],
+    ids=[
+        *("empty", "open", "array", "number", "deep", "deep-object"),
+        *("not-utf-8", "text-not-utf-8"),
+    ],
 )
 def test_invalid_json_from_a_worker_is_its_fault(data: bytes) -> None:
     with pytest.raises(UpstreamError):

@@ -222,6 +222,23 @@ def test_a_chunk_that_is_no_json_object_is_the_workers_fault(endpoint: Any, piec
         StreamReader(request_to(endpoint, stream=True)).read(piece)
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "piece"),
+    [
+        (RESPONSES, b"event: response.completed\n\n"),
+        (MESSAGES, b"event: message_stop\n\n"),
+        (RESPONSES, frame({"type": "response.completed"}, "response.created")),
+        (RESPONSES, frame({"type": "response.completed"})),
+    ],
+    ids=["responses-no-data", "messages-no-data", "two-names", "no-name"],
+)
+def test_an_end_that_the_sdk_reads_otherwise_is_the_workers_fault(
+    endpoint: Any, piece: bytes
+) -> None:
+    with pytest.raises(UpstreamError):
+        StreamReader(request_to(endpoint, stream=True)).read(piece)
+
+
 VLLM_ERROR = {"message": "boom in /opt/engine/core.py", "type": "InternalServerError", "code": 500}
 
 

@@ -186,8 +186,12 @@ def test_a_frame_with_more_than_text_is_not_split(frame: bytes) -> None:
         (Dialect.MESSAGES, b'event: content_block_start\ndata: {"type":"content_block_start",'
          b'"index":0,"content_block":{"type":"text","text":""}}\n\n'),
         (Dialect.PLAIN, b'data: {"text":"a"}\n\n'),
+        (Dialect.RESPONSES, b'event: \xff\ndata: {"type":"a","delta":"a","sequence_number":4}\n\n'),
+        (Dialect.MESSAGES, b'event: content_block_delta\ndata: {"type":"content_block_delta",'
+         b'"index":0,"delta":{"type":"text_delta","text":"\xff"}}\n\n'),
     ],
-    ids=["arguments", "no-number", "logprobs", "tool", "block", "unknown-endpoint"],
+    ids=["arguments", "no-number", "logprobs", "tool", "block", "unknown-endpoint",
+         "name-not-utf-8", "text-not-utf-8"],
 )  # fmt: skip
 def test_other_events_are_not_split(dialect: Dialect, frame: bytes) -> None:
     assert TextChunks(dialect).read(frame) is None

@@ -51,7 +51,11 @@ def test_removing_usage_equals_removing_the_json_member(
 
 
 @pytest.mark.parametrize(
-    "usage", [b"{oops}", b"[1]", b'{"completion_tokens":null}', b'{"completion_tokens":1.5}']
+    "usage",
+    [
+        *(b"{oops}", b"[1]", b'{"completion_tokens":null}', b'{"completion_tokens":1.5}'),
+        b'{"details":"\xff"}',
+    ],
 )
 def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
     frame = b'data: {"choices":[{}],"usage":' + usage + b"}\n\n"
