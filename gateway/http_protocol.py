@@ -63,8 +63,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timers."""
         self._end_head()
-        self._client.lost()
         super().connection_lost(exc)
+        self._client.lost()
 
     def data_received(self, data: bytes) -> None:
         """Give the parser what belongs to the present request; keep the rest."""
@@ -310,6 +310,7 @@ class ClientTransport:
         """The connection is gone: stop waiting."""
         if self._closing is not None:
             self._closing.cancel()
+        del self._is_unread  # it refers to the protocol: break the cycle
 
     def __getattr__(self, name: str) -> object:
         """Forward everything else to the transport."""

@@ -208,7 +208,7 @@ class Serving:
             record.outcome = error.outcome
             raise
         finally:
-            _settle(entry, record)
+            _settle(entry, request, record)
 
     async def _serve_whole(self, exchange: _Exchange, sink: Sink) -> None:
         record, relay = exchange.record, self._whole(exchange, sink)
@@ -246,8 +246,11 @@ class Serving:
                 )
             finally:
                 record.first_token_seconds = clock.first_token_seconds
-                counted = whole.answer or relay.reader
-                record.usage, record.acceptance = counted.usage, counted.acceptance
+                if whole.answer is not None:
+                    record.usage, record.acceptance = whole.answer.usage, whole.answer.acceptance
+                else:
+                    record.usage = relay.reader.running_usage
+                    record.acceptance = relay.reader.acceptance
                 if writer.out.started and record.stream_end is None:
                     record.stream_end = "cancelled"
 
@@ -358,9 +361,11 @@ def _shutting_down() -> DrainingError:
     return DrainingError("The server is shutting down.", retry_after_seconds=1.0)
 
 
-def _settle(entry: Entry, record: RequestRecord) -> None:
+def _settle(entry: Entry, request: InferenceRequest, record: RequestRecord) -> None:
     """Charge the key's limits with what the request really used."""
-    if record.usage is not None:
-        entry.used_tokens = record.usage.prompt_tokens + record.usage.completion_tokens
+    if (usage := record.usage) is not None:
+        # A stream that ended early may not have counted its prompt.
+        prompt_tokens = usage.prompt_tokens or request.estimated_prompt_tokens
+        entry.used_tokens = prompt_tokens + usage.completion_tokens
     elif record.attempts == 0 or record.outcome == "caller_error":
         entry.used_tokens = 0

@@ -97,6 +97,11 @@ class InferenceRequest:
             return self
         return replace(self, asked_tokens=min(self.asked_tokens, model_limit))
 
+    @property
+    def estimated_prompt_tokens(self) -> int:
+        """Estimate of the prompt, from the body's length."""
+        return (len(self.body) - self.prediction_bytes) // _BYTES_PER_TOKEN
+
     def estimated_tokens(self, model_limit: int | None) -> int:
         """Estimate of prompt plus output, from the body's length and limits; >= 1.
 
@@ -104,7 +109,7 @@ class InferenceRequest:
             model_limit: Most tokens of prompt and output that the model takes, if known. A
                 completion without a limit is taken to use all of them.
         """
-        prompt = (len(self.body) - self.prediction_bytes) // _BYTES_PER_TOKEN
+        prompt = self.estimated_prompt_tokens
         choices = max(1, self.choices)
         output = self.asked_tokens
         if self.endpoint.limits and model_limit is not None:

@@ -92,11 +92,17 @@ class StreamRelay:
                 await self._writer.end(self._last_frame)
                 return
             if self._error is not None:
-                raise self._error
+                raise self._take_error()
             await self._writer.drain()
         if self.reader.needs_end_frame or self._splitter.pending_bytes:
             raise WorkerLostError("The engine's stream was cut short.", sent=True)
         await self._writer.end()
+
+    def _take_error(self) -> GatewayError:
+        """The error, which will refer to this relay through its traceback: break the cycle."""
+        error, self._error = self._error, None
+        assert error is not None
+        return error
 
     def _receive(self, data: bytes) -> bool:
         """Take in bytes of the stream; False if the task has to wake."""

@@ -5,12 +5,11 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from bench.fuzz.requests import Wire
-from gateway.protocol import tenant_digest
 from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
 from tests.integration.connection import connect
-from tests.integration.running import RunningGateway, running_gateway
+from tests.integration.running import DIGESTS, RunningGateway, running_gateway
 from tests.integration.waiting import eventually
 
 _KEY = "sg-not-checked"
@@ -57,4 +56,4 @@ async def test_a_polite_tenant_gets_its_turn_in_a_flood(worker: FakeWorker, fold
     tenants = [request.json()["cache_salt"] for request in worker.requests]
     assert status == 200
     assert refused > 0
-    assert tenants.index(tenant_digest("polite")) <= 4 + _TENANTS  # the running ones, one turn each
+    assert tenants.index(DIGESTS.of("polite")) <= 4 + _TENANTS  # the running ones, one turn each

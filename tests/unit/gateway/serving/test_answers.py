@@ -72,9 +72,19 @@ async def test_the_true_usage_replaces_the_estimate(worker: FakeWorker, stream: 
     assert left == 1000 - 7 - 3
 
 
+async def test_a_stream_that_ends_early_is_charged_with_what_has_gone_by(
+    worker: FakeWorker,
+) -> None:
+    async with running(worker.url) as application:
+        await Served(stream=True, caller=LIMITED, drop_after_chunks=5).by(application.services)
+        left = await tokens_left(application.services)
+
+    assert left == 1000 - 7 - 5
+
+
 async def test_without_a_count_the_estimate_is_kept(worker: FakeWorker) -> None:
     async with running(worker.url) as application:
-        await Served(stream=True, caller=LIMITED, drop_after_chunks=2).by(application.services)
+        await Served(stream=True, caller=LIMITED, drop_after_chunks=0).by(application.services)
         left = await tokens_left(application.services)
 
     assert left < 900
