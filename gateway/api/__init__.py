@@ -1,13 +1,15 @@
-"""Thin routes, one file per endpoint family: parse, call `serving`, return."""
+"""Thin routes: parse, call `serving`, return."""
 
 from gateway.api.asgi import CLIENT_SOCKET, BodyPolicy
 from gateway.api.error_handler import install_error_handlers
-from gateway.api.health import health_routes
 from gateway.api.inference import InferenceRoute
-from gateway.api.metrics import metrics_routes
-from gateway.api.models import models_routes
+from gateway.api.information import (
+    health_routes,
+    metrics_routes,
+    models_routes,
+    speculation_routes,
+)
 from gateway.api.openapi import openapi_routes
-from gateway.api.speculation import speculation_routes
 from gateway.api.state import Services
 
 __all__ = [

@@ -1,10 +1,11 @@
-"""One process of the gateway: its context among several, and its shutdown."""
+"""One process of the gateway: its context among several, its background tasks, its shutdown."""
 
+import asyncio
 import os
 import secrets
 import tempfile
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,30 @@ class ProcessContext:
     ledger: int | None = None
     socket_dir: Path | None = None
     profile: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Background tasks, cancelled when `stack` closes; one that fails stops the gateway."""
+
+    stack: AsyncExitStack
+    lifecycle: Lifecycle
+
+    def own(self, work: Coroutine[None, None, None], *, name: str) -> None:
+        """Start a task."""
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._check)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.wait({task})
+
+        self.stack.push_async_callback(end)
+
+    def _check(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background_task_failed", task=task.get_name(), exc_info=error)
+            self.lifecycle.fail(f"{task.get_name()}: {error!r}")
 
 
 def tenant_secret(settings: GatewaySettings, process: ProcessContext) -> bytes:

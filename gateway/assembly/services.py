@@ -1,20 +1,37 @@
 """Build and connect the objects of a process; they are closed in reverse order."""
 
+import asyncio
 from contextlib import AsyncExitStack
+from math import ceil
 from random import Random
 
+import structlog
+
+from gateway.admission import (
+    Admission,
+    BytesInFlight,
+    KeyLimits,
+    KeyRing,
+    Ledger,
+    Limits,
+    LocalLimits,
+    Slots,
+    WatchedKeyFile,
+    open_store_limits,
+)
 from gateway.api import Services
-from gateway.assembly.admission import build_admission, running_share
-from gateway.assembly.pacers import build_pacers
-from gateway.assembly.process import Lifecycle, ProcessContext, tenant_secret
-from gateway.assembly.supervision import supervise
-from gateway.assembly.tasks import Tasks
-from gateway.assembly.workers import discoveries, known_workers
+from gateway.assembly.process import Lifecycle, ProcessContext, Tasks, tenant_secret
+from gateway.assembly.workers import discoveries, known_workers, supervise
+from gateway.errors import ConfigError
+from gateway.pacing import Wheel
 from gateway.protocol import TenantDigests
+from gateway.relay import Pacers, PacingMeters, PrivatePolicy, SmoothPolicy, StreamPolicy
 from gateway.serving import Serving, ServingPolicy
-from gateway.settings import GatewaySettings
+from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics
 from gateway.upstream import Pool, PredictionTokenizer, ProbePolicy, Prober, RetryBudget
+
+log = structlog.get_logger(__name__)
 
 
 def build_services(
@@ -49,7 +66,7 @@ def build_services(
         tasks.own(discovery.run(), name="discovery")
     if lifecycle.announce is not None:
         tasks.own(lifecycle.announce(pool), name="announce")
-    admission = build_admission(settings, process, metrics, tasks)
+    admission = _admission(settings, process, metrics, tasks)
     serving = Serving(
         admission,
         pool,
@@ -60,9 +77,9 @@ def build_services(
             max_tokens=settings.request.max_prediction_tokens,
             timeout_seconds=settings.request.tokenize_seconds,
         ),
-        pacers=build_pacers(settings, metrics, stack),
+        pacers=_pacers(settings, metrics, stack),
         # When a worker dies, every request that ran on it may be replayed once.
-        budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=running_share(settings)),
+        budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=_running_share(settings)),
         policy=_serving_policy(settings),
     )
     lifecycle.end_requests = serving.end_all
@@ -94,4 +111,114 @@ def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
         client_stuck_seconds=settings.stream.client_stuck_seconds,
         pacing=settings.pacing.mode,
         model_pacing=settings.pacing.models,
+    )
+
+
+def _admission(
+    settings: GatewaySettings, process: ProcessContext, metrics: GatewayMetrics, tasks: Tasks
+) -> Admission:
+    """Build admission; a background task watches the key file."""
+    slots = Slots(
+        running=_running_share(settings),
+        queued=_share(settings.admission.max_queued_requests, settings),
+        timeout_seconds=settings.admission.queue_timeout_seconds,
+        on_change=metrics.slots_changed,
+    )
+    limits = _limits(settings, process, metrics, tasks)
+    most_bytes = _share(settings.admission.max_bytes_in_flight, settings)
+    if settings.keys.file is None:  # all callers are one tenant
+        in_flight = BytesInFlight(most=most_bytes, most_of_tenant=most_bytes)
+        return Admission(None, limits, slots, in_flight)
+    of_tenant = ceil(most_bytes * settings.admission.tenant_bytes_ratio)
+    in_flight = BytesInFlight(most=most_bytes, most_of_tenant=of_tenant)
+    defaults = KeyLimits(
+        settings.keys.requests_per_minute,
+        settings.keys.tokens_per_minute,
+        settings.keys.concurrent_requests,
+    )
+    watched = WatchedKeyFile(settings.keys.file, defaults=defaults)
+    tasks.own(_follow(watched, settings.keys.reload_seconds), name="keys")
+
+    def ring() -> KeyRing:
+        return watched.ring  # not bound once: the task above replaces it
+
+    return Admission(ring, limits, slots, in_flight)
+
+
+def _limits(
+    settings: GatewaySettings, process: ProcessContext, metrics: GatewayMetrics, tasks: Tasks
+) -> Limits:
+    """The limits of this gateway, or those that it shares with its replicas."""
+    ledger = Ledger(process.ledger, process=process.index)
+    tasks.stack.callback(ledger.close)
+    local, chosen = LocalLimits(ledger), settings.limits
+    metrics.limits_store_up.set(int(chosen.store is None))
+    if chosen.store is None:
+        return local
+
+    def on_change(up: bool, reason: str) -> None:
+        metrics.limits_store_up.set(int(up))
+        if up:
+            log.info("limits_store_up")
+        else:
+            log.error("limits_store_down", error=reason, until_it_is_up=chosen.when_unreachable)
+
+    password = read_secret(chosen.password_file)
+    limits = open_store_limits(
+        chosen.store,
+        password=None if password is None else password.get_secret_value(),
+        timeout_seconds=chosen.timeout_seconds,
+        instead=local if chosen.when_unreachable == "open" else None,
+        lease_seconds=chosen.lease_seconds,
+        on_change=on_change,
+        observe=metrics.limits_store_seconds.observe,
+    )
+    tasks.own(limits.run(), name="limits")
+    return limits
+
+
+def _running_share(settings: GatewaySettings) -> int:
+    """How many requests this process may run at a time."""
+    return _share(settings.admission.max_running_requests, settings)
+
+
+async def _follow(watched: WatchedKeyFile, every_seconds: float) -> None:
+    while True:
+        await asyncio.sleep(every_seconds)
+        try:
+            if watched.refresh():
+                log.info("keys_reloaded", keys=len(watched.ring))
+        except (ConfigError, OSError) as error:
+            log.error("keys_unreadable", error=str(error))
+
+
+def _share(total: int, settings: GatewaySettings) -> int:
+    """This process's share of a limit of the whole gateway."""
+    return ceil(total / settings.processes)
+
+
+def _pacers(settings: GatewaySettings, metrics: GatewayMetrics, stack: AsyncExitStack) -> Pacers:
+    """Build them on the running loop; `stack` stops the wheel."""
+    chosen = settings.pacing
+    wheel = Wheel(asyncio.get_running_loop())
+    stack.callback(wheel.close)
+    return Pacers(
+        wheel,
+        stream=StreamPolicy(
+            keep_alive_seconds=settings.stream.keep_alive_seconds,
+            client_stuck_seconds=settings.stream.client_stuck_seconds,
+        ),
+        smooth=SmoothPolicy(chosen.max_delay_ms / 1000, chosen.piece_ms / 1000),
+        private=PrivatePolicy(
+            tick_seconds=chosen.private_tick_ms / 1000,
+            packet_bytes=chosen.private_packet_bytes,
+            start_seconds=chosen.private_start_ms / 1000,
+            min_seconds=chosen.private_least_seconds,
+        ),
+        meters=PacingMeters(
+            streams=metrics.pacing_began,
+            added_smooth=metrics.added_smooth.observe,
+            added_private=metrics.added_private.observe,
+            depth=metrics.pacing_depth.observe,
+        ),
     )
