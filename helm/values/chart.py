@@ -56,6 +56,15 @@ class ChartValues(Values):
         description="A key that workers require from the gateway, in addition to the network "
         "policy.",
     )
+    tenantSecret: SecretKey = Field(
+        SecretKey(),
+        description="What tenants' names for the workers are made with. Without it each gateway pod "
+        "names them differently, so they share no prefix cache and no learnt text.",
+    )
+    limitsPassword: SecretKey = Field(
+        SecretKey(),
+        description="The password of `settings.gateway.limits.store`.",
+    )
     security: Security = Field(Security(), description="The user that pods run as.")
     gateway: GatewayValues = Field(GatewayValues(), description="The gateway.")
     engine: EngineValues = Field(EngineValues(), description="The workers.")

@@ -8,6 +8,12 @@
 {{- if .Values.workerKey.existingSecret -}}
 {{- $_ := set $set "upstream" (dict "api_key_file" "/etc/specgate/worker-key/key") -}}
 {{- end -}}
+{{- if .Values.tenantSecret.existingSecret -}}
+{{- $_ := set $set "tenant_secret_file" "/etc/specgate/tenant-secret/key" -}}
+{{- end -}}
+{{- if .Values.limitsPassword.existingSecret -}}
+{{- $_ := set $set "limits" (dict "password_file" "/etc/specgate/limits-password/key") -}}
+{{- end -}}
 {{- if .Values.engine.enabled -}}
 {{- $engine := include "specgate.name" (dict "root" . "component" "engine") -}}
 {{- $_ := set $set "workers" (list (printf "dns+http://%s.%s.svc:8001" $engine .Release.Namespace)) -}}

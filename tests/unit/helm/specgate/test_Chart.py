@@ -432,10 +432,20 @@ def test_the_gateway_finds_keys_and_workers(
     rendered: Rendered, loaded: tuple[GatewaySettings, EngineSettings]
 ) -> None:
     gateway, _ = loaded
-    files = [file for file in (gateway.keys.file, gateway.upstream.api_key_file) if file]
+    files = [
+        file
+        for file in (
+            gateway.keys.file,
+            gateway.upstream.api_key_file,
+            gateway.tenant_secret_file,
+            gateway.limits.password_file,
+        )
+        if file
+    ]
     mounts = [mount["mountPath"] for mount in rendered.container("gateway")["volumeMounts"]]
 
-    named = [rendered.values[key]["existingSecret"] for key in ("keys", "workerKey")]
+    secrets = ("keys", "workerKey", "tenantSecret", "limitsPassword")
+    named = [rendered.values[key]["existingSecret"] for key in secrets]
     assert len(files) == len(list(filter(None, named)))
     assert all(str(file.parent) in mounts for file in files)
     if has_engine(rendered):
