@@ -12,13 +12,10 @@ from gateway.protocol.json_object import is_null, json_text, read_members, write
 from gateway.types import Usage
 
 _KEY = b',"usage":'
-# An object with at most one nested level, as vLLM writes `usage`, and the completion tokens in it.
-# Quotes inside a JSON string are escaped, so this only matches a real key.
-_USAGE = re.compile(
-    rb',"usage":(\{[^{}"]*+(?:'
-    rb'(?:"completion_tokens": *+(\d++)(?=[ ,}])|"[^"\\]*+"|\{[^{}]*+\})[^{}"]*+'
-    rb")*+\})"
-)
+# An object with at most one nested level, as vLLM writes `usage`. Quotes inside a JSON string are
+# escaped, so this only matches a real key.
+_USAGE = re.compile(rb',"usage":(\{[^{}"]*(?:(?:"[^"\\]*"|\{[^{}]*\})[^{}"]*)*\})')
+_COMPLETION_TOKENS = re.compile(rb'"completion_tokens": *(\d{1,15})(?=[ ,}])')
 
 
 def read_usage(usage: object) -> Usage | None:
@@ -46,9 +43,9 @@ def cut_running_usage(frame: bytes) -> tuple[bytes, int | None]:
         has no `usage`.
     """
     found = _last_usage(frame)
-    if found is None or found[2] is None:
+    if found is None or (running := _completion_tokens(found[1])) is None:
         return frame, None
-    return frame[: found.start()] + frame[found.end() :], int(found[2])
+    return frame[: found.start()] + frame[found.end() :], running
 
 
 def usage_at_end(body: bytes) -> Usage | None:
@@ -84,6 +81,15 @@ def with_prediction_counts(text: bytes, *, accepted: int, rejected: int) -> byte
 def _last_usage(text: bytes) -> re.Match[bytes] | None:
     at = text.rfind(_KEY)
     return _USAGE.match(text, at) if at >= 0 else None
+
+
+def _completion_tokens(usage: bytes) -> int | None:
+    """The count in a `usage` object itself, not in an object inside it; of several the last."""
+    count = None
+    for found in _COMPLETION_TOKENS.finditer(usage):
+        if usage.count(b"{", 0, found.start()) == usage.count(b"}", 0, found.start()) + 1:
+            count = int(found[1])
+    return count
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int:

@@ -55,6 +55,7 @@ def test_removing_usage_equals_removing_the_json_member(
     [
         *(b"{oops}", b"[1]", b'{"completion_tokens":null}', b'{"completion_tokens":1.5}'),
         b'{"details":"\xff"}',
+        b'{"completion_tokens":' + 5000 * b"1" + b"}",
     ],
 )
 def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
@@ -68,6 +69,7 @@ def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
     [
         (b'{"completion_tokens": 3 }', 3),
         (b'{"completion_tokens":1,"completion_tokens":3}', 3),
+        (b'{"completion_tokens":3,"completion_tokens":null}', 3),
         (b'{"details":{"completion_tokens":9},"completion_tokens":3}', 3),
         (b'{"completion_tokens":3,"details":{"completion_tokens":9}}', 3),
         (b'{"note":"completion_tokens","completion_tokens":3}', 3),
