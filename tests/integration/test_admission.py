@@ -12,6 +12,7 @@ from gateway.admission import KeyLimits
 from tests.fakes.keys import bearer, issue_key
 from tests.fakes.worker import FakeWorker
 from tests.integration.apis import CHAT
+from tests.integration.connection import connect
 from tests.integration.running import DIGESTS, RunningGateway, running_gateway
 from tests.integration.waiting import eventually
 
@@ -200,3 +201,24 @@ async def test_bodies_in_flight_are_bounded(worker: FakeWorker, folder: Path) ->
         assert statuses == [429, 429, 200, 200]
         assert int(same_tenant.headers["retry-after"]) >= 1
         assert gateway.metric("gateway_rejections_total", reason="bytes_in_flight") == 2
+
+
+async def test_leaving_before_the_usage_chunk_does_not_bypass_the_token_limit(
+    worker: FakeWorker, folder: Path
+) -> None:
+    keys, headers = _key_with(folder, tokens_per_minute=200)
+    authorization = f"authorization: {headers['authorization']}\r\n"
+    script = {"chunks": 100, "gap_seconds": 0.001, "hang_after_chunks": 60}
+    body = CHAT.body(stream=True, max_tokens=1, fake=script)
+    statuses: list[bytes] = []
+    async with running_gateway(worker, keys=keys) as gateway:
+        while b"429" not in statuses:
+            async with connect(gateway.port) as leaving:
+                await leaving.post(CHAT.path, body, headers=authorization)
+                statuses.append((await leaving.read_until(b"\r\n"))[9:12])
+                if statuses[-1] == b"200":
+                    await eventually(lambda: worker.requests[-1].chunks_sent == 60)
+                leaving.leave()
+            await eventually(lambda: gateway.metric("gateway_inflight_requests") == 0)
+
+    assert statuses in ([b"200", b"429"], 2 * [b"200"] + [b"429"], 3 * [b"200"] + [b"429"])
