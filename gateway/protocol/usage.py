@@ -15,7 +15,9 @@ _KEY = b',"usage":'
 # An object with at most one nested level, as vLLM writes `usage`. Quotes inside a JSON string are
 # escaped, so this only matches a real key.
 _USAGE = re.compile(rb',"usage":(\{[^{}"]*(?:(?:"[^"\\]*"|\{[^{}]*\})[^{}"]*)*\})')
-_COMPLETION_TOKENS = re.compile(rb'"completion_tokens": *(\d{1,15})(?=[ ,}])')
+_COUNT_KEY = b'"completion_tokens":'
+_COUNT = re.compile(_COUNT_KEY + rb" *(\d{1,15})(?=[ ,}])")
+_MAX_NESTED_COUNTS = 8
 
 
 def read_usage(usage: object) -> Usage | None:
@@ -84,12 +86,16 @@ def _last_usage(text: bytes) -> re.Match[bytes] | None:
 
 
 def _completion_tokens(usage: bytes) -> int | None:
-    """The count in a `usage` object itself, not in an object inside it; of several the last."""
-    count = None
-    for found in _COMPLETION_TOKENS.finditer(usage):
-        if usage.count(b"{", 0, found.start()) == usage.count(b"}", 0, found.start()) + 1:
-            count = int(found[1])
-    return count
+    """The last count in a `usage` object itself; those in objects inside it are passed over."""
+    end = len(usage)
+    for _ in range(_MAX_NESTED_COUNTS):
+        end = usage.rfind(_COUNT_KEY, 0, end)
+        if end < 0:
+            return None
+        if usage.rfind(b"{", 1, end) <= usage.rfind(b"}", 0, end):  # not inside another object
+            count = _COUNT.match(usage, end)
+            return None if count is None else int(count[1])
+    return None
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int:

@@ -69,7 +69,7 @@ def test_invalid_running_usage_counts_nothing(usage: bytes) -> None:
     [
         (b'{"completion_tokens": 3 }', 3),
         (b'{"completion_tokens":1,"completion_tokens":3}', 3),
-        (b'{"completion_tokens":3,"completion_tokens":null}', 3),
+        (b'{"completion_tokens":3,"completion_tokens":null}', None),
         (b'{"details":{"completion_tokens":9},"completion_tokens":3}', 3),
         (b'{"completion_tokens":3,"details":{"completion_tokens":9}}', 3),
         (b'{"note":"completion_tokens","completion_tokens":3}', 3),
