@@ -24,7 +24,14 @@ async def _streaming(
     folder: Path, worker: FakeWorker, **settings: Any
 ) -> AsyncIterator[tuple[GatewayProcess, "asyncio.Task[None]"]]:
     """A gateway at a terminal with one open stream."""
+    processes = settings["processes"]
     async with gateway_process(folder, worker, command=AT_A_TERMINAL, **settings) as gateway:
+        # One process may be ready while another still starts, and Ctrl-C would end that silently.
+        # The line may follow the spinner's.
+        await eventually(
+            lambda: sum('"worker_up"' in line for line in gateway.lines) == processes,
+            within_seconds=20.0,
+        )
         pieces: list[str] = []
         reading = asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": _ENDLESS}, pieces))
         await eventually(lambda: bool(pieces), within_seconds=10.0)
