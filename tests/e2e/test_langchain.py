@@ -11,6 +11,12 @@ from langchain_tests.integration_tests import ChatModelIntegrationTests
 
 from tests.e2e.service import MODEL, Service
 
+# LangChain's own warnings about what its tests do.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Pydantic serializer warnings:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Received a Pydantic BaseModel V1 schema:UserWarning"),
+]
+
 # Both hold in bfloat16 and in float32.
 prefers_text = pytest.mark.xfail(
     reason="SmolLM2-135M answers in text where it is free to call a tool"
