@@ -6,10 +6,10 @@ A head drafts from the target's last hidden states alone, so it may skip any ste
 from engine.heads.attention import Context
 from engine.heads.checkpoint import is_head, load_head, save_head
 from engine.heads.config import HeadConfig
-from engine.heads.drafting import Guess
 from engine.heads.head import DraftHead
 from engine.heads.memory import HeadMemory
 from engine.heads.target import SharedTables, TargetFacts
+from engine.heads.transfer import Guess
 from engine.heads.vocabulary import IGNORED, Vocabulary
 
 __all__ = [

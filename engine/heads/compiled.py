@@ -12,11 +12,12 @@ from torch import Tensor
 from engine._core import heads as _core
 from engine.heads.attention import Attention, Context, Recorder
 from engine.heads.cells import GatedCell, Linear, Norm
-from engine.heads.drafting import Drafting, Guess, Update
+from engine.heads.drafting import Drafting, Update
 from engine.heads.extension import Extension
 from engine.heads.lookup import Lookup
 from engine.heads.matrix import Matrix
 from engine.heads.stage import Stage
+from engine.heads.transfer import Guess
 from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 

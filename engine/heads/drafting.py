@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import groupby
-from operator import itemgetter
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
@@ -12,12 +12,10 @@ from torch import Tensor
 from engine.heads.attention import Context, Recorder, record
 from engine.heads.cells import Norm, apply_norm
 from engine.heads.stage import Stage, add_up, advance
+from engine.heads.transfer import Guess, pack, unpack, upload
 from engine.heads.view import Tables, View
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import at
-
-Guess = tuple[list[int], list[float]]
-"""The tokens that a head drafts for a sequence, and its probability of each."""
 
 
 class Entry(NamedTuple):
@@ -66,31 +64,36 @@ class Drafting(ABC):
     def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Return keys and values, as `DraftHead.entries` does, with folded weights."""
 
+    def capture(  # noqa: B027  # most have no graphs
+        self, n: int, *, rows: int, tables: Tables | None
+    ) -> None:
+        """Capture graphs, if there are any; see `DraftHead.capture`."""
+
     def guess(
         self, states: Tensor, rows: Sequence[int], tokens: Sequence[int], n: int, view: View | None
     ) -> list[Guess]:
         """Draft for some sequences of a step; see `DraftHead.guess`."""
-        newest = torch.tensor(tokens, device=states.device)
+        at, newest = upload(states.device, rows, tokens)
         context = None if view is None else view.context()
-        drafted, confidence = self.draft(states[list(rows)], newest, n, context)
-        return list(zip(drafted.tolist(), confidence.tolist(), strict=True))
+        return unpack(pack(*self.draft(states.index_select(0, at), newest, n, context)))
 
     def write(self, update: Update) -> None:
         """Compute entries and write them; see `DraftHead.write`."""
         states, entries, moves, tables = update
+        _, *columns = zip(*entries, strict=True)
+        at, tokens, key_slots, value_slots, to, since = upload(
+            tables.keys.device, *columns, [to for to, _ in moves], [since for _, since in moves]
+        )
+        steps = [(step, len(list(some))) for step, some in groupby(entries, attrgetter("step"))]
+        parts = at.split([count for _, count in steps])
         hidden = [
-            states[step][[entry.state for entry in group]]
-            for step, group in groupby(entries, key=itemgetter(0))
+            states[step].index_select(0, part) for (step, _), part in zip(steps, parts, strict=True)
         ]
-        tokens, key_slots, value_slots = torch.tensor(
-            [entry[2:] for entry in entries], device=tables.keys.device
-        ).unbind(1)
         made_keys, made_values = self.record(
-            torch.cat(hidden) if len(hidden) > 1 else hidden[0], tokens.contiguous()
+            torch.cat(hidden) if len(hidden) > 1 else hidden[0], tokens
         )
         all_keys, all_values, all_tokens = (part.flatten(0, 1) for part in tables)
         if moves:
-            to, since = torch.tensor(moves, device=tables.keys.device).unbind(1)
             all_keys.index_copy_(0, to, all_keys.index_select(0, since))
         # For few rows `index_put_` takes ten times as long.
         all_keys.index_copy_(0, key_slots, made_keys.to(all_keys.dtype))

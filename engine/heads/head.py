@@ -15,11 +15,12 @@ from engine.errors import HeadInputError
 from engine.heads.attention import Context, record
 from engine.heads.cells import apply_norm, make_input_norm
 from engine.heads.config import HeadConfig
-from engine.heads.drafting import Drafting, Guess, Update
+from engine.heads.drafting import Drafting, Update
 from engine.heads.fold import fold
 from engine.heads.stage import Stage, add_up, advance, build_stage
 from engine.heads.target import SharedTables, check_tables
-from engine.heads.view import View
+from engine.heads.transfer import Guess
+from engine.heads.view import Tables, View
 from engine.heads.vocabulary import Vocabulary
 from engine.heads.weights import HeadWeights, at
 
@@ -222,6 +223,23 @@ class DraftHead(nn.Module):
                 f"found states {tuple(states.shape)}, expected (any, {self.config.hidden_size})"
             )
         return self._fold().guess(states, rows, tokens, n, view)
+
+    @torch.inference_mode()
+    def capture(self, n: int, *, rows: int, tables: Tables | None) -> None:
+        """Capture CUDA graphs, so that `guess` launches few operations; on CPUs there are none.
+
+        Waits for the device. Graphs go where folded weights go: see `propose`.
+
+        Args:
+            n: Tokens to draft.
+            rows: Most rows of a call.
+            tables: The tables of the views that `guess` will get; None without a window.
+
+        Raises:
+            HeadInputError: n exceeds the positions of the head.
+        """
+        self._check_length(n)
+        self._fold().capture(n, rows=rows, tables=tables)
 
     @torch.inference_mode()
     def write(self, update: Update) -> None:

@@ -45,6 +45,7 @@ class HeadMemory:
 
     Attributes:
         reach: How many of a request's last positions can matter: the window and one before it.
+        tables: The entries of all requests.
     """
 
     def __init__(self, head: DraftHead, *, requests: int, device: torch.device) -> None:
@@ -55,7 +56,7 @@ class HeadMemory:
         shape = (requests, window + 2, config.attention_heads, config.attention_head_size)
         # On CPUs torch multiplies small bfloat16 matrices four times as slowly (adr/0017).
         dtype = torch.float32 if device.type == "cpu" else head.weights.dtype
-        self._tables = Tables(
+        self.tables = Tables(
             torch.zeros(shape, dtype=dtype, device=device),
             torch.zeros(shape, dtype=dtype, device=device),
             torch.full(shape[:2], -1, device=device),
@@ -115,7 +116,7 @@ class HeadMemory:
             min(max(self._taken[slot] - 1, 0), self._window) if name in self._slots else 0
             for name, slot in zip(requests, slots, strict=True)
         ]
-        return View(self._tables, slots, filled)
+        return View(self.tables, slots, filled)
 
     def forget(self, requests: Collection[str]) -> None:
         """Free the slots of requests that finished or were preempted; ignores unknown ones."""
@@ -162,7 +163,6 @@ class HeadMemory:
 
     def _release(self) -> None:
         """Copy the pending states that are within reach, so that whole steps can be freed."""
-        """Copy the rows that wait and will be seen, so that nothing holds the steps they are of."""
         self._kept_bytes = 0
         for slot, pieces in enumerate(self._pending):
             if not pieces:
@@ -194,7 +194,7 @@ class HeadMemory:
             entries += self._number(slot, pieces, {step: at for at, step in enumerate(states)})
         if entries:
             entries.sort(key=itemgetter(0))
-            self._head.write(Update(list(states.values()), entries, moves, self._tables))
+            self._head.write(Update(list(states.values()), entries, moves, self.tables))
 
     def _move(self, slot: int) -> tuple[int, int]:
         """Return the destination and the source of the key that waits for its value."""

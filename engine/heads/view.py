@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.heads.attention import Context
+from engine.heads.transfer import upload
 
 
 class Tables(NamedTuple):
@@ -41,13 +42,14 @@ class View(NamedTuple):
         """Return the context for torch: runs of one row; None if no row sees any entry."""
         keys, values, tokens = self.tables
         if keys.device.type != "cpu":
-            # Graphs need the same shape in every step: the whole window.
-            return self._gather(entries=keys.shape[1] - 2)
+            slots, filled = upload(keys.device, self.slots, self.filled)
+            return gather(self.tables, slots, filled, entries=keys.shape[1] - 2)
         most = max(self.filled, default=0)
         if not most:
             return None
         if len(self.slots) > 1:
-            return self._gather(entries=most)
+            filled = None if min(self.filled) == most else torch.tensor(self.filled)
+            return gather(self.tables, torch.tensor(self.slots), filled, entries=most)
         (slot,) = self.slots
         mine, shown = slice(slot, slot + 1), slice(1 + most)
         return Context(
@@ -57,14 +59,20 @@ class View(NamedTuple):
             tokens[mine, shown],
         )
 
-    def _gather(self, *, entries: int) -> Context:
-        device = self.tables.keys.device
-        at = torch.tensor(self.slots, device=device)
-        keys, values, tokens = (part[:, : 1 + entries].index_select(0, at) for part in self.tables)
-        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
-        if self.filled.count(entries) == len(self.filled) and device.type == "cpu":
-            return Context(keys, values, None, tokens)
-        filled = torch.tensor(self.filled, device=device)
-        unseen = torch.arange(1 + entries, device=device) > filled[:, None]
-        mask = torch.zeros(unseen.shape, dtype=keys.dtype, device=device)
-        return Context(keys, values, mask.masked_fill_(unseen, float("-inf"))[:, None], tokens)
+
+def gather(tables: Tables, slots: Tensor, filled: Tensor | None, *, entries: int) -> Context:
+    """Copy the entries of some slots, without waiting for the device.
+
+    Args:
+        tables: Where they are.
+        slots: int64, (rows,).
+        filled: Number of entries that each row may attend to, int64, (rows,); None for all.
+        entries: Number of entries to copy.
+    """
+    keys, values, tokens = (part[:, : 1 + entries].index_select(0, slots) for part in tables)
+    mask = None
+    if filled is not None:
+        unseen = torch.arange(1 + entries, device=keys.device) > filled[:, None]
+        mask = torch.zeros(unseen.shape, dtype=keys.dtype, device=keys.device)
+        mask = mask.masked_fill_(unseen, float("-inf"))[:, None]
+    return Context(keys.transpose(1, 2), values.transpose(1, 2), mask, tokens)

@@ -1,7 +1,7 @@
 """Small heads, and folders that hold them."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.heads import DraftHead, HeadConfig, TargetFacts
+from tests.fakes.cuda import MadeUpCuda, made_up_cuda
 
 HIDDEN, VOCAB, INNER = 48, 90, 32
 
@@ -42,6 +43,32 @@ def write_folder(tmp_path: Path) -> WriteFolder:
         return folder
 
     return write
+
+
+@pytest.fixture
+def made_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[MadeUpCuda]:
+    """The made-up CUDA device."""
+    with made_up_cuda(monkeypatch) as cuda:
+        yield cuda
+
+
+@pytest.fixture(
+    params=[
+        "made up",
+        pytest.param(
+            "real",
+            marks=[
+                pytest.mark.gpu,
+                pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+            ],
+        ),
+    ]
+)
+def cuda(request: pytest.FixtureRequest) -> torch.device:
+    """A CUDA device."""
+    if request.param == "made up":
+        request.getfixturevalue("made_up")
+    return torch.device("cuda", 0)
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.heads import DraftHead, HeadConfig, HeadMemory, compiled
+from engine.heads import DraftHead, Guess, HeadConfig, HeadMemory, compiled
 from engine.heads.compiled import CompiledDrafting
-from engine.heads.drafting import Drafting, Guess
+from engine.heads.drafting import Drafting
 
 HIDDEN, VOCAB, WINDOW = 48, 96, 4
 CPU = torch.device("cpu")
