@@ -1,19 +1,39 @@
-"""vLLM's scheduler with accounting of drafted and accepted tokens by source."""
+"""vLLM's scheduler, told the source of each draft; it counts accepted tokens by source.
 
-from itertools import islice
+With each step it tells the rank that drafts what it knows of the next one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
+from vllm.v1.outputs import DraftTokenIds
 
 from engine.drafting import NATIVE, Origin
 from engine.worker.metrics import AcceptanceMetrics
+from engine.worker.next_step import NextStep, prefill_of_step, room_in_cache, room_in_step
 from engine.worker.periodic import Periodic
 from engine.worker.report import Report, report_folder
 from engine.worker.speculation import read_settings
-from engine.worker.steps import Backlog, room_for_drafts
 
 _UNNAMED = Origin(NATIVE)
+
+
+@dataclass
+class SourcedDraftTokenIds(DraftTokenIds):
+    """vLLM's drafts by request, with what our scheduler needs to know of them.
+
+    Attributes:
+        origins: Source of each draft; None for no draft.
+        native_tokens: How many tokens vLLM's own drafter proposes in the next step; None if there
+            is no such drafter. The scheduler tells all ranks, so that they run the same passes.
+    """
+
+    origins: Sequence[Origin | None] = ()
+    native_tokens: int | None = None
 
 
 class SourcedMetrics(RequestSpecDecodeMetrics):
@@ -53,27 +73,60 @@ class HybridScheduler(Scheduler):
             self._native_tokens = native.most
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """Schedule a step; tell all ranks the native draft length and the waiting requests."""
+        """Schedule a step; tell all ranks the native draft length and what comes next."""
         output = super().schedule(*args, **kwargs)
         if self._native_tokens is not None:
             output.num_spec_tokens_to_schedule = self._native_tokens
-        output.specgate_backlog = self._backlog()
+        output.specgate_next_step = self._next_step(output)
         return output
 
-    def _backlog(self) -> Backlog:
-        sequences = len(self.running)
-        free = self.scheduler_config.max_num_seqs - sequences
-        waiting = list(islice(self.waiting, max(0, free))) if self.waiting else []
-        return Backlog(
-            waiting=len(waiting),
-            prompt_tokens=sum(one.num_tokens - one.num_computed_tokens for one in waiting),
-            room_tokens=room_for_drafts(
+    def _next_step(self, output: Any) -> NextStep:
+        # Requests of `output` that decode may end in it; they count as if they went on.
+        running = len(self.running)
+        reading = [request for request in self.running if request.is_prefill_chunk]
+        free = max(0, self.scheduler_config.max_num_seqs - running)
+        waiting = list(islice(self.waiting, free)) if self.waiting else []
+        decoding = running - len(reading)
+        prefill = prefill_of_step(
+            (one.num_tokens - one.num_computed_tokens for one in chain(reading, waiting)),
+            room_tokens=max(0, self.max_num_scheduled_tokens - decoding),
+            longest_piece=self._longest_piece(),
+            in_pieces=self.scheduler_config.enable_chunked_prefill,
+        )
+        rooms = (
+            room_in_cache(
                 self.kv_cache_manager.block_pool.get_num_free_blocks(),
                 self.block_size,
-                sequences=sequences,
+                sequences=running,
+                most=self.num_spec_tokens,
+            ),
+            room_in_step(
+                self.max_num_scheduled_tokens,
+                sequences=decoding,
+                prefill_tokens=prefill,
                 most=self.num_spec_tokens,
             ),
         )
+        drafted = sum(map(len, output.scheduled_spec_decode_tokens.values()))
+        return NextStep(
+            prefill_tokens=prefill,
+            context_tokens=sum(request.num_computed_tokens for request in reading),
+            waiting=len(reading) + len(waiting),
+            room_tokens=min((room for room in rooms if room is not None), default=None),
+            read_tokens=(
+                output.total_num_scheduled_tokens - len(output.num_scheduled_tokens) - drafted
+            ),
+        )
+
+    def _longest_piece(self) -> int:
+        """Return how many tokens vLLM reads of one prompt in a step; the same rule as its own."""
+        limit: int = self.scheduler_config.long_prefill_token_threshold
+        requests = sum(self.get_request_counts())
+        if limit <= 0 or requests <= 1:
+            limit = self.max_num_scheduled_tokens
+        elif self.adaptive_long_prefill_threshold:
+            limit = max(limit, self.scheduler_config.max_num_batched_tokens // requests)
+        return limit
 
     def add_request(self, request: Any) -> None:
         """Add a request, with our counts."""

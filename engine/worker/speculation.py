@@ -14,17 +14,14 @@ from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, source_state
 from engine.worker.periodic import Periodic
 from engine.worker.report import Report, report_folder
 from engine.worker.snapshots import Snapshots
+from engine.worker.step import BatchView, StepDrafting
 from engine.worker.step_profile import Points
-from engine.worker.steps import Step
 
 _DEFAULT_STEP_COST = ((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5))
 """Step time on an unknown machine, by number of tokens, relative to a step of one token."""
 
 _PROFILE_WEIGHT = 3
 """How many observations each point of a measured profile counts for."""
-
-_PREDICTION_RATE = 1.0 / 64.0
-"""Rate of the moving average of measured over expected step times, per step."""
 
 
 def read_settings(vllm_config: Any) -> Speculation:
@@ -71,7 +68,6 @@ class RankSpeculation:
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
         self._report = report
-        self._prediction = 1.0
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
             snapshots = Snapshots(self._index, snapshot)
@@ -92,24 +88,15 @@ class RankSpeculation:
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
         )
 
-    def observe_step(self, *, target: float, draft: float, draft_cpu: float, head: float) -> None:
-        """Record the times of a step, in seconds; `head` is 0 if the head did not run."""
-        self._metrics.observe_step(target=target, draft=draft, draft_cpu=draft_cpu, head=head)
+    def drafting(self, batch: BatchView) -> StepDrafting:
+        """Return our part of the steps of a runner."""
+        return StepDrafting(self.drafter, self._metrics, batch, head_most=self.head_most)
 
     def believe(self, profile: Points) -> None:
         """Initialise the gate with step times measured for this model on this machine."""
         for _ in range(_PROFILE_WEIGHT):
             for tokens, seconds in profile:
                 self.drafter.gate.observe_step(tokens, 0, seconds)
-
-    def observe_whole_step(self, step: Step, seconds: float) -> None:
-        """Have the gate learn from a step that took `seconds` without the head's pass."""
-        expected = self.drafter.gate.observe_step(
-            step.tokens, step.context_tokens, seconds, step.verifying
-        )
-        if expected > 0.0:
-            self._metrics.observe_prediction(seconds / expected)
-            self._prediction += _PREDICTION_RATE * (seconds / expected - self._prediction)
 
     def stop(self) -> None:
         """Store the answers of running requests, save the index, publish the last metrics."""
@@ -133,7 +120,7 @@ class RankSpeculation:
             "goodput_tokens_per_second": round(gate.goodput, 1),
             "expected_over_accepted": round(gate.expected_over_accepted, 3),
             "promised_over_kept": round(gate.expected_over_accepted, 3),  # old name, until 0.3.0
-            "measured_over_expected": round(self._prediction, 3),
+            "measured_over_expected": round(self._metrics.prediction, 3),
             "decisions": decisions,
             "verdicts": decisions,  # old name, until 0.3.0
             "fallbacks": dict(counters.fallbacks),

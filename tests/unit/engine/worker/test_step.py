@@ -1,6 +1,6 @@
 import pytest
 
-from engine.worker.steps import Backlog, Step, StepTimer, next_load, room_for_drafts
+from engine.worker.step import StepTimer, TimedStep
 
 
 def step(*requests: str, head: float = 0.0) -> Step:
