@@ -153,12 +153,13 @@ class HybridScheduler(Scheduler):
         num_invalid_spec_tokens: Any,
         request_id: str,
     ) -> Any:
-        """Count a verified draft for its source, then as vLLM does."""
+        """Count a verified draft for its source, without what its grammar forbids; as vLLM does."""
         origin = self._origins.get(request_id, _UNNAMED)
         request = self.requests.get(request_id)
         if request is not None and request.spec_decode_metrics is not None:
             request.spec_decode_metrics.expect(origin)
-        self._acceptance.observe(origin, num_draft_tokens, num_accepted_tokens)
+        invalid = (num_invalid_spec_tokens or {}).get(request_id, 0)
+        self._acceptance.observe(origin, num_draft_tokens - invalid, num_accepted_tokens)
         return super().make_spec_decoding_stats(
             spec_decoding_stats,
             num_draft_tokens,
