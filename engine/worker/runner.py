@@ -25,12 +25,11 @@ from engine.drafting import NATIVE, Control, read_control
 from engine.heads import HeadMemory
 from engine.worker.head import StepStates, gather_tables, load_for_target
 from engine.worker.linear import linear_kernel
-from engine.worker.next_step import NOTHING_KNOWN
 from engine.worker.prefill import note_prefill
 from engine.worker.sampling import all_processors, decodes_plainly, temperature_of
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
-from engine.worker.step import SampledStep, StepDrafting
+from engine.worker.step import NOTHING_KNOWN, SampledStep, StepDrafting
 from engine.worker.step_profile import ProfileFile, measure, sizes_up_to
 from engine.worker.verification import verify, wants_only_tokens
 

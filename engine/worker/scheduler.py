@@ -3,7 +3,7 @@
 With each step it tells the rank that drafts what it knows of the next one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -14,10 +14,10 @@ from vllm.v1.outputs import DraftTokenIds
 
 from engine.drafting import NATIVE, Origin
 from engine.worker.metrics import AcceptanceMetrics
-from engine.worker.next_step import NextStep, prefill_of_step, room_in_cache, room_in_step
 from engine.worker.periodic import Periodic
-from engine.worker.report import Report, report_folder
+from engine.worker.report import ReportPart, report_folder
 from engine.worker.speculation import read_settings
+from engine.worker.step import NextStep
 
 _UNNAMED = Origin(NATIVE)
 
@@ -61,7 +61,7 @@ class HybridScheduler(Scheduler):
         self._origins: dict[str, Origin] = {}
         self._acceptance = AcceptanceMetrics()
         rank = self.vllm_config.parallel_config.data_parallel_rank
-        self._report = Report(report_folder(), "acceptance", rank)
+        self._report = ReportPart(report_folder(), "acceptance", rank)
         self._publishing = Periodic(self._publish, seconds=1.0, name="acceptance metrics")
         # Without this table vLLM 0.32 gives a request with a single token to compute (because its
         # prompt is cached) a draft of placeholders, which are all verified and rejected.
@@ -181,3 +181,64 @@ class HybridScheduler(Scheduler):
         """Stop our thread, then vLLM's parts."""
         self._publishing.stop()
         super().shutdown()
+
+
+def room_in_cache(free_blocks: int, block_tokens: int, *, sequences: int, most: int) -> int | None:
+    """Return how many KV cache slots drafts may use without causing a preemption.
+
+    Args:
+        free_blocks: Free blocks of the KV cache.
+        block_tokens: Slots per block.
+        sequences: Running requests; the next token of each may need a block.
+        most: Length of the longest draft.
+
+    Returns:
+        Number of slots; None if every sequence could have the longest draft.
+    """
+    needed = sequences * -(-(1 + most) // block_tokens)
+    if free_blocks >= needed:
+        return None
+    return max(0, free_blocks - sequences) * block_tokens
+
+
+def prefill_of_step(
+    unread: Iterable[int], *, room_tokens: int, longest_piece: int, in_pieces: bool
+) -> int:
+    """Return how many prompt tokens a step reads if drafts leave it the room.
+
+    Args:
+        unread: Tokens left of each prompt, in the order in which they are scheduled. A prompt that
+            waits may turn out to be cached; then this is too much, for one step.
+        room_tokens: Room in the step beside the next tokens of the decoding requests.
+        longest_piece: Most tokens that a step reads of one prompt.
+        in_pieces: Whether a prompt is split if it does not fit (chunked prefill). If not, it waits,
+            and those after it.
+    """
+    total = 0
+    for tokens in unread:
+        piece = min(tokens, longest_piece)
+        if piece > room_tokens - total and not in_pieces:
+            break
+        total = min(total + piece, room_tokens)
+    return total
+
+
+def room_in_step(
+    budget_tokens: int, *, sequences: int, prefill_tokens: int, most: int
+) -> int | None:
+    """Return how many draft tokens the next step can take beside prompts and next tokens.
+
+    vLLM schedules the running requests in turn until the step is full. If drafts asked for more,
+    requests late in the list would get nothing, in each step the same.
+
+    Args:
+        budget_tokens: Most tokens of a step (`max_num_batched_tokens`).
+        sequences: Requests that decode.
+        prefill_tokens: Prompt tokens that the step reads.
+        most: Length of the longest draft.
+
+    Returns:
+        Number of tokens; None if every sequence could have the longest draft.
+    """
+    room = max(0, budget_tokens - sequences - prefill_tokens)
+    return None if room >= sequences * most else room

@@ -12,7 +12,7 @@ from engine.policy import Gate, Limits
 from engine.suffix import SuffixIndex
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, source_state
 from engine.worker.periodic import Periodic
-from engine.worker.report import Report, report_folder
+from engine.worker.report import ReportPart, report_folder
 from engine.worker.snapshots import Snapshots
 from engine.worker.step import BatchView, StepDrafting
 from engine.worker.step_profile import Points
@@ -49,7 +49,7 @@ class RankSpeculation:
     """The drafter of the rank that drafts, with its metrics and snapshots."""
 
     def __init__(
-        self, settings: Speculation, report: Report, *, most_rows: int, snapshot: Path | None
+        self, settings: Speculation, report: ReportPart, *, most_rows: int, snapshot: Path | None
     ) -> None:
         most = settings.max_draft_tokens
         self._index = None
@@ -82,7 +82,7 @@ class RankSpeculation:
         snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(
             read_settings(vllm_config),
-            Report(report_folder(), "gate", rank),
+            ReportPart(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
             # Each data-parallel rank has its own index.
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),

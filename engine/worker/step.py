@@ -14,9 +14,42 @@ from numpy.typing import NDArray
 
 from engine.drafting import Beginning, Control, Drafter, StepDrafts
 from engine.heads import DraftHead, HeadMemory
+from engine.policy import Load
 from engine.worker.head import HeadRun, StepStates
 from engine.worker.metrics import DraftingMetrics
-from engine.worker.next_step import NOTHING_KNOWN, NextStep
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What the scheduler knows of the next step; it tells the rank that drafts.
+
+    Attributes:
+        prefill_tokens: Prompt tokens that it reads.
+        context_tokens: Tokens in the KV caches of requests whose prompt is partly read.
+        waiting: Requests whose prompt is partly read, or could be begun.
+        room_tokens: Draft tokens for which the KV cache and the step have room; None if for all.
+        read_tokens: Prompt tokens that the current step reads.
+    """
+
+    prefill_tokens: int = 0
+    context_tokens: int = 0
+    waiting: int = 0
+    room_tokens: int | None = None
+    read_tokens: int = 0
+
+    def as_load(self) -> Load:
+        """Return it for the drafter, which adds the sequences and the tokens in their caches."""
+        return Load(
+            0,
+            prefill_tokens=self.prefill_tokens,
+            context_tokens=self.context_tokens,
+            waiting=self.waiting,
+            room_tokens=self.room_tokens,
+            read_tokens=self.read_tokens,
+        )
+
+
+NOTHING_KNOWN = NextStep()
 
 
 @dataclass(frozen=True, slots=True)

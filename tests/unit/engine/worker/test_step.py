@@ -14,8 +14,7 @@ from engine.policy import Gate
 from engine.suffix import SuffixIndex
 from engine.worker.head import StepStates
 from engine.worker.metrics import DraftingMetrics
-from engine.worker.next_step import NextStep
-from engine.worker.step import SampledStep, StepDrafting, StepTimer, TimedStep
+from engine.worker.step import NextStep, SampledStep, StepDrafting, StepTimer, TimedStep
 
 TEXT = (1, 2, 3, 4, 5, 6, 1, 2, 3)
 
@@ -139,10 +138,11 @@ def test_finished_requests_are_forgotten(drafting: StepDrafting, requests: Reque
 
 
 def test_the_drafter_is_told_what_the_scheduler_knows(drafting: StepDrafting) -> None:
-    drafting.draft(sampled("a", next_step=NextStep(room_tokens=7, waiting=2)))
+    drafting.draft(sampled("a", next_step=NextStep(1, 2, 3, 4, 5)))
 
     load = told(drafting)["load"]
-    assert (load.room_tokens, load.waiting) == (7, 2)
+    assert (load.prefill_tokens, load.context_tokens, load.waiting) == (1, 2, 3)
+    assert (load.room_tokens, load.read_tokens) == (4, 5)
 
 
 class TestHead:
