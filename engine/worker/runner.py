@@ -1,4 +1,4 @@
-"""vLLM's V1 model runner with our hooks. They only pass on what a step did (step.py).
+"""vLLM's V1 model runner with our hooks, which pass on what a step did (step.py).
 
 vLLM collects drafts after each step on every rank but uses those of one rank, so only that rank
 drafts. At that point sampled tokens are on the CPU whichever drafter vLLM runs.
@@ -29,7 +29,7 @@ from engine.worker.prefill import note_prefill
 from engine.worker.sampling import all_processors, decodes_plainly, temperature_of
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
-from engine.worker.step import NOTHING_KNOWN, SampledStep, StepDrafting
+from engine.worker.step import NOTHING_KNOWN, SampledStep
 from engine.worker.step_profile import ProfileFile, measure, sizes_up_to
 from engine.worker.verification import verify, wants_only_tokens
 
@@ -65,11 +65,9 @@ class _HybridDrafting(_Runner):
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         super().__init__(vllm_config, device)
-        self._speculation: RankSpeculation | None = None
-        self._drafting: StepDrafting | None = None
-        if get_pp_group().is_last_rank and get_tp_group().rank_in_group == 0:
-            self._speculation = RankSpeculation.start(vllm_config)
-            self._drafting = self._speculation.drafting(_V1Batch(self))
+        drafts = get_pp_group().is_last_rank and get_tp_group().rank_in_group == 0
+        batch = _V1Batch(self)
+        self._speculation = RankSpeculation.start(vllm_config, batch) if drafts else None
         self._scheduled: Any = None
         self._sampled: Sequence[list[int]] = ()
         self._verified: Sequence[int] | None = None  # None if no draft was scheduled
@@ -89,13 +87,11 @@ class _HybridDrafting(_Runner):
         if folder is None:
             return
         tables = gather_tables(self.model, self.model_config.get_vocab_size())
-        if self._drafting is not None:
-            head = load_for_target(Path(folder), tables, self.model_config, device=self.device)
-            self._drafting.head = head
-            if head.config.window:
-                self._drafting.memory = HeadMemory(
-                    head, requests=self.max_num_reqs, device=self.device
-                )
+        if self._speculation is not None:
+            step = self._speculation.step
+            step.head = load_for_target(Path(folder), tables, self.model_config, device=self.device)
+            if step.head.config.window:
+                step.memory = HeadMemory(step.head, requests=self.max_num_reqs, device=self.device)
 
     def shutdown(self) -> None:
         if self._speculation is not None:
@@ -107,8 +103,8 @@ class _HybridDrafting(_Runner):
         self._sampled = ()
         self._verified = self._hidden = self._states = None
         self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
-        if self._drafting is not None:
-            self._drafting.begin(
+        if self._speculation is not None:
+            self._speculation.step.begin(
                 scheduler_output.finished_req_ids, scheduler_output.preempted_req_ids or ()
             )
         return super()._update_states(scheduler_output)
@@ -142,11 +138,11 @@ class _HybridDrafting(_Runner):
         try:
             return verify(drafted, logits, sampling, self.sampler)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`; logits are unchanged
-            if self._drafting is None:
+            if self._speculation is None:
                 # Ends when the drafting rank has failed as often and pauses drafting.
                 _log.error("verification failed on a rank that does not draft", exc_info=exc)
             else:
-                self._drafting.fail(exc, list(self.input_batch.req_ids))
+                self._speculation.drafter.fail(exc, list(self.input_batch.req_ids))
             return None
 
     def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
@@ -180,7 +176,7 @@ class _HybridDrafting(_Runner):
         *args: Any,
     ) -> Any:
         """Run vLLM's own drafter for as many tokens as fit; keep the states for our head."""
-        if self._drafting is not None and self._drafting.head is not None:
+        if self._speculation is not None and self._speculation.step.head is not None:
             self._hidden = hidden_states
             self._states = StepStates(sample_hidden_states, self._verified)
         if scheduler_output.num_spec_tokens_to_schedule != self._native_tokens:
@@ -199,14 +195,14 @@ class _HybridDrafting(_Runner):
     def take_draft_token_ids(self) -> DraftTokenIds | None:
         """Return the next step's drafts, with the source of each."""
         proposed = super().take_draft_token_ids()
-        if self._speculation is None or self._drafting is None or not self._sampled:
+        if self._speculation is None or not self._sampled:
             return proposed
         requests = list(self.input_batch.req_ids)
         has_native = self._speculation.has_native
         native = None
         if has_native and self._native_tokens and proposed is not None:
             native = proposed.draft_token_ids
-        step = SampledStep(
+        sampled = SampledStep(
             requests,
             self._sampled,
             self._verified or [0] * len(requests),
@@ -215,10 +211,10 @@ class _HybridDrafting(_Runner):
             states=self._states,
             next_step=getattr(self._scheduled, "specgate_next_step", NOTHING_KNOWN),
         )
-        drafts = self._drafting.draft(step, native)
+        drafts = self._speculation.step.draft(sampled, native)
         native_tokens = None
         if has_native:
-            native_tokens = self._drafting.drafter.native_tokens()
+            native_tokens = self._speculation.drafter.native_tokens()
             if any(origin is not None and origin.first != NATIVE for origin in drafts.origins):
                 # Probabilities left by vLLM's drafter would belong to drafts that are not used.
                 # Tokens without probabilities count as certain, which is exact for any drafter.

@@ -46,27 +46,40 @@ def curve_in_ms(points: Sequence[tuple[float, float]]) -> JsonValue:
 
 
 class RankSpeculation:
-    """The drafter of the rank that drafts, with its metrics and snapshots."""
+    """The drafter of the rank that drafts, with its metrics, report and snapshots.
+
+    Attributes:
+        drafter: Decides what each request drafts.
+        step: Our part of the runner's steps.
+        has_native: Whether vLLM's own drafter is a source.
+    """
 
     def __init__(
-        self, settings: Speculation, report: ReportPart, *, most_rows: int, snapshot: Path | None
+        self,
+        settings: Speculation,
+        batch: BatchView,
+        report: ReportPart,
+        *,
+        most_rows: int,
+        snapshot: Path | None,
     ) -> None:
         most = settings.max_draft_tokens
         self._index = None
         if "suffix" in settings.sources:
             self._index = SuffixIndex(settings.suffix.capacity_mb << 20)
         self.has_native = "native" in settings.sources
-        self.head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
+        head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
         self.drafter = Drafter(
             None if self._index is None else SuffixSource(self._index),
             build_gate(settings, most_rows=most_rows),
             most=most,
             native_most=0 if settings.native is None else settings.native.most,
-            head_most=self.head_most,
+            head_most=head_most,
             fixed_price=settings.fixed_price,
         )
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
+        self.step = StepDrafting(self.drafter, self._metrics, batch, head_most=head_most)
         self._report = report
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
@@ -76,21 +89,18 @@ class RankSpeculation:
             self._threads.append(Periodic(snapshots.save, seconds=seconds, name="suffix snapshot"))
 
     @classmethod
-    def start(cls, vllm_config: Any) -> "RankSpeculation":
-        """Build it for this vLLM process."""
+    def start(cls, vllm_config: Any, batch: BatchView) -> "RankSpeculation":
+        """Build it for the runner of this vLLM process."""
         rank = vllm_config.parallel_config.data_parallel_rank
         snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(
             read_settings(vllm_config),
+            batch,
             ReportPart(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
             # Each data-parallel rank has its own index.
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
         )
-
-    def drafting(self, batch: BatchView) -> StepDrafting:
-        """Return our part of the steps of a runner."""
-        return StepDrafting(self.drafter, self._metrics, batch, head_most=self.head_most)
 
     def believe(self, profile: Points) -> None:
         """Initialise the gate with step times measured for this model on this machine."""
@@ -132,6 +142,8 @@ class RankSpeculation:
             ),
             "step_cost_ms": curve_in_ms(gate.step_curve()) if gate.is_measured else None,
             "pass_cost_ms": (
-                curve_in_ms(gate.pass_curve()) if gate.is_measured and self.head_most else None
+                curve_in_ms(gate.pass_curve())
+                if gate.is_measured and "head" in self._sources
+                else None
             ),
         }

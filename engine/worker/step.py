@@ -75,6 +75,11 @@ class SampledStep:
     states: StepStates | None = None
     next_step: NextStep = NOTHING_KNOWN
 
+    @property
+    def verifying(self) -> int:
+        """The number of sequences that got tokens, if any draft was verified; else 0."""
+        return len(self.sampled) - self.sampled.count([]) if any(self.verified) else 0
+
 
 class BatchView(Protocol):
     """What a runner lets us read of its requests between sampling and the next step."""
@@ -129,7 +134,12 @@ class StepDrafting:
         self._began = time.perf_counter()
         timed = self._timer.begin(self._began, {*finished, *preempted})
         if timed is not None:
-            self._learn_time(*timed)
+            step, seconds = timed
+            expected = self.drafter.gate.observe_step(
+                step.tokens, step.context_tokens, seconds, step.verifying
+            )
+            if expected > 0.0:
+                self._metrics.observe_prediction(seconds / expected)
         for request in finished:
             self._controls.pop(request, None)
         for gone in (finished, preempted):
@@ -146,6 +156,7 @@ class StepDrafting:
         began, began_cpu = time.perf_counter(), time.thread_time()
         head = None
         try:
+            load = step.next_step.as_load()
             head = self._head_run(step)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             drafts = self.drafter.fail(exc, step.requests)
@@ -157,22 +168,15 @@ class StepDrafting:
                 lambda request: self._beginning(request, step),
                 native=native,
                 head=head,
-                load=step.next_step.as_load(),
+                load=load,
             )
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         if head is not None and head.sequences:
             self.drafter.gate.observe_head(head.sequences, head_seconds)
-        if drafts.context_tokens is not None:
-            decoding = len(step.sampled) - step.sampled.count([])
-            self._timer.end(
-                TimedStep(
-                    step.requests,
-                    step.tokens,
-                    drafts.context_tokens,
-                    head_seconds,
-                    verifying=decoding if any(step.verified) else 0,
-                )
-            )
+        context = drafts.context_tokens
+        if context is not None:
+            timed = TimedStep(step.requests, step.tokens, context, head_seconds, step.verifying)
+            self._timer.end(timed)
         self._metrics.observe_step(
             target=began - self._began,
             draft=time.perf_counter() - began - head_seconds,
@@ -180,17 +184,6 @@ class StepDrafting:
             head=head_seconds,
         )
         return drafts
-
-    def fail(self, exc: Exception, requests: Sequence[str]) -> None:
-        """Count an error in the step before `draft`; the requests begin again."""
-        self.drafter.fail(exc, requests)
-
-    def _learn_time(self, step: "TimedStep", seconds: float) -> None:
-        expected = self.drafter.gate.observe_step(
-            step.tokens, step.context_tokens, seconds, step.verifying
-        )
-        if expected > 0.0:
-            self._metrics.observe_prediction(seconds / expected)
 
     def _head_run(self, step: SampledStep) -> HeadRun | None:
         """Return a pass of the head for the drafter to call; the head's memory records the step."""
@@ -218,7 +211,7 @@ class StepDrafting:
         try:
             self.memory.forget(requests)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
-            self.fail(exc, list(requests))
+            self.drafter.fail(exc, list(requests))
             self._clear_memory()
 
     def _clear_memory(self) -> None:

@@ -35,11 +35,11 @@ class Probe:
 
     def specgate_held(self) -> dict[str, int]:
         """Count the requests that the drafter, the suffix index and the draft head remember."""
-        runner = self.model_runner
+        speculation = self.model_runner._speculation
         return {
-            "drafter": len(runner._drafting.drafter.running),
-            "index": runner._speculation._index.stats().requests,
-            "head": len(runner._drafting.memory.requests),
+            "drafter": len(speculation.drafter.running),
+            "index": speculation._index.stats().requests,
+            "head": len(speculation.step.memory.requests),
         }
 
     def specgate_objects(self) -> dict[str, int]:
