@@ -4,7 +4,7 @@ A head drafts from the target's last hidden states alone, so it may skip any ste
 """
 
 from engine.heads.attention import Context
-from engine.heads.checkpoint import is_head, load_head, save_head
+from engine.heads.checkpoint import is_head, load_head, read_head_config, save_head
 from engine.heads.config import HeadConfig
 from engine.heads.head import DraftHead
 from engine.heads.memory import HeadMemory
@@ -24,5 +24,6 @@ __all__ = [
     "Vocabulary",
     "is_head",
     "load_head",
+    "read_head_config",
     "save_head",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.errors import HeadFileError, HeadInputError
 from engine.heads.arctic_lstm import ArcticLstm
-from engine.heads.config import FORMAT
+from engine.heads.config import FORMAT, HeadConfig
 from engine.heads.head import DraftHead
 from engine.heads.layout import VOCABULARY, Layout
 from engine.heads.mlp_speculator import MlpSpeculator
@@ -43,6 +43,15 @@ _LAYOUTS: tuple[
 def is_head(folder: Path) -> bool:
     """Tell whether a folder holds a completely saved head; config.json is written last."""
     return (folder / CONFIG_FILE).is_file()
+
+
+def read_head_config(folder: Path) -> HeadConfig:
+    """Return the configuration of the head in a folder, without reading its weights.
+
+    Raises:
+        HeadFileError: The folder is missing or damaged, or holds no head in a known layout.
+    """
+    return _recognise(folder / CONFIG_FILE, read_config(folder)).config
 
 
 def load_head(

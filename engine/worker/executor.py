@@ -1,10 +1,12 @@
-"""Runs the model inside vLLM's engine process instead of a process of its own.
+"""Runs the model in vLLM's engine process, and has the model end before its engine at a stop.
 
-vLLM 0.32 puts the model of a CPU worker into its own process, which costs three round trips per
-step: forward, sampling, drafts. It does so to pin OpenMP threads, which our CPU profiles leave to
-the kernel (docs/adr/0002). docs/adr/0014 has the figures.
+vLLM 0.32 puts the model of a CPU worker into a process of its own, which costs three round trips
+per step: forward, sampling, drafts. It does so to pin OpenMP threads, which our CPU profiles leave
+to the kernel (docs/adr/0002). docs/adr/0014 has the figures, and says what happens at a stop.
 """
 
+import multiprocessing
+import signal
 from typing import Any
 
 from vllm.v1.engine.core import EngineCoreProc
@@ -21,27 +23,44 @@ class InProcessExecutor(UniProcExecutor):
                 f"{type(self).__name__} supports one rank, but this profile has {ranks}: set "
                 "engine.vllm.distributed_executor_backend to mp"
             )
-        EngineCoreProc._handle_shutdown = _handle_shutdown
         super()._init_executor()
-
-    def shutdown(self) -> None:
-        """Stop drafting, which saves the suffix index, and free the model; idempotent."""
-        super().shutdown()
-        self.driver_worker = None
 
 
 _vllms_handle_shutdown = EngineCoreProc._handle_shutdown
 
 
-def _handle_shutdown(engine: Any) -> bool:
-    """Tell whether the engine continues; if not, first shut down the executor in this process.
+def end_model_first() -> None:
+    """Have this engine process end its model before itself, which saves the suffix index.
 
     vLLM 0.32 restores the default SIGTERM action before it shuts down its executor. A second
     SIGTERM has often been sent by then: a stop signals the whole process group (from the gateway's
     supervisor, a terminal or systemd), and vLLM's API server forwards it to its engine. Until this
     point a second signal is harmless.
     """
+    EngineCoreProc._handle_shutdown = _handle_shutdown
+
+
+def _handle_shutdown(engine: Any) -> bool:
+    """Tell whether the engine continues; if not, first shut down its executor, whichever it is."""
     goes_on: bool = _vllms_handle_shutdown(engine)
     if not goes_on:
-        engine.model_executor.shutdown()
+        executor = engine.model_executor
+        executor.shutdown()
+        executor.shutdown = _do_nothing  # vLLM calls it once more
     return goes_on
+
+
+def _do_nothing() -> None:
+    pass
+
+
+def leave_stops_to_engine() -> None:
+    """Ignore the signals of a stop in a process that vLLM's engine started for a rank.
+
+    A stop signals the whole process group. On these signals the ranks of vLLM 0.32 end at once, and
+    the requests that the engine would finish fail. Without them a rank ends when its engine closes
+    their pipe, or when the engine has died (see plugin.py).
+    """
+    if multiprocessing.current_process().name.startswith("VllmWorker"):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)

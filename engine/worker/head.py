@@ -2,42 +2,62 @@
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
-from vllm.distributed import tensor_model_parallel_all_gather
-from vllm.distributed.parallel_state import get_pp_group
+from vllm.distributed import tensor_model_parallel_gather
 from vllm.model_executor.models.interfaces import supports_multimodal
 
 from engine.errors import HeadError
-from engine.heads import DraftHead, Guess, HeadMemory, SharedTables, TargetFacts, load_head
+from engine.heads import (
+    DraftHead,
+    Guess,
+    HeadConfig,
+    HeadMemory,
+    SharedTables,
+    TargetFacts,
+    load_head,
+)
+
+_WARM_UP = "warm-up"
+"""A request that occurs before the first real one only."""
 
 
-def gather_tables(model: Any, vocabulary: int) -> SharedTables:
-    """Collect the embedding and output tables that a head may share with the target.
+def gather_tables(model: Any, config: HeadConfig, vocabulary: int) -> SharedTables:
+    """Collect the tables of the target that a head shares, on the first rank.
 
     With tensor parallelism each rank holds a part, so all ranks must call this.
 
     Args:
         model: The target, as vLLM loaded it.
+        config: The head's.
         vocabulary: Size of the target's vocabulary; rows beyond it are padding.
 
+    Returns:
+        The tables that the head shares, on the first rank; no tables on the others.
+
     Raises:
-        HeadError: The target uses pipeline stages, or keeps its tables elsewhere.
+        HeadError: The target keeps its tables elsewhere.
     """
-    if get_pp_group().world_size > 1:
-        raise HeadError("a draft head requires pipeline_parallel_size 1")
     language = model.get_language_model() if supports_multimodal(model) else model
-    try:
-        parts = language.model.embed_tokens.weight.data, language.lm_head.weight.data
-    except AttributeError as exc:
-        raise HeadError(f"draft heads do not support this target: {exc}") from exc
+
+    def gather(is_shared: bool, find: Callable[[Any], Any]) -> torch.Tensor | None:
+        if not is_shared:
+            return None
+        try:
+            part = find(language).weight.data
+        except AttributeError as exc:
+            raise HeadError(f"draft heads do not support this target: {exc}") from exc
+        whole = tensor_model_parallel_gather(part, dst=0, dim=0)
+        return None if whole is None else whole[:vocabulary]
+
     return SharedTables(
-        *(tensor_model_parallel_all_gather(part, dim=0)[:vocabulary] for part in parts)
+        gather(config.share_embedding, lambda target: target.model.embed_tokens),
+        gather(config.share_output, lambda target: target.lm_head),
     )
 
 
@@ -66,6 +86,24 @@ def load_for_target(
         output=tables.output,
         dtype=torch.bfloat16 if device.type == "cpu" else None,
     )
+
+
+def warm_up(head: DraftHead, most: int, *, rows: int, memory: HeadMemory | None) -> None:
+    """Capture the head's graphs and run it once, so that no pass in service is slow for being new.
+
+    Args:
+        head: The head.
+        most: Number of tokens that a pass drafts.
+        rows: Most sequences of a pass.
+        memory: Memory of a head with a window, with a free slot.
+    """
+    head.capture(most, rows=rows, tables=None if memory is None else memory.tables)
+    weight = head.weights.projections[0].linear.weight
+    states = torch.zeros(1, head.config.hidden_size, dtype=weight.dtype, device=weight.device)
+    for _ in range(2):  # from the second step on there is an entry to write
+        HeadRun(head, most, StepStates(states, None), [_WARM_UP], [[0]], memory=memory)([0])
+    if memory is not None:
+        memory.forget([_WARM_UP])
 
 
 class StepStates:

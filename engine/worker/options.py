@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from engine.config import EngineSettings, Speculation
 from engine.errors import ConfigError
-from engine.models import ResolvedModel, shipped_head
+from engine.models import ModelConfig, ResolvedModel, shipped_head
 
 # The gateway's accounting needs these: times per request, cached prompt tokens, requests in flight.
 # The gateway writes the access log.
@@ -45,8 +45,11 @@ def build_options(
         has_bfloat16: Whether bfloat16 products are fast on this device.
 
     Raises:
-        ConfigError: The source `head` is on, but no head is given or ships for the model.
+        ConfigError: The source `head` is on, but no head is given or ships for the model; or the
+            model runs in pipeline stages.
     """
+    if problems := find_parallel_problems(settings, None):
+        raise ConfigError(problems)
     options: dict[str, JsonValue] = {
         **_DEFAULTS,
         **({} if has_bfloat16 else _WITHOUT_BFLOAT16),
@@ -60,6 +63,53 @@ def build_options(
     else:
         options["uds"] = str(settings.uds)
     return options | _speculation_options(settings, model)
+
+
+NATIVE_IN_STEP = (
+    "engine.vllm.data_parallel_size: the source native drafts a number of tokens that each engine "
+    "chooses, and the engines of a model with experts would wait for each other for ever; set it "
+    "to 1, or use the sources suffix and head"
+)
+
+
+def find_parallel_problems(settings: EngineSettings, model: ModelConfig | None) -> list[str]:
+    """Return a line for each kind of parallelism that the sources of drafts do not support.
+
+    Args:
+        settings: The engine's settings.
+        model: The model's config.json; None if unknown, which the engine then checks at its start.
+    """
+    speculation, problems = settings.speculation, []
+    if speculation.sources and _count(settings.vllm, "pipeline_parallel_size") > 1:
+        problems.append(
+            "engine.vllm.pipeline_parallel_size: speculation does not support pipeline stages: "
+            "vLLM schedules a step's drafts before the last stage has sampled the token before "
+            "them; set it to 1, or engine.speculation.sources to off"
+        )
+    if (
+        speculation.native is not None
+        and str(speculation.native.config.get("method")) not in _WITHOUT_CACHE
+        and _count(settings.vllm, "data_parallel_size") > 1
+        and _has_experts(model or {})
+    ):
+        problems.append(NATIVE_IN_STEP)
+    return problems
+
+
+_WITHOUT_CACHE = ("ngram", "ngram_gpu", "suffix", "medusa", "mlp_speculator", "custom_class")
+"""Methods of vLLM that propose without a model's KV cache, so that engines need not agree."""
+
+
+def _has_experts(model: ModelConfig) -> bool:
+    """Tell whether vLLM takes a model for a mixture of experts; the names are vLLM's."""
+    text = model.get("text_config")
+    names = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
+    return any((text if isinstance(text, dict) else model).get(name) for name in names)
+
+
+def _count(options: Mapping[str, JsonValue], name: str) -> int:
+    value = str(options.get(name) or 1)
+    return int(value) if value.isdecimal() else 1
 
 
 def to_arguments(options: Mapping[str, JsonValue]) -> list[str]:

@@ -21,6 +21,7 @@ from engine.models import (
     read_model_config,
     shipped_head,
 )
+from engine.worker.options import find_parallel_problems
 from engine.worker.versions import check_version, find_version
 from engine.worker.vllm_options import (
     VllmOptions,
@@ -37,6 +38,18 @@ _OTHER_CACHES = (
     "layer_types",
     "text_config",
     "layers_block_type",
+)
+
+
+# Names in the config.json of models with state-space layers; vLLM knows them by their classes.
+_STATE_SIZES = (
+    "conv_L_cache",
+    "linear_attn_config",
+    "linear_num_key_heads",
+    "mamba_d_ssm",
+    "mamba_d_state",
+    "ssm_state_size",
+    "state_size",
 )
 
 
@@ -88,6 +101,8 @@ def check_profile(path: Path | None) -> Preflight:
         config = None if faults else read_model_config(folder)
     if config is not None:
         problems += _find_size_problems(config, settings)
+        notes += _find_state_notes(config, settings)
+    problems += find_parallel_problems(settings, config)
     problems += _find_head_problems(settings, config)
     notes += _find_odd_variables(known, settings)
     return Preflight(settings, tuple(problems), tuple(notes))
@@ -190,6 +205,18 @@ def _find_head_problems(settings: EngineSettings, model: ModelConfig | None) -> 
     for name in ("hidden_size", "vocab_size"):
         if name in head and name in model and head[name] != model[name]:
             yield f"{where}: made for a model with {name} {head[name]}, not {model[name]}"
+
+
+def _find_state_notes(config: ModelConfig, settings: EngineSettings) -> Iterator[str]:
+    """Say what a model with state-space layers needs: a state for each position of a draft."""
+    text = config.get("text_config")
+    names = text if isinstance(text, dict) else config
+    if settings.speculation.sources and any(name in names for name in _STATE_SIZES):
+        states = 1 + settings.speculation.max_draft_tokens
+        yield (
+            f"engine.speculation.max_draft_tokens: the model has state-space layers, for which "
+            f"vLLM reserves {states} states a request instead of one; try 4 to 8"
+        )
 
 
 def _find_odd_variables(known: VllmOptions, settings: EngineSettings) -> Iterator[str]:

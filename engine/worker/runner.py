@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from vllm import __version__ as vllm_version
-from vllm.distributed.parallel_state import get_pp_group, get_tp_group
+from vllm.distributed.parallel_state import get_tp_group
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
-from engine.drafting import NATIVE, Control, read_control
-from engine.heads import HeadMemory
-from engine.worker.head import StepStates, gather_tables, load_for_target
+from engine.drafting import Control, read_control
+from engine.heads import HeadMemory, read_head_config
+from engine.worker.head import StepStates, gather_tables, load_for_target, warm_up
 from engine.worker.linear import linear_kernel
 from engine.worker.prefill import note_prefill
 from engine.worker.sampling import all_processors, decodes_plainly, temperature_of
@@ -31,7 +31,7 @@ from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
 from engine.worker.step import NOTHING_KNOWN, SampledStep
 from engine.worker.step_profile import ProfileFile, measure, sizes_up_to
-from engine.worker.verification import verify, wants_only_tokens
+from engine.worker.verification import most_verified_rows, verify, wants_only_tokens
 
 _log = logging.getLogger(__name__)
 
@@ -62,12 +62,14 @@ class _HybridDrafting(_Runner):
     """
 
     _draft_probs: Any
+    _draft_prob_req_ids: Any
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         super().__init__(vllm_config, device)
-        drafts = get_pp_group().is_last_rank and get_tp_group().rank_in_group == 0
         batch = _V1Batch(self)
+        drafts = get_tp_group().rank_in_group == 0
         self._speculation = RankSpeculation.start(vllm_config, batch) if drafts else None
+        self._most_rows = most_verified_rows(vllm_config)
         self._scheduled: Any = None
         self._sampled: Sequence[list[int]] = ()
         self._verified: Sequence[int] | None = None  # None if no draft was scheduled
@@ -86,12 +88,20 @@ class _HybridDrafting(_Runner):
         folder = self.vllm_config.additional_config["specgate"]["head"]
         if folder is None:
             return
-        tables = gather_tables(self.model, self.model_config.get_vocab_size())
+        tables = gather_tables(
+            self.model, read_head_config(Path(folder)), self.model_config.get_vocab_size()
+        )
         if self._speculation is not None:
             step = self._speculation.step
             step.head = load_for_target(Path(folder), tables, self.model_config, device=self.device)
             if step.head.config.window:
                 step.memory = HeadMemory(step.head, requests=self.max_num_reqs, device=self.device)
+
+    def warm_up_head(self) -> None:
+        """Prepare the draft head for its first pass, once vLLM has warmed up the target."""
+        step = None if self._speculation is None else self._speculation.step
+        if step is not None and step.head is not None:
+            warm_up(step.head, step.head_most, rows=self.max_num_reqs, memory=step.memory)
 
     def shutdown(self) -> None:
         if self._speculation is not None:
@@ -103,6 +113,10 @@ class _HybridDrafting(_Runner):
         self._sampled = ()
         self._verified = self._hidden = self._states = None
         self._native_tokens = scheduler_output.num_spec_tokens_to_schedule
+        if not getattr(scheduler_output, "specgate_all_native", True):
+            # Probabilities left by vLLM's drafter, on each rank, belong to drafts that are not
+            # used. Tokens without probabilities count as certain, which is exact for any drafter.
+            self._draft_probs = self._draft_prob_req_ids = None
         if self._speculation is not None:
             self._speculation.step.begin(
                 scheduler_output.finished_req_ids, scheduler_output.preempted_req_ids or ()
@@ -212,13 +226,7 @@ class _HybridDrafting(_Runner):
             next_step=getattr(self._scheduled, "specgate_next_step", NOTHING_KNOWN),
         )
         drafts = self._speculation.step.draft(sampled, native)
-        native_tokens = None
-        if has_native:
-            native_tokens = self._speculation.drafter.native_tokens()
-            if any(origin is not None and origin.first != NATIVE for origin in drafts.origins):
-                # Probabilities left by vLLM's drafter would belong to drafts that are not used.
-                # Tokens without probabilities count as certain, which is exact for any drafter.
-                self._draft_probs = self._draft_prob_req_ids = None
+        native_tokens = self._speculation.drafter.native_tokens() if has_native else None
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
     def profile_steps(self) -> None:
@@ -226,13 +234,11 @@ class _HybridDrafting(_Runner):
 
         All ranks compute the same steps, and the drafting rank decides whether to; ranks that
         disagreed would wait for each other forever. For the same reason several ranks apply no
-        time limit, and data-parallel engines, which compute together, do not profile. Nor do
-        pipeline stages, since no rank sees a whole step.
+        time limit, and data-parallel engines, which compute together, do not profile.
         """
         ours = self.vllm_config.additional_config["specgate"]
         alone = self.vllm_config.parallel_config.data_parallel_size == 1
-        whole = get_pp_group().world_size == 1
-        if ours["speculation"]["step_cost"] is not None or not alone or not whole:
+        if ours["speculation"]["step_cost"] is not None or not alone:
             return
         file = ProfileFile(Path(ours["profiles"]), self._profile_facts())
         known = file.load() if self._speculation is not None else None
@@ -260,6 +266,7 @@ class _HybridDrafting(_Runner):
             "ranks": vllm.parallel_config.world_size,
             "eager": int(model.enforce_eager),
             "most_tokens": min(self.max_num_reqs * (1 + self.num_spec_tokens), self.max_num_tokens),
+            "most_rows": self._most_rows,
             "vllm": str(vllm_version),
             "kernel": linear_kernel(model.dtype),
             "machine": platform.processor() or platform.machine(),
@@ -269,9 +276,9 @@ class _HybridDrafting(_Runner):
 
     @torch.inference_mode()
     def _run_empty_step(self, tokens: int) -> None:
-        """Compute a step of this many tokens without context, including all logits."""
+        """Compute a step of this many tokens without context, and as many logits as it can have."""
         hidden, _ = self._dummy_run(tokens, skip_eplb=True)
-        self.model.compute_logits(hidden[:tokens])
+        self.model.compute_logits(hidden[: min(tokens, self._most_rows)])
         self._sync_device()
 
 
@@ -325,3 +332,12 @@ class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):
 
 class HybridGPUModelRunner(_HybridDrafting, GPUModelRunner):
     """The speculating runner for GPUs."""
+
+    def _dummy_sampler_run(self, hidden_states: Any) -> Any:
+        """Let vLLM's memory profile see the largest step that can be verified.
+
+        vLLM 0.32 verifies one draft token for each of these states, ours may be more. Rows of
+        logits are the largest tensors of a step.
+        """
+        drafted = max(len(hidden_states), self._most_rows - self.max_num_reqs)
+        return super()._dummy_sampler_run(hidden_states[:1].expand(drafted, -1))

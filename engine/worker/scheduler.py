@@ -13,11 +13,14 @@ from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
 from vllm.v1.outputs import DraftTokenIds
 
 from engine.drafting import NATIVE, Origin
+from engine.worker.executor import end_model_first
 from engine.worker.metrics import AcceptanceMetrics
+from engine.worker.options import NATIVE_IN_STEP
 from engine.worker.periodic import Periodic
 from engine.worker.report import ReportPart, report_folder
 from engine.worker.speculation import read_settings
 from engine.worker.step import NextStep
+from engine.worker.verification import most_verified_rows
 
 _UNNAMED = Origin(NATIVE)
 
@@ -58,6 +61,7 @@ class HybridScheduler(Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        end_model_first()
         self._origins: dict[str, Origin] = {}
         self._acceptance = AcceptanceMetrics()
         rank = self.vllm_config.parallel_config.data_parallel_rank
@@ -68,8 +72,12 @@ class HybridScheduler(Scheduler):
         every = [self.num_spec_tokens] * (self.scheduler_config.max_num_seqs + 1)
         self.dynamic_sd_lookup: list[int] = vars(self)["dynamic_sd_lookup"] or every
         self._native_tokens: int | None = None
+        self._most_rows = most_verified_rows(self.vllm_config)
         native = read_settings(self.vllm_config).native
         if native is not None and self.vllm_config.speculative_config.uses_draft_kv_cache():
+            if self.vllm_config.parallel_config.data_parallel_size > 1:
+                # vLLM, too, fixes the number of drafted tokens for such engines.
+                raise ValueError(NATIVE_IN_STEP)
             self._native_tokens = native.most
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
@@ -78,6 +86,10 @@ class HybridScheduler(Scheduler):
         if self._native_tokens is not None:
             output.num_spec_tokens_to_schedule = self._native_tokens
         output.specgate_next_step = self._next_step(output)
+        output.specgate_all_native = all(
+            self._origins.get(request, _UNNAMED) == _UNNAMED
+            for request in output.scheduled_spec_decode_tokens
+        )
         return output
 
     def _next_step(self, output: Any) -> NextStep:
@@ -104,6 +116,13 @@ class HybridScheduler(Scheduler):
                 self.max_num_scheduled_tokens,
                 sequences=decoding,
                 prefill_tokens=prefill,
+                most=self.num_spec_tokens,
+            ),
+            # Each request may compute one more row of logits, for its next token.
+            room_in_step(
+                self._most_rows,
+                sequences=running + len(waiting),
+                prefill_tokens=0,
                 most=self.num_spec_tokens,
             ),
         )

@@ -103,12 +103,13 @@ class StepDrafting:
     Attributes:
         head: The draft head, if there is one; set once it is loaded.
         memory: Its memory, if it has a window.
+        head_most: Tokens that a pass of the head drafts.
 
     Args:
         drafter: Decides what each request drafts.
         metrics: Of its decisions and of the times of steps.
         batch: Of the runner.
-        head_most: Tokens that a pass of the head drafts.
+        head_most: See above.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class StepDrafting:
         self.memory: HeadMemory | None = None
         self._metrics = metrics
         self._batch = batch
-        self._head_most = head_most
+        self.head_most = head_most
         self._controls: dict[str, Control] = {}
         self._timer = StepTimer()
         self._began = 0.0
@@ -197,7 +198,7 @@ class StepDrafting:
             self._batch.note_prompts(self.memory, self._wants_head)
         return HeadRun(
             self.head,
-            self._head_most,
+            self.head_most,
             step.states,
             step.requests,
             step.sampled,

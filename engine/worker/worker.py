@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.platforms import current_platform
 
+from engine.worker.executor import leave_stops_to_engine
 from engine.worker.heap import keep_heap_trimmed
 from engine.worker.logs import log_as_vllm_does
 from engine.worker.report import ReportPart, report_folder
@@ -13,12 +14,23 @@ _Worker: Any = object
 log_as_vllm_does()  # each computing process of vLLM imports this file before it loads anything
 
 
-class _Profiled(_Worker):
-    """What both workers add to vLLM's; comes first in the method resolution order."""
+class _Stopped(_Worker):
+    """What all workers add to vLLM's; comes first in the method resolution order."""
 
     def compile_or_warm_up_model(self) -> Any:
-        """Warm the model up, then measure its steps."""
+        """Warm the model up; the engine alone stops this rank from now on."""
         spent = super().compile_or_warm_up_model()
+        leave_stops_to_engine()
+        return spent
+
+
+class _Profiled(_Worker):
+    """What the speculating workers add to ours."""
+
+    def compile_or_warm_up_model(self) -> Any:
+        """Warm the model and its draft head up, then measure steps."""
+        spent = super().compile_or_warm_up_model()
+        self.model_runner.warm_up_head()
         self.model_runner.profile_steps()
         return spent
 
@@ -26,9 +38,10 @@ class _Profiled(_Worker):
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
 
-    PlainWorker = Worker
+    class PlainWorker(_Stopped, Worker):
+        """The non-speculating worker for GPUs."""
 
-    class HybridWorker(_Profiled, Worker):
+    class HybridWorker(_Profiled, PlainWorker):
         """The speculating worker for GPUs."""
 
         def _make_model_runner(self) -> Any:
@@ -40,7 +53,7 @@ else:
     # vLLM's CPU worker must be imported before torch's shared memory is used.
     from vllm.v1.worker.cpu_worker import CPUWorker
 
-    class PlainWorker(CPUWorker):
+    class PlainWorker(_Stopped, CPUWorker):
         """The non-speculating worker for CPUs."""
 
         def init_device(self) -> None:
@@ -60,7 +73,7 @@ else:
             from engine.worker.exactness import publish, state_exactness
 
             if self.rank == 0:
-                engine = self.parallel_config.data_parallel_rank
+                engine = self.parallel_config.data_parallel_index
                 found = state_exactness(self.model_runner.model, self.vllm_config)
                 publish(found, ReportPart(report_folder(), "exactness", engine))
             return spent

@@ -1,8 +1,20 @@
+import multiprocessing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
+import torch.distributed
+from vllm.distributed.device_communicators.base_device_communicator import DeviceCommunicatorBase
 
+from engine.errors import HeadError
+from engine.heads import HeadConfig, HeadMemory
 from engine.heads.view import View
-from engine.worker.head import HeadRun, StepStates
+from engine.worker import head as module
+from engine.worker.head import HeadRun, StepStates, gather_tables, warm_up
+from tests.fakes.cuda import made_up_cuda
+from tests.unit.engine.heads.conftest import head_with_window
 
 
 def states(rows: int) -> torch.Tensor:
@@ -55,3 +67,112 @@ def test_a_pass_returns_drafts_by_sequence_and_its_time() -> None:
     assert drafts == [([6, 1], [0.5, 0.5]), ([7, 4], [0.5, 0.5])]
     assert run.sequences == 2
     assert run.seconds > 0.0
+
+
+@pytest.mark.parametrize("window", [0, 4])
+def test_no_pass_is_slow_for_being_the_first(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs are captured before the gate sees a pass, whatever its number of sequences."""
+    device = torch.device("cuda", 0)
+    with made_up_cuda(monkeypatch) as cuda:
+        head = head_with_window(window).to(device)
+        memory = HeadMemory(head, requests=5, device=device) if window else None
+
+        warm_up(head, 3, rows=5, memory=memory)
+        assert cuda.captures == 4  # 8, 4, 2 and 1 sequences
+
+        for rows in range(1, 6):
+            names = [str(row) for row in range(rows)]
+            step = StepStates(torch.zeros(rows, 32).to(device), None)
+            run = HeadRun(head, 3, step, names, [[1]] * rows, memory=memory)
+            cuda.reset()
+            run(range(rows))
+            assert (cuda.captures, len(cuda.waits)) == (0, 1)
+        assert memory is None or set(memory.requests) == {"0", "1", "2", "3", "4"}
+
+
+TARGET_ROWS, RANKS = 10, 2
+
+
+def target(rank: int) -> Any:
+    """A rank's part of a target whose tables have 10 rows, 4 of them padding."""
+
+    def part(sign: int) -> Any:
+        rows = torch.arange(rank * 5.0, rank * 5.0 + 5)[:, None].expand(5, 2).contiguous()
+        return SimpleNamespace(weight=torch.nn.Parameter(sign * rows))
+
+    return SimpleNamespace(model=SimpleNamespace(embed_tokens=part(1)), lm_head=part(-1))
+
+
+def gather_on(rank: int, store: Path, shares: dict[str, bool], send: Any) -> None:
+    """Gather over gloo with vLLM's communicator, and report the shapes and the bytes sent."""
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=RANKS
+    )
+    group = torch.distributed.group.WORLD
+    communicator = DeviceCommunicatorBase(group, torch.device("cpu"), group, "tp")
+    gathered: list[int] = []
+
+    def gather(part: torch.Tensor, dst: int, dim: int) -> torch.Tensor | None:
+        gathered.append(part.nbytes)
+        return communicator.gather(part, dst, dim)
+
+    vars(module).update(tensor_model_parallel_gather=gather, supports_multimodal=lambda _: False)
+    tables = gather_tables(target(rank), SimpleNamespace(**shares), 6)  # type: ignore[arg-type]
+    found = [None if table is None else table[:, 0].tolist() for table in tables_of(tables)]
+    send.put((rank, gathered, found))
+    torch.distributed.destroy_process_group()
+
+
+def tables_of(shared: Any) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    return shared.embedding, shared.output
+
+
+WHOLE = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("embedding", "output", "tables", "first_rank"),
+    [
+        (False, False, 0, [None, None]),
+        (True, False, 1, [WHOLE, None]),
+        (False, True, 1, [None, [-row for row in WHOLE]]),
+    ],
+    ids=["none", "embedding", "output"],
+)
+def test_only_shared_tables_are_gathered_and_on_the_first_rank(
+    embedding: bool, output: bool, tables: int, first_rank: list[Any], tmp_path: Path
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    answers = context.Queue()
+    shares = {"share_embedding": embedding, "share_output": output}
+    ranks = [
+        context.Process(target=gather_on, args=(rank, tmp_path / "store", shares, answers))
+        for rank in range(RANKS)
+    ]
+    for rank in ranks:
+        rank.start()
+    found = sorted(answers.get(timeout=50) for _ in ranks)
+    for rank in ranks:
+        rank.join()
+
+    part_bytes = 5 * 2 * 4
+    assert found == [
+        (0, [part_bytes] * tables, first_rank),
+        (1, [part_bytes] * tables, [None, None]),
+    ]
+
+
+def test_a_target_without_its_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "supports_multimodal", lambda _: False)
+    config = HeadConfig(
+        kind="mlp",
+        hidden_size=4,
+        vocab_size=10,
+        inner_size=4,
+        positions=2,
+        share_output=True,
+    )
+
+    with pytest.raises(HeadError, match="do not support this target"):
+        gather_tables(SimpleNamespace(model=None), config, 10)

@@ -17,7 +17,7 @@ from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
 from engine.drafting import Origin
-from engine.drafting.origin import HEAD, SUFFIX
+from engine.drafting.origin import HEAD, NATIVE, SUFFIX
 from engine.worker import scheduler
 from engine.worker.metrics import AcceptanceMetrics
 from engine.worker.scheduler import (
@@ -184,22 +184,29 @@ def test_prompt_tokens_of_a_step(
 
 
 class TestNextStep:
-    @pytest.mark.parametrize(("more", "behind"), [(0, 0), (1, 7)])
+    @pytest.mark.parametrize(("more", "behind"), [(0, 0), (1, 25)])
     def test_drafts_that_fit_the_room_leave_a_token_for_each(
         self, start: Start, more: int, behind: int
     ) -> None:
-        """128 requests of 2,048 tokens a step: 15 draft tokens for each, or 7 get nothing."""
-        scheduler = start()
+        """128 requests of 512 tokens a step: 3 draft tokens for each, or 25 get nothing."""
+        scheduler = start(max_num_batched_tokens=512)
         names = [f"r{number}" for number in range(128)]
         add(scheduler, *names)
         output = scheduler.schedule()
         compute(scheduler, output)
         room = output.specgate_next_step.room_tokens
-        assert room == 1920
+        assert room == 384
 
         draft(scheduler, dict.fromkeys(names, room // 128 + more), Origin(SUFFIX))
 
         assert len(scheduler.schedule().num_scheduled_tokens) == 128 - behind
+
+    def test_a_step_verifies_no_more_than_the_memory_profile_saw(self, start: Start) -> None:
+        """512 rows of logits: 384 draft tokens and the next token of each request."""
+        scheduler = start()
+        add(scheduler, *(f"r{number}" for number in range(128)))
+
+        assert scheduler.schedule().specgate_next_step.room_tokens == 384
 
     @pytest.mark.parametrize(
         ("options", "prefill", "room"),
@@ -310,3 +317,26 @@ def test_only_fields_of_vllm_are_sent_to_the_server() -> None:
     assert set(msgspec.msgpack.decode(sent)) == set(RequestSpecDecodeMetrics.__dataclass_fields__)
     received = msgspec.msgpack.decode(sent, type=RequestSpecDecodeMetrics)
     assert received.per_step_drafted == [0x1_0002]
+
+
+@pytest.mark.parametrize(
+    ("origins", "all_native"),
+    [
+        ({"a": None, "b": None}, True),
+        ({"a": Origin(NATIVE), "b": None}, True),
+        ({"a": Origin(NATIVE), "b": Origin(SUFFIX)}, False),
+        ({"a": Origin(NATIVE, SUFFIX, 1), "b": None}, False),
+    ],
+    ids=["no source", "native", "suffix beside", "suffix behind"],
+)
+def test_all_ranks_learn_whether_the_native_drafter_made_every_draft(
+    start: Start, origins: dict[str, Origin | None], all_native: bool
+) -> None:
+    scheduler = start()
+    add(scheduler, *origins)
+    compute(scheduler, scheduler.schedule())
+    scheduler.update_draft_token_ids(
+        SourcedDraftTokenIds(list(origins), [[7, 7]] * 2, list(origins.values()))
+    )
+
+    assert scheduler.schedule().specgate_all_native is all_native
