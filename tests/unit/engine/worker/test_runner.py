@@ -1,5 +1,6 @@
 """What our hooks pass on, over a runner without a model; tests/e2e/exactness has the real one."""
 
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,12 +21,14 @@ NEXT = NextStep(room_tokens=5)
 class Plain:
     """What we use of vLLM's V1 runner."""
 
+    effective_drafter_max_model_len = 100
     is_pooling_model = True
     max_model_len = 100
     model_config = SimpleNamespace(get_vocab_size=lambda: 50)
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         self.device = SimpleNamespace(type="cpu")
+        self.speculative_config: Any = None
         self._draft_probs: Any = None
         self.sampled: list[list[int]] = []
         self.proposed: DraftTokenIds | None = None
@@ -50,6 +53,10 @@ class Plain:
     def _bookkeeping_sync(self) -> tuple[Any, ...]:
         return None, None, None, self.sampled
 
+    def propose_draft_token_ids(self, scheduler_output: Any, *_: Any) -> int:
+        tokens: int = scheduler_output.num_spec_tokens_to_schedule
+        return tokens
+
     def take_draft_token_ids(self) -> DraftTokenIds | None:
         return self.proposed
 
@@ -72,6 +79,18 @@ class Step:
         return self.drafts
 
 
+@dataclass
+class Scheduled:
+    """What we read of vLLM's scheduler's output."""
+
+    finished_req_ids: set[str] = field(default_factory=lambda: {"x"})
+    num_spec_tokens_to_schedule: int = 3
+    preempted_req_ids: set[str] | None = None
+    scheduled_new_reqs: list[str] = field(default_factory=list)
+    specgate_next_step: NextStep = NEXT
+    total_num_scheduled_tokens: int = 6
+
+
 class Hooked(_HybridDrafting, Plain):
     """Our hooks over `Plain`; vLLM's own sampler verifies."""
 
@@ -82,16 +101,7 @@ class Hooked(_HybridDrafting, Plain):
         """Compute a step; return what the sampler was given and the drafts that we return."""
         metadata = None if verified is None else SimpleNamespace(num_draft_tokens=verified)
         self.sampled = sampled
-        self._update_states(
-            SimpleNamespace(
-                finished_req_ids={"x"},
-                num_spec_tokens_to_schedule=3,
-                preempted_req_ids=None,
-                scheduled_new_reqs=[],
-                specgate_next_step=NEXT,
-                total_num_scheduled_tokens=6,
-            )
-        )
+        self._update_states(Scheduled())
         given = self._sample(None, metadata)
         self._bookkeeping_sync()
         return given, self.take_draft_token_ids()
@@ -162,6 +172,21 @@ def test_probabilities_of_drafts_that_are_not_used_are_dropped(
     assert step.told[0][1] == [[1], [2]]
     assert (hooked._draft_probs is not None) is kept
     assert drafts.native_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("has_cache", "longest", "runs", "tokens"),
+    [(False, 99, True, 3), (True, 97, True, 3), (True, 98, True, 0), (True, 100, False, 0)],
+)
+def test_a_request_near_the_models_length_does_not_spoil_all_drafts(
+    hooked: Hooked, has_cache: bool, longest: int, runs: bool, tokens: int
+) -> None:
+    """Of 100 tokens. A drafter with a KV cache goes on without proposing, as long as it can."""
+    hooked.speculative_config = SimpleNamespace(uses_draft_kv_cache=lambda: has_cache)
+    hooked._update_states(Scheduled())
+
+    assert hooked._input_fits_in_drafter(SimpleNamespace(max_seq_len=longest)) is runs
+    assert hooked.propose_draft_token_ids(Scheduled(), *[None] * 5) == tokens
 
 
 def test_our_step_reads_the_batch(hooked: Hooked) -> None:

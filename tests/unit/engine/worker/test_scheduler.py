@@ -263,6 +263,19 @@ class TestNextStep:
         assert rooms == [45, 0]
 
 
+def test_a_request_with_one_token_to_compute_gets_no_placeholders(start: Start) -> None:
+    """vLLM 0.32 would give it 32 of them, verify and reject them all."""
+    scheduler = start()
+    add(scheduler, "decoding")
+    compute(scheduler, scheduler.schedule())
+    add(scheduler, "short", prompt=1)
+
+    output = scheduler.schedule()
+
+    assert output.num_scheduled_tokens == {"decoding": 1, "short": 1}
+    assert output.scheduled_spec_decode_tokens == {}
+
+
 class TestAccounting:
     def test_only_tokens_that_were_verified_count_as_drafted(self, start: Start) -> None:
         """The step takes 20 tokens: the second draft is cut to nine of its twelve."""
