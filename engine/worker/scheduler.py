@@ -64,7 +64,7 @@ class HybridScheduler(Scheduler):
         end_model_first()
         self._origins: dict[str, Origin] = {}
         self._acceptance = AcceptanceMetrics()
-        rank = self.vllm_config.parallel_config.data_parallel_rank
+        rank = self.vllm_config.parallel_config.data_parallel_index
         self._report = ReportPart(report_folder(), "acceptance", rank)
         self._publishing = Periodic(self._publish, seconds=1.0, name="acceptance metrics")
         # Without this table vLLM 0.32 gives a request with a single token to compute (because its

@@ -91,7 +91,7 @@ class RankSpeculation:
     @classmethod
     def start(cls, vllm_config: Any, batch: BatchView) -> "RankSpeculation":
         """Build it for the runner of this vLLM process."""
-        rank = vllm_config.parallel_config.data_parallel_rank
+        rank = vllm_config.parallel_config.data_parallel_index
         snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(
             read_settings(vllm_config),

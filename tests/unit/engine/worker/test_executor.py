@@ -1,20 +1,23 @@
-"""Our part of the executor; tests/e2e shows that it runs a model."""
+"""Our part of the executor and of stopping; tests/e2e shows that it runs and stops a model."""
 
+import inspect
+import multiprocessing
+import os
+import signal
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from vllm.v1.engine.core import EngineCoreProc
+from vllm.v1.executor.multiproc_executor import WorkerProc
+from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
 from engine.worker import executor as module
-from engine.worker.executor import InProcessExecutor
+from engine.worker.executor import InProcessExecutor, end_model_first, leave_stops_to_engine
 
 
-@pytest.fixture
-def executor() -> Any:
-    return InProcessExecutor.__new__(InProcessExecutor)
-
-
-def test_several_ranks_are_rejected_with_advice(executor: Any) -> None:
+def test_several_ranks_are_rejected_with_advice() -> None:
+    executor: Any = InProcessExecutor.__new__(InProcessExecutor)
     executor.parallel_config = SimpleNamespace(world_size=3)
 
     with pytest.raises(ValueError, match=r"has 3: set engine\.vllm\.distributed_executor_backend"):
@@ -22,13 +25,51 @@ def test_several_ranks_are_rejected_with_advice(executor: Any) -> None:
 
 
 @pytest.mark.parametrize("continues", [True, False])
-def test_it_shuts_down_as_soon_as_the_engine_stops(
-    continues: bool, executor: Any, monkeypatch: pytest.MonkeyPatch
+def test_the_model_of_any_executor_ends_before_its_engine_and_once(
+    continues: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended: list[str] = []
-    executor.driver_worker = SimpleNamespace(shutdown=lambda: ended.append("worker"))
+    """vLLM's own executor for one rank, as GPU profiles use it."""
+    monkeypatch.setattr(EngineCoreProc, "_handle_shutdown", lambda _: None)
     monkeypatch.setattr(module, "_vllms_handle_shutdown", lambda _: continues)
+    ended: list[str] = []
+    engine: Any = EngineCoreProc.__new__(EngineCoreProc)
+    executor: Any = UniProcExecutor.__new__(UniProcExecutor)
+    executor.driver_worker = SimpleNamespace(shutdown=lambda: ended.append("worker"))
+    engine.model_executor = executor
 
-    assert module._handle_shutdown(SimpleNamespace(model_executor=executor)) is continues
+    end_model_first()
 
+    assert engine._handle_shutdown() is continues
     assert ended == ([] if continues else ["worker"])
+    if not continues:
+        engine.model_executor.shutdown()  # as vLLM does afterwards
+        assert ended == ["worker"]
+
+
+def survives(number: int, sent: Any) -> None:
+    leave_stops_to_engine()
+    os.kill(os.getpid(), number)
+    sent.put("alive")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("name", "lives"), [("VllmWorker-1", True), ("EngineCore", False)], ids=["rank", "engine"]
+)
+def test_only_a_rank_leaves_a_stop_to_its_engine(number: int, name: str, lives: bool) -> None:
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    process = context.Process(target=survives, args=(number, answers), name=name)
+
+    process.start()
+    process.join()
+
+    assert (process.exitcode == 0) is lives
+    assert answers.empty() is not lives
+
+
+def test_vllm_still_names_and_stops_its_ranks_as_we_expect() -> None:
+    """Contract: their name, and that the end of a pipe is enough to end one."""
+    assert 'name=f"VllmWorker-{rank}"' in inspect.getsource(WorkerProc.make_worker_process)
+    assert "EOFError" in inspect.getsource(WorkerProc.monitor_death_pipe)
+    assert "signal.signal(signal.SIGTERM" in inspect.getsource(WorkerProc.worker_main)

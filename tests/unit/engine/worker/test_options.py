@@ -4,7 +4,12 @@ from pydantic import JsonValue
 from engine.config import EngineSettings, Speculation
 from engine.errors import ConfigError
 from engine.models import ResolvedModel
-from engine.worker.options import build_options, to_arguments
+from engine.worker.options import (
+    NATIVE_IN_STEP,
+    build_options,
+    find_parallel_problems,
+    to_arguments,
+)
 
 MODEL = ResolvedModel("/models/m", "my-model", is_local=True)
 
@@ -114,6 +119,50 @@ def test_settings_reach_the_model_worker(
     assert isinstance(found := ours["specgate"], dict)
     assert Speculation.model_validate(found["speculation"]) == chosen.speculation
     assert (found["snapshot"], found["head"]) == (snapshot, head)
+
+
+def test_speculation_refuses_pipeline_stages() -> None:
+    stages: dict[str, JsonValue] = {"pipeline_parallel_size": 2}
+
+    with pytest.raises(ConfigError) as refused:
+        build_options(settings(vllm=stages), MODEL, has_bfloat16=True)
+    off = build_options(
+        settings(vllm=stages, speculation={"sources": "off"}), MODEL, has_bfloat16=True
+    )
+
+    (problem,) = refused.value.problems
+    assert problem.startswith("engine.vllm.pipeline_parallel_size: speculation does not support")
+    assert off["pipeline_parallel_size"] == 2
+
+
+EAGLE: dict[str, object] = {"method": "eagle", "model": "e", "num_speculative_tokens": 4}
+MIXTURE: dict[str, JsonValue] = {"num_local_experts": 8}
+
+
+@pytest.mark.parametrize(
+    ("engines", "drafter", "model", "refused"),
+    [
+        (2, EAGLE, MIXTURE, True),
+        ("2", EAGLE, {"text_config": {"n_routed_experts": 64}}, True),
+        (1, EAGLE, MIXTURE, False),
+        (2, NGRAM, MIXTURE, False),
+        (2, EAGLE, {"num_experts": 0}, False),
+        (2, EAGLE, None, False),
+    ],
+    ids=["experts", "experts of text", "one engine", "no cache", "dense", "unknown"],
+)
+def test_engines_with_experts_refuse_a_native_drafter(
+    engines: JsonValue,
+    drafter: dict[str, object],
+    model: dict[str, JsonValue] | None,
+    refused: bool,
+) -> None:
+    chosen = settings(
+        vllm={"data_parallel_size": engines},
+        speculation={"sources": ["native"], "native": {"config": drafter}},
+    )
+
+    assert find_parallel_problems(chosen, model) == ([NATIVE_IN_STEP] if refused else [])
 
 
 def test_a_model_without_a_shipped_head_needs_a_folder() -> None:

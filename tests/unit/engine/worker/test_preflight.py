@@ -82,6 +82,36 @@ def test_every_mistake_is_found_at_once(tmp_path: Path) -> None:
     assert odd.endswith("did you mean VLLM_CPU_KVCACHE_SPACE?")
 
 
+def test_pipeline_stages_are_refused_before_the_start(tmp_path: Path) -> None:
+    (found,) = check(tmp_path, vllm={"pipeline_parallel_size": 2}).problems
+
+    assert found.startswith("engine.vllm.pipeline_parallel_size: speculation does not support")
+
+
+@pytest.mark.parametrize(
+    ("facts", "sources", "noted"),
+    [
+        ({"mamba_d_state": 16}, ["suffix"], True),
+        ({"text_config": {"linear_num_key_heads": 16}}, ["suffix"], True),
+        ({"mamba_d_state": 16}, "off", False),
+        ({}, ["suffix"], False),
+    ],
+    ids=["hybrid", "hybrid text", "no drafts", "attention"],
+)
+def test_the_states_that_drafts_need_are_noted(
+    model: Path, facts: dict[str, Any], sources: Any, noted: bool
+) -> None:
+    (model / "config.json").write_text(json.dumps(LLAMA | facts), encoding="utf-8")
+    speculation = {"sources": sources, "max_draft_tokens": 32}
+
+    found = check(model.parent, model=str(model), speculation=speculation)
+
+    assert not found.problems
+    assert [note for note in found.notes if "33 states a request" in note] == (
+        list(found.notes) if noted else []
+    )
+
+
 def test_a_parser_of_a_plugin_is_not_looked_up(tmp_path: Path) -> None:
     options = {"tool_call_parser": "ours", "tool_parser_plugin": "/ours.py"}
 

@@ -1,64 +1,201 @@
-"""Our hooks over a runner that only records; tests/e2e shows them over vLLM's."""
+"""What our hooks pass on, over a runner without a model; tests/e2e/exactness has the real one."""
 
 import inspect
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from vllm import SamplingParams
+from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
-from engine.worker.runner import HybridGPUModelRunner, _HybridDrafting
+from engine.drafting import Origin, StepDrafts
+from engine.drafting.origin import SUFFIX
+from engine.worker import runner
+from engine.worker.runner import HybridGPUModelRunner, NoDrafts, _HybridDrafting, _V1Batch
+from engine.worker.step import BatchView, NextStep, SampledStep
 
-VOCABULARY = 50
+NEXT = NextStep(room_tokens=5)
 
 
-class Recorder:
-    """What our hooks call of vLLM's runner."""
+class Plain:
+    """What we use of vLLM's V1 runner."""
 
-    def __init__(self) -> None:
+    effective_drafter_max_model_len = 100
+    is_pooling_model = True
+    max_model_len = 100
+    model_config = SimpleNamespace(get_vocab_size=lambda: 50)
+
+    def __init__(self, vllm_config: Any, device: Any) -> None:
+        self.device = SimpleNamespace(type="cpu")
+        self.speculative_config: Any = None
+        self._draft_probs: Any = None
+        self._draft_prob_req_ids: Any = None
         self.logits_rows: list[int] = []
         self.model = SimpleNamespace(
             compute_logits=lambda hidden: self.logits_rows.append(len(hidden))
         )
+        self.sampled: list[list[int]] = []
+        self.proposed: DraftTokenIds | None = None
+        params = SamplingParams(max_tokens=7, temperature=0.5)
+        state = SimpleNamespace(
+            num_prompt_tokens=4, output_token_ids=[8, 9], sampling_params=params
+        )
+        self.requests = {"a": state, "b": state}
+        self.input_batch = SimpleNamespace(
+            req_ids=["a", "b"],
+            req_id_to_index={"a": 0, "b": 1},
+            token_ids_cpu=np.array([[1, 2, 3, 4, 8, 9, 0, 0]] * 2, np.int32),
+            num_tokens_no_spec=np.array([6, 6]),
+        )
 
-    def _update_states(self, scheduler_output: Any) -> None: ...
+    def _update_states(self, scheduler_output: Any) -> None:
+        pass
+
+    def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
+        return spec_decode_metadata
+
+    def _bookkeeping_sync(self) -> tuple[Any, ...]:
+        return None, None, None, self.sampled
+
+    def propose_draft_token_ids(self, scheduler_output: Any, *_: Any) -> int:
+        tokens: int = scheduler_output.num_spec_tokens_to_schedule
+        return tokens
+
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        return self.proposed
 
     def _dummy_run(self, tokens: int, **_: Any) -> tuple[torch.Tensor, None]:
         return torch.zeros(tokens, 4), None
 
-    def _sync_device(self) -> None: ...
+    def _sync_device(self) -> None:
+        pass
 
 
-class Runner(_HybridDrafting, Recorder):
-    """A rank that does not draft."""
+class Step:
+    """Our step; keeps what it is told and drafts as the test says."""
+
+    head = None
 
     def __init__(self) -> None:
-        Recorder.__init__(self)
-        self._speculation = None
-        self._most_rows = 512
-        self._draft_probs: torch.Tensor | None = torch.ones(2, 3, VOCABULARY)
-        self._draft_prob_req_ids: list[str] | None = ["a", "b"]
+        self.gone: list[tuple[set[str], set[str]]] = []
+        self.told: list[tuple[SampledStep, Any]] = []
+        self.drafts = StepDrafts.nothing(2)
+
+    def begin(self, finished: Any, preempted: Any) -> None:
+        self.gone.append((set(finished), set(preempted)))
+
+    def draft(self, step: SampledStep, native: Any) -> StepDrafts:
+        self.told.append((step, native))
+        return self.drafts
 
 
-def scheduled(**told: Any) -> Any:
-    return SimpleNamespace(num_spec_tokens_to_schedule=3, **told)
+@dataclass
+class Scheduled:
+    """What we read of vLLM's scheduler's output."""
+
+    finished_req_ids: set[str] = field(default_factory=lambda: {"x"})
+    num_spec_tokens_to_schedule: int = 3
+    preempted_req_ids: set[str] | None = None
+    scheduled_new_reqs: list[str] = field(default_factory=list)
+    specgate_all_native: bool = True
+    specgate_next_step: NextStep = NEXT
+    total_num_scheduled_tokens: int = 6
 
 
-@pytest.mark.parametrize(
-    ("told", "keeps"),
-    [({"specgate_all_native": True}, True), ({"specgate_all_native": False}, False), ({}, True)],
-    ids=["native", "another source", "vLLM's scheduler"],
-)
-def test_every_rank_drops_probabilities_of_drafts_that_are_not_used(
-    told: dict[str, bool], keeps: bool
+class Hooked(_HybridDrafting, Plain):
+    """Our hooks over `Plain`; vLLM's own sampler verifies."""
+
+    def _verify(self, logits: Any, drafted: Any) -> Any:
+        return None
+
+    def compute(self, sampled: list[list[int]], verified: list[int] | None = None) -> Any:
+        """Compute a step; return what the sampler was given and the drafts that we return."""
+        metadata = None if verified is None else SimpleNamespace(num_draft_tokens=verified)
+        self.sampled = sampled
+        self._update_states(Scheduled())
+        given = self._sample(None, metadata)
+        self._bookkeeping_sync()
+        return given, self.take_draft_token_ids()
+
+
+@pytest.fixture
+def step() -> Step:
+    return Step()
+
+
+@pytest.fixture
+def hooked(monkeypatch: pytest.MonkeyPatch, step: Step) -> Hooked:
+    speculation = SimpleNamespace(
+        step=step, has_native=False, drafter=SimpleNamespace(native_tokens=lambda: 2)
+    )
+    group = SimpleNamespace(rank_in_group=0)
+    monkeypatch.setattr(runner, "get_tp_group", lambda: group)
+    monkeypatch.setattr(runner, "most_verified_rows", lambda _: 512)
+    monkeypatch.setattr(runner, "RankSpeculation", SimpleNamespace(start=lambda *_: speculation))
+    return Hooked(None, None)
+
+
+def test_our_step_is_told_what_was_verified(hooked: Hooked, step: Step) -> None:
+    given, _ = hooked.compute([[5, 6], [7]], verified=[1, 2])
+    hooked.compute([[5], []])
+
+    assert given.num_draft_tokens == [1, 2]
+    (first, _), (second, _) = step.told
+    assert first == SampledStep(["a", "b"], [[5, 6], [7]], [1, 2], 6, next_step=NEXT)
+    assert second == SampledStep(["a", "b"], [[5], []], [0, 0], 6, next_step=NEXT)
+    assert step.gone == [({"x"}, set())] * 2
+
+
+def test_if_nothing_is_verified_the_ordinary_sampler_samples(hooked: Hooked) -> None:
+    """vLLM 0.32's rejection sampler ends the engine on a CPU if a request has `top_k`."""
+    given, _ = hooked.compute([[5], [7]], verified=[0, 0])
+
+    assert given is None
+
+
+def test_drafts_travel_with_their_sources(hooked: Hooked, step: Step) -> None:
+    step.drafts = StepDrafts([[1, 2], []], [Origin(SUFFIX), None])
+
+    _, drafts = hooked.compute([[5], [7]])
+
+    assert (drafts.req_ids, drafts.draft_token_ids) == (["a", "b"], [[1, 2], []])
+    assert (drafts.origins, drafts.native_tokens) == ([Origin(SUFFIX), None], None)
+
+
+def test_without_sampled_tokens_nothing_is_drafted(hooked: Hooked, step: Step) -> None:
+    _, drafts = hooked.compute([])
+
+    assert (drafts, step.told) == (None, [])
+
+
+def test_our_step_is_told_what_vllms_drafter_proposed(hooked: Hooked, step: Step) -> None:
+    assert hooked._speculation is not None
+    hooked._speculation.has_native = True
+    hooked.proposed = DraftTokenIds(["a", "b"], [[1], [2]])
+
+    _, drafts = hooked.compute([[5], [7]])
+
+    assert step.told[0][1] == [[1], [2]]
+    assert drafts.native_tokens == 2
+
+
+@pytest.mark.parametrize("drafts", [True, False], ids=["drafting rank", "other rank"])
+@pytest.mark.parametrize("all_native", [True, False])
+def test_every_rank_drops_the_probabilities_of_drafts_that_are_not_used(
+    hooked: Hooked, all_native: bool, drafts: bool
 ) -> None:
-    rank = Runner()
+    if not drafts:
+        hooked._speculation = None
+    hooked._draft_probs, hooked._draft_prob_req_ids = "left by vLLM's drafter", ["a", "b"]
 
-    rank._update_states(scheduled(**told))
+    hooked._update_states(Scheduled(specgate_all_native=all_native))
 
-    assert (rank._draft_probs is not None) is keeps
-    assert (rank._draft_prob_req_ids is not None) is keeps
+    assert (hooked._draft_probs is not None) is all_native
+    assert (hooked._draft_prob_req_ids is not None) is all_native
 
 
 @pytest.mark.parametrize(
@@ -71,10 +208,10 @@ def test_the_memory_profile_sees_the_largest_verification(
 ) -> None:
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(GPUModelRunner, "_dummy_sampler_run", lambda _, hidden: seen.append(hidden))
-    runner = HybridGPUModelRunner.__new__(HybridGPUModelRunner)
-    runner._most_rows, runner.max_num_reqs = most_rows, requests
+    on_gpu = HybridGPUModelRunner.__new__(HybridGPUModelRunner)
+    on_gpu._most_rows, on_gpu.max_num_reqs = most_rows, requests
 
-    runner._dummy_sampler_run(torch.zeros(requests, 4))
+    on_gpu._dummy_sampler_run(torch.zeros(requests, 4))
 
     assert [torch.rand_like(hidden).shape for hidden in seen] == [(expected, 4)]
 
@@ -88,9 +225,42 @@ def test_vllm_sizes_its_sampler_run_by_the_states() -> None:
 
 
 @pytest.mark.parametrize(("tokens", "rows"), [(100, 100), (2048, 512)])
-def test_profiled_steps_compute_no_more_logits_than_real_ones(tokens: int, rows: int) -> None:
-    runner = Runner()
+def test_profiled_steps_compute_no_more_logits_than_real_ones(
+    hooked: Hooked, tokens: int, rows: int
+) -> None:
+    hooked._run_empty_step(tokens)
 
-    runner._run_empty_step(tokens)
+    assert hooked.logits_rows == [rows]
 
-    assert runner.logits_rows == [rows]
+
+@pytest.mark.parametrize(
+    ("has_cache", "longest", "runs", "tokens"),
+    [(False, 99, True, 3), (True, 97, True, 3), (True, 98, True, 0), (True, 100, False, 0)],
+)
+def test_a_request_near_the_models_length_does_not_spoil_all_drafts(
+    hooked: Hooked, has_cache: bool, longest: int, runs: bool, tokens: int
+) -> None:
+    """Of 100 tokens. A drafter with a KV cache goes on without proposing, as long as it can."""
+    hooked.speculative_config = SimpleNamespace(uses_draft_kv_cache=lambda: has_cache)
+    hooked._update_states(Scheduled())
+
+    assert hooked._input_fits_in_drafter(SimpleNamespace(max_seq_len=longest)) is runs
+    assert hooked.propose_draft_token_ids(Scheduled(), *[None] * 5) == tokens
+
+
+def test_our_step_reads_the_batch(hooked: Hooked) -> None:
+    batch: BatchView = _V1Batch(hooked)
+
+    assert batch.text("b").tolist() == [1, 2, 3, 4, 8, 9]
+    assert batch.left("b") == 5
+    assert batch.control("b").temperature == 0.5
+
+
+def test_the_models_length_limits_a_request_too(hooked: Hooked) -> None:
+    hooked.max_model_len = 9
+
+    assert _V1Batch(hooked).left("a") == 3
+
+
+def test_vllm_gets_a_drafter_that_proposes_nothing() -> None:
+    assert NoDrafts(None).propose([[1], [2]], None, None) == [[], []]

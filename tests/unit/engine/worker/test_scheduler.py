@@ -16,6 +16,7 @@ from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
+from engine.config import Speculation
 from engine.drafting import Origin
 from engine.drafting.origin import HEAD, NATIVE, SUFFIX
 from engine.worker import scheduler
@@ -73,7 +74,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     )
     monkeypatch.setattr(scheduler, "Periodic", lambda *_, **__: None)
 
-    def start(*, blocks: int = BLOCKS, **options: Any) -> HybridScheduler:
+    def start(*, blocks: int = BLOCKS, engines: int = 1, **options: Any) -> HybridScheduler:
         cache = CacheConfig(block_size=BLOCK_TOKENS, enable_prefix_caching=False)
         cache.num_gpu_blocks = blocks
         config = VllmConfig(
@@ -86,6 +87,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
             device_config=DeviceConfig(device="cpu"),
             additional_config={"specgate": {"speculation": {"sources": ["suffix"]}}},
         )
+        config.parallel_config.data_parallel_size = engines
         object.__setattr__(config, "model_config", MODEL)
         object.__setattr__(config, "speculative_config", SPECULATION)
         layer = FullAttentionSpec(
@@ -270,6 +272,19 @@ class TestNextStep:
         assert rooms == [45, 0]
 
 
+def test_a_request_with_one_token_to_compute_gets_no_placeholders(start: Start) -> None:
+    """vLLM 0.32 would give it 32 of them, verify and reject them all."""
+    scheduler = start()
+    add(scheduler, "decoding")
+    compute(scheduler, scheduler.schedule())
+    add(scheduler, "short", prompt=1)
+
+    output = scheduler.schedule()
+
+    assert output.num_scheduled_tokens == {"decoding": 1, "short": 1}
+    assert output.scheduled_spec_decode_tokens == {}
+
+
 class TestAccounting:
     def test_only_tokens_that_were_verified_count_as_drafted(self, start: Start) -> None:
         """The step takes 20 tokens: the second draft is cut to nine of its twelve."""
@@ -317,6 +332,20 @@ def test_only_fields_of_vllm_are_sent_to_the_server() -> None:
     assert set(msgspec.msgpack.decode(sent)) == set(RequestSpecDecodeMetrics.__dataclass_fields__)
     received = msgspec.msgpack.decode(sent, type=RequestSpecDecodeMetrics)
     assert received.per_step_drafted == [0x1_0002]
+
+
+def test_engines_that_wait_for_each_other_refuse_a_native_drafter(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM itself tells only engines of a model with experts that there are several."""
+    native = {"method": "eagle", "num_speculative_tokens": 2}
+    section = Speculation.model_validate({"sources": ["native"], "native": {"config": native}})
+    monkeypatch.setattr(scheduler, "read_settings", lambda _: section)
+    monkeypatch.setattr(SPECULATION, "uses_draft_kv_cache", lambda: True)
+    start(engines=1)
+
+    with pytest.raises(ValueError, match="engines of a model with experts"):
+        start(engines=2)
 
 
 @pytest.mark.parametrize(
