@@ -1,7 +1,6 @@
 """Name and features of this machine's processor (Linux)."""
 
 import platform
-from collections.abc import Iterator
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
@@ -57,12 +56,7 @@ def _first(cpuinfo: Path) -> dict[str, str]:
     except FileNotFoundError:
         return {}
     facts: dict[str, str] = {}
-    for name, value in _pairs(lines):
-        facts.setdefault(name, value)
-    return facts
-
-
-def _pairs(lines: list[str]) -> Iterator[tuple[str, str]]:
     for line in lines:
         name, _, value = line.partition(":")
-        yield name.strip(), value.strip()
+        facts.setdefault(name.strip(), value.strip())
+    return facts
