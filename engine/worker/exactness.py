@@ -63,6 +63,8 @@ def _objections(model: nn.Module, vllm_config: Any) -> Iterator[tuple[str, str]]
     if vllm_config.device_config.device_type != "cpu":
         yield "device", "vLLM's GPU kernels change the order of sums with the size of the batch"
         return
+    if not vllm_config.additional_config["specgate"]["cpu_kernels"]:
+        yield "setting", "engine.cpu_kernels is off, so vLLM's kernels compute"
     if not linear_kernels(torch.float32):
         yield "processor", "this processor has neither AVX2 nor AVX-512, so vLLM's kernels compute"
     if not config.enforce_eager:

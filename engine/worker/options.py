@@ -93,14 +93,19 @@ def _to_text(value: JsonValue) -> str:
 
 def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
     speculation = settings.speculation
+    plain: dict[str, JsonValue] = {"cpu_kernels": settings.cpu_kernels}
     if not speculation.sources:
         # vLLM rejects acceptance metrics without a drafter.
-        return {"worker_cls": "engine.worker.worker.PlainWorker"}
+        return {
+            "additional_config": {"specgate": plain},
+            "worker_cls": "engine.worker.worker.PlainWorker",
+        }
     snapshot = None
     if "suffix" in speculation.sources and speculation.suffix.warm_start:
         name = re.sub(r"[^\w.-]+", "-", model.served_name)
         snapshot = str(settings.cache_dir / "suffix" / name)
     ours: dict[str, JsonValue] = {
+        **plain,
         "speculation": speculation.model_dump(mode="json"),
         "snapshot": snapshot,
         "profiles": str(settings.cache_dir / "profiles"),

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "attention.hpp"
-#include "bfloat16.hpp"
 #include "gated_head.hpp"
 #include "matrix.hpp"
 #include "norm.hpp"
+#include "table.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -40,12 +40,12 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
-const std::uint16_t* bfloat16_of(const Halves& tensor) {
+const BFloat16* bfloat16_of(const Halves& tensor) {
   const nb::dlpack::dtype type = tensor.dtype();
   require(type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat) &&
               type.bits == 16 && type.lanes == 1,
           "expected a bfloat16 tensor");
-  return static_cast<const std::uint16_t*>(tensor.data());
+  return static_cast<const BFloat16*>(tensor.data());
 }
 
 Matrix make_matrix(const Array<const std::int8_t, 2>& values,

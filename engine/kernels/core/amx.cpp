@@ -34,7 +34,7 @@ class TiledAttention {
   static void attend(const CacheView<BFloat16>& cache, std::size_t begin, std::size_t count,
                      const BFloat16* const* queries, float octaves, const std::size_t* visible,
                      std::size_t rows, const Partial& into) {
-    thread_local Memory memory;
+    Memory memory;
     const std::size_t padded = (count + kPanelWidth - 1) / kPanelWidth * kPanelWidth;
     const std::size_t query_pairs = cache.dim / 2;
     for (std::size_t row = 0; row < rows; ++row) {

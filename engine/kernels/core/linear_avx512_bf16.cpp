@@ -4,27 +4,20 @@
 // regardless of MXCSR (Intel SDM, volume 2; the same on AMD).
 #include "panel.hpp"
 
-#if defined(__AVX512BF16__)
-#include <immintrin.h>
+#if defined(__AVX512BF16__) && defined(__AVX512BW__)
+#include "paired_lines.hpp"
 #endif
 
 namespace specgate::kernels {
 
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) && defined(__AVX512BW__)
 
+// A panel has its pairs already.
 template <>
-struct Lanes<16, Pair> {
-  using Vector = __m512;
-  using Values = __m512bh;
-
+struct PanelLines<16, Pair> : PairedLines {
   [[gnu::always_inline]] static inline void load(const Pair* panel, Values& left, Values& right) {
     left = reinterpret_cast<__m512bh>(_mm512_load_si512(panel));
     right = reinterpret_cast<__m512bh>(_mm512_load_si512(panel + 16));
-  }
-
-  [[gnu::always_inline]] static inline void add(Vector& sums, Values values, Pair input) {
-    const auto both = _mm512_set1_epi32(__builtin_bit_cast(int, input));
-    sums = _mm512_dpbf16_ps(sums, values, reinterpret_cast<__m512bh>(both));
   }
 };
 

@@ -60,8 +60,20 @@ def test_speculation_off_sets_no_speculative_options() -> None:
     options = build_options(settings(speculation={"sources": "off"}), MODEL, has_bfloat16=True)
 
     assert {"speculative_config", "per_request_spec_decode_metrics"}.isdisjoint(options)
-    assert {"scheduler_cls", "additional_config"}.isdisjoint(options)
+    assert "scheduler_cls" not in options
     assert options["worker_cls"] == "engine.worker.worker.PlainWorker"
+
+
+@pytest.mark.parametrize("sources", ["off", ["suffix"]])
+@pytest.mark.parametrize("on", [True, False])
+def test_the_worker_knows_whether_to_use_our_kernels(sources: object, on: bool) -> None:
+    chosen = settings(speculation={"sources": sources}, cpu_kernels=on)
+
+    options = build_options(chosen, MODEL, has_bfloat16=True)
+
+    assert isinstance(ours := options["additional_config"], dict)
+    assert isinstance(found := ours["specgate"], dict)
+    assert found["cpu_kernels"] is on
 
 
 def test_our_sources_run_in_our_worker_and_scheduler() -> None:
