@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "attention.hpp"
+#include "instructions.hpp"
 #include "packed_weight.hpp"
 
 namespace {
@@ -50,7 +51,7 @@ void check_linear(Random& random) {
   const std::size_t stride = in + between(random, 0, 3);
   const Halves weight = numbers(random, out * in), rows = numbers(random, count * stride);
   const Halves bias = numbers(random, out);
-  const PackedWeight<Pair> packed(*kLinearAmx.pairs, weight.data(), out, in);
+  const PackedWeight<Pair> packed(*kernel_of<LinearKernel<Pair>>(kAmx), weight.data(), out, in);
   Halves together(count * out), alone(out);
   packed.multiply(rows.data(), stride, count, bias.data(), together.data());
   for (std::size_t row = 0; row < count; ++row) {
@@ -164,10 +165,10 @@ struct World {
 
  private:
   void run(const Requests& requests, std::size_t from, BFloat16* to) const {
-    attend(*kAttentionAmx.halves, requests,
-           PagedCache<BFloat16>{keys.data(), values.data(), block_stride(), head_stride(),
+    attend(*kernel_of<AttentionKernel<BFloat16>>(kAmx), requests,
+           PagedCache<BFloat16>{keys.data(), values.data(), blocks.size(), block_stride(), head_stride(),
                                 block_tokens},
-           Queries<BFloat16>{queries.data() + from, heads() * dim, to, heads() * dim, heads(),
+           Queries<BFloat16>{queries.data() + from, heads() * dim, to, heads() * dim, queries.size() / (heads() * dim) - from / (heads() * dim), heads(),
                              kv_heads, dim, scale()});
   }
 };

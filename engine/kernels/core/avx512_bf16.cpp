@@ -1,7 +1,10 @@
-// Linear layers for processors with AVX-512 bfloat16 instructions: two products per lane at once.
+// The kernels for AVX-512 with bfloat16 instructions: two products per lane at once.
 //
 // VDPBF16PS rounds each of its two additions to nearest and treats subnormal numbers as zero,
-// regardless of MXCSR (Intel SDM, volume 2; the same on AMD).
+// regardless of MXCSR (Intel SDM, volume 2; the same on AMD). Attention's weights are rounded to
+// bfloat16, as in FlashAttention on GPUs (arXiv 2205.14135), and normalised by the sum of the
+// rounded weights.
+#include "instructions.hpp"
 #include "panel.hpp"
 
 #if defined(__AVX512BF16__) && defined(__AVX512BW__)
@@ -22,12 +25,13 @@ struct PanelLines<16, Pair> : PairedLines {
 };
 
 namespace {
-constexpr LinearKernel<Pair> kPairs = linear_kernel_of<16, 12, Pair>("avx512_bf16");
+constexpr auto kPairs = linear_kernel_of<16, 12, Pair>("avx512_bf16");
+constexpr auto kAttendHalves = attention_kernel_of<16, 12, PairedLines>("avx512_bf16");
 }  // namespace
-const LinearKernels kLinearAvx512BFloat16{nullptr, nullptr, &kPairs};
+const Instructions kAvx512BFloat16{{}, {}, {&kPairs}, {}, {&kAttendHalves}};
 
 #else
-const LinearKernels kLinearAvx512BFloat16{nullptr, nullptr, nullptr};
+const Instructions kAvx512BFloat16{};
 #endif
 
 }  // namespace specgate::kernels
