@@ -35,6 +35,8 @@ def attend_with_ours() -> None:
 class Builder(CPUAttentionMetadataBuilder):
     """Chooses the KV cache's layout; the metadata of a step are vLLM's."""
 
+    isa: str
+
     def _set_isa_to_layers(self, layer_names: list[str]) -> None:
         # Caches that are sent to other workers keep vLLM's layout: both ends have to agree on it.
         is_ours = (
