@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numbers>
 #include <vector>
 
@@ -26,14 +27,17 @@ struct Piece {
   std::size_t rows;
 };
 
-// Results of rows; the fields of a Partial with their own memory.
+// Memory for the results of rows, uninitialised.
 struct Results {
-  std::vector<float> most, total, values;
+  std::size_t stride;
+  std::unique_ptr<float[]> memory;
 
-  Results(std::size_t rows, std::size_t dim) : most(rows), total(rows), values(rows * dim) {}
+  Results(std::size_t rows, std::size_t dim)
+      : stride(dim + 2), memory(std::make_unique_for_overwrite<float[]>(rows * stride)) {}
 
-  Partial at(std::size_t row, std::size_t dim) {
-    return {most.data() + row, total.data() + row, values.data() + row * dim};
+  Partial at(std::size_t first, std::size_t rows) const {
+    float* const from = memory.get() + first * stride;
+    return {from, from + rows, from + 2 * rows};
   }
 };
 
@@ -101,12 +105,12 @@ class Step {
   // process.
   void share_pieces() {
     const std::size_t dim = queries_.dim, rows = kernel_.most_rows;
-    Results results(2 * rows * static_cast<std::size_t>(omp_get_max_threads()), dim);
+    const Results results(2 * rows * static_cast<std::size_t>(omp_get_max_threads()), dim);
     const auto count = static_cast<std::int64_t>(pieces_.size());
 #pragma omp parallel
     {
       const std::size_t first = 2 * rows * static_cast<std::size_t>(omp_get_thread_num());
-      const Partial into = results.at(first, dim), one = results.at(first + rows, dim);
+      const Partial into = results.at(first, rows), one = results.at(first + rows, rows);
 #pragma omp for schedule(dynamic, 1)
       for (std::int64_t i = 0; i < count; ++i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
@@ -134,22 +138,23 @@ class Step {
       }
     }
     const std::size_t dim = queries_.dim;
-    Results found(rows, dim), sums(kernel_.most_rows, dim);
-    const Partial into = sums.at(0, dim);
+    const Results found(rows, dim), sums(kernel_.most_rows, dim);
+    const Partial into = sums.at(0, kernel_.most_rows);
     const auto count = static_cast<std::int64_t>(chunks.size());
 #pragma omp parallel
     {
 #pragma omp for schedule(dynamic, 1)
       for (std::int64_t i = 0; i < count; ++i) {
         const Chunk& chunk = chunks[static_cast<std::size_t>(i)];
-        attend_chunk(pieces_[chunk.piece], chunk.at, found.at(chunk.row, dim));
+        const Piece& piece = pieces_[chunk.piece];
+        attend_chunk(piece, chunk.at, found.at(chunk.row, piece.rows));
       }
       release();
     }
     for (const Chunk& chunk : chunks) {
       const Piece& piece = pieces_[chunk.piece];
       if (chunk.at == 0) clear(into, piece.rows, dim);
-      fold(found.at(chunk.row, dim), piece.rows, dim, into);
+      fold(found.at(chunk.row, piece.rows), piece.rows, dim, into);
       if (chunk.at + 1 == chunks_of(piece)) write(piece, into);
     }
   }
