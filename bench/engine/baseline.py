@@ -66,8 +66,7 @@ def _serve(
     # vLLM reads the environment while it is imported, so only now.
     import uvloop
 
-    from engine.worker.parser import parse_arguments
-    from engine.worker.server import run_server
+    from engine.worker.server import parse_arguments, run_server
 
     if speculative_config:
         options = build_options(settings, model, has_bfloat16=is_good_at_bfloat16(settings)) | {

@@ -18,7 +18,7 @@ from engine.kernels import attention_kernels, linear_kernels, tiles
 from engine.worker.attention import is_made_for
 from engine.worker.linear import is_ours
 from engine.worker.metrics import ExactnessMetrics
-from engine.worker.report import Report
+from engine.worker.report import ReportPart
 
 _log = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ def _is_a_product(layer: nn.Module) -> bool:
     return isinstance(layer, ParallelLMHead) or (weights and not is_lookup)
 
 
-def publish(found: Exactness, report: Report, registry: CollectorRegistry = REGISTRY) -> None:
+def publish(found: Exactness, report: ReportPart, registry: CollectorRegistry = REGISTRY) -> None:
     """Say it in the log, in `GET /speculation` and as a metric.
 
     Raises:

@@ -45,10 +45,9 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     from vllm.logger import configure_logging_from_args
 
     from engine.worker.logs import log_as_vllm_does
-    from engine.worker.parser import parse_arguments
-    from engine.worker.route import MIDDLEWARE
+    from engine.worker.report import MIDDLEWARE
     from engine.worker.sampling import accept_all_requests
-    from engine.worker.server import run_server
+    from engine.worker.server import parse_arguments, run_server
     from engine.worker.tools import accept_all_schemas
 
     has_bfloat16 = is_good_at_bfloat16(settings)

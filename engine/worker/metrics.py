@@ -28,6 +28,9 @@ VERIFYING_SIZES = (1, 4, 16, 64)
 _COST_TOKENS = (1, 4, 16, 64, 256)
 _PREDICTION_BUCKETS = (0.5, 0.67, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 5.0)
 
+_PREDICTION_RATE = 1.0 / 64.0
+"""Rate of the moving average of measured over expected step times, per step."""
+
 _IN_GATE = {"suffix": SUFFIX, "head": HEAD, "native": NATIVE}
 
 
@@ -145,9 +148,14 @@ class AcceptanceMetrics:
 
 
 class DraftingMetrics:
-    """What the drafting rank decided, and the contents of the suffix index."""
+    """What the drafting rank decided, and the contents of the suffix index.
+
+    Attributes:
+        prediction: Moving average of the ratio of measured to expected step times.
+    """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self.prediction = 1.0
         gauge = partial(Gauge, multiprocess_mode="mostrecent", registry=registry)
         self._steps = _Total(
             "engine_spec_steps",
@@ -201,7 +209,7 @@ class DraftingMetrics:
             buckets=_PREDICTION_BUCKETS,
             registry=registry,
         )
-        self._prediction = _Spread(prediction, _PREDICTION_BUCKETS)
+        self._prediction_ratio = _Spread(prediction, _PREDICTION_BUCKETS)
         seconds = Histogram(
             "engine_spec_step_seconds",
             "Step time by phase: `target` is vLLM's forward pass and sampling, `head` the draft "
@@ -225,13 +233,15 @@ class DraftingMetrics:
 
     def observe_prediction(self, ratio: float) -> None:
         """Record the ratio of a step's measured to its expected time."""
-        self._prediction.observe(ratio)
+        self._prediction_ratio.observe(ratio)
+        self.prediction += _PREDICTION_RATE * (ratio - self.prediction)
 
     def publish(self, drafter: Drafter, index: Stats | None, sources: tuple[str, ...]) -> None:
         """Publish the counts and the current values to Prometheus."""
         counters, gate = drafter.counters, drafter.gate
-        for spread in (self._target, self._draft, self._draft_cpu, self._head, self._prediction):
+        for spread in (self._target, self._draft, self._draft_cpu, self._head):
             spread.publish()
+        self._prediction_ratio.publish()
         self._steps.publish({(decision,): counters.decisions[decision] for decision in DECISIONS})
         self._fallbacks.publish({(reason,): n for reason, n in list(counters.fallbacks.items())})
         self._price.set(drafter.price)

@@ -142,6 +142,6 @@ def _vllm_drafter(speculation: Speculation) -> dict[str, JsonValue]:
         return {**speculation.native.config, "num_speculative_tokens": longest}
     return {
         "method": "custom_class",
-        "model": "engine.worker.proposer.NoDrafts",
+        "model": "engine.worker.runner.NoDrafts",
         "num_speculative_tokens": speculation.max_draft_tokens,
     }

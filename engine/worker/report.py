@@ -1,19 +1,30 @@
-"""The report of a worker's speculation: each process writes a part, the API server joins them.
+"""The report of a worker's speculation: each process writes a part, `GET /speculation` joins them.
 
 The parts are small files in the folder that vLLM's processes share for metrics
 (`PROMETHEUS_MULTIPROC_DIR`), written once a second.
 """
 
+import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue
 
 from engine.config import process_environment
 
+_Message = MutableMapping[str, Any]
+_Receive = Callable[[], Awaitable[_Message]]
+_Send = Callable[[_Message], Awaitable[None]]
+_App = Callable[[_Message, _Receive, _Send], Awaitable[None]]
+
 _PREFIX = "specgate-"
+
+PATH = "/speculation"
+MIDDLEWARE = "engine.worker.report.SpeculationRoute"
+"""The value for vLLM's option `middleware`."""
 
 
 def report_folder() -> Path | None:
@@ -22,7 +33,7 @@ def report_folder() -> Path | None:
     return None if folder is None else Path(folder)
 
 
-class Report:
+class ReportPart:
     """One process's part of the report.
 
     Args:
@@ -59,3 +70,27 @@ def read_reports(folder: Path) -> dict[str, JsonValue]:
         facts = json.loads(path.read_text(encoding="utf-8"))
         engines.setdefault(int(number), {"engine": int(number)})[part] = facts
     return {"engines": [engines[number] for number in sorted(engines)]}
+
+
+class SpeculationRoute:
+    """Middleware of vLLM's server that answers one path and passes everything else on unchanged."""
+
+    def __init__(self, app: _App) -> None:
+        self._app = app
+        self._folder = report_folder()
+
+    async def __call__(self, scope: _Message, receive: _Receive, send: _Send) -> None:
+        """Answer the request, or pass it on."""
+        if (
+            scope["type"] != "http"
+            or scope["path"] != PATH
+            or scope["method"] != "GET"
+            or self._folder is None
+        ):
+            await self._app(scope, receive, send)
+            return
+        found = await asyncio.to_thread(read_reports, self._folder)
+        body = json.dumps(found).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})

@@ -1,19 +1,39 @@
-"""vLLM's scheduler with accounting of drafted and accepted tokens by source."""
+"""vLLM's scheduler, told the source of each draft; it counts accepted tokens by source.
 
-from itertools import islice
+With each step it tells the rank that drafts what it knows of the next one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from vllm.v1.core.sched.scheduler import Scheduler
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
+from vllm.v1.outputs import DraftTokenIds
 
 from engine.drafting import NATIVE, Origin
 from engine.worker.metrics import AcceptanceMetrics
 from engine.worker.periodic import Periodic
-from engine.worker.report import Report, report_folder
+from engine.worker.report import ReportPart, report_folder
 from engine.worker.speculation import read_settings
-from engine.worker.steps import Backlog, room_for_drafts
+from engine.worker.step import NextStep
 
 _UNNAMED = Origin(NATIVE)
+
+
+@dataclass
+class SourcedDraftTokenIds(DraftTokenIds):
+    """vLLM's drafts by request, with what our scheduler needs to know of them.
+
+    Attributes:
+        origins: Source of each draft; None for no draft.
+        native_tokens: How many tokens vLLM's own drafter proposes in the next step; None if there
+            is no such drafter. The scheduler tells all ranks, so that they run the same passes.
+    """
+
+    origins: Sequence[Origin | None] = ()
+    native_tokens: int | None = None
 
 
 class SourcedMetrics(RequestSpecDecodeMetrics):
@@ -41,7 +61,7 @@ class HybridScheduler(Scheduler):
         self._origins: dict[str, Origin] = {}
         self._acceptance = AcceptanceMetrics()
         rank = self.vllm_config.parallel_config.data_parallel_rank
-        self._report = Report(report_folder(), "acceptance", rank)
+        self._report = ReportPart(report_folder(), "acceptance", rank)
         self._publishing = Periodic(self._publish, seconds=1.0, name="acceptance metrics")
         # Without this table vLLM 0.32 gives a request with a single token to compute (because its
         # prompt is cached) a draft of placeholders, which are all verified and rejected.
@@ -53,27 +73,60 @@ class HybridScheduler(Scheduler):
             self._native_tokens = native.most
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
-        """Schedule a step; tell all ranks the native draft length and the waiting requests."""
+        """Schedule a step; tell all ranks the native draft length and what comes next."""
         output = super().schedule(*args, **kwargs)
         if self._native_tokens is not None:
             output.num_spec_tokens_to_schedule = self._native_tokens
-        output.specgate_backlog = self._backlog()
+        output.specgate_next_step = self._next_step(output)
         return output
 
-    def _backlog(self) -> Backlog:
-        sequences = len(self.running)
-        free = self.scheduler_config.max_num_seqs - sequences
-        waiting = list(islice(self.waiting, max(0, free))) if self.waiting else []
-        return Backlog(
-            waiting=len(waiting),
-            prompt_tokens=sum(one.num_tokens - one.num_computed_tokens for one in waiting),
-            room_tokens=room_for_drafts(
+    def _next_step(self, output: Any) -> NextStep:
+        # Requests of `output` that decode may end in it; they count as if they went on.
+        running = len(self.running)
+        reading = [request for request in self.running if request.is_prefill_chunk]
+        free = max(0, self.scheduler_config.max_num_seqs - running)
+        waiting = list(islice(self.waiting, free)) if self.waiting else []
+        decoding = running - len(reading)
+        prefill = prefill_of_step(
+            (one.num_tokens - one.num_computed_tokens for one in chain(reading, waiting)),
+            room_tokens=max(0, self.max_num_scheduled_tokens - decoding),
+            longest_piece=self._longest_piece(),
+            in_pieces=self.scheduler_config.enable_chunked_prefill,
+        )
+        rooms = (
+            room_in_cache(
                 self.kv_cache_manager.block_pool.get_num_free_blocks(),
                 self.block_size,
-                sequences=sequences,
+                sequences=running,
+                most=self.num_spec_tokens,
+            ),
+            room_in_step(
+                self.max_num_scheduled_tokens,
+                sequences=decoding,
+                prefill_tokens=prefill,
                 most=self.num_spec_tokens,
             ),
         )
+        drafted = sum(map(len, output.scheduled_spec_decode_tokens.values()))
+        return NextStep(
+            prefill_tokens=prefill,
+            context_tokens=sum(request.num_computed_tokens for request in reading),
+            waiting=len(reading) + len(waiting),
+            room_tokens=min((room for room in rooms if room is not None), default=None),
+            read_tokens=(
+                output.total_num_scheduled_tokens - len(output.num_scheduled_tokens) - drafted
+            ),
+        )
+
+    def _longest_piece(self) -> int:
+        """Return how many tokens vLLM reads of one prompt in a step; the same rule as its own."""
+        limit: int = self.scheduler_config.long_prefill_token_threshold
+        requests = sum(self.get_request_counts())
+        if limit <= 0 or requests <= 1:
+            limit = self.max_num_scheduled_tokens
+        elif self.adaptive_long_prefill_threshold:
+            limit = max(limit, self.scheduler_config.max_num_batched_tokens // requests)
+        return limit
 
     def add_request(self, request: Any) -> None:
         """Add a request, with our counts."""
@@ -100,12 +153,13 @@ class HybridScheduler(Scheduler):
         num_invalid_spec_tokens: Any,
         request_id: str,
     ) -> Any:
-        """Count a verified draft for its source, then as vLLM does."""
+        """Count a verified draft for its source, without what its grammar forbids; as vLLM does."""
         origin = self._origins.get(request_id, _UNNAMED)
         request = self.requests.get(request_id)
         if request is not None and request.spec_decode_metrics is not None:
             request.spec_decode_metrics.expect(origin)
-        self._acceptance.observe(origin, num_draft_tokens, num_accepted_tokens)
+        invalid = (num_invalid_spec_tokens or {}).get(request_id, 0)
+        self._acceptance.observe(origin, num_draft_tokens - invalid, num_accepted_tokens)
         return super().make_spec_decoding_stats(
             spec_decoding_stats,
             num_draft_tokens,
@@ -127,3 +181,64 @@ class HybridScheduler(Scheduler):
         """Stop our thread, then vLLM's parts."""
         self._publishing.stop()
         super().shutdown()
+
+
+def room_in_cache(free_blocks: int, block_tokens: int, *, sequences: int, most: int) -> int | None:
+    """Return how many KV cache slots drafts may use without causing a preemption.
+
+    Args:
+        free_blocks: Free blocks of the KV cache.
+        block_tokens: Slots per block.
+        sequences: Running requests; the next token of each may need a block.
+        most: Length of the longest draft.
+
+    Returns:
+        Number of slots; None if every sequence could have the longest draft.
+    """
+    needed = sequences * -(-(1 + most) // block_tokens)
+    if free_blocks >= needed:
+        return None
+    return max(0, free_blocks - sequences) * block_tokens
+
+
+def prefill_of_step(
+    unread: Iterable[int], *, room_tokens: int, longest_piece: int, in_pieces: bool
+) -> int:
+    """Return how many prompt tokens a step reads if drafts leave it the room.
+
+    Args:
+        unread: Tokens left of each prompt, in the order in which they are scheduled. A prompt that
+            waits may turn out to be cached; then this is too much, for one step.
+        room_tokens: Room in the step beside the next tokens of the decoding requests.
+        longest_piece: Most tokens that a step reads of one prompt.
+        in_pieces: Whether a prompt is split if it does not fit (chunked prefill). If not, it waits,
+            and those after it.
+    """
+    total = 0
+    for tokens in unread:
+        piece = min(tokens, longest_piece)
+        if piece > room_tokens - total and not in_pieces:
+            break
+        total = min(total + piece, room_tokens)
+    return total
+
+
+def room_in_step(
+    budget_tokens: int, *, sequences: int, prefill_tokens: int, most: int
+) -> int | None:
+    """Return how many draft tokens the next step can take beside prompts and next tokens.
+
+    vLLM schedules the running requests in turn until the step is full. If drafts asked for more,
+    requests late in the list would get nothing, in each step the same.
+
+    Args:
+        budget_tokens: Most tokens of a step (`max_num_batched_tokens`).
+        sequences: Requests that decode.
+        prefill_tokens: Prompt tokens that the step reads.
+        most: Length of the longest draft.
+
+    Returns:
+        Number of tokens; None if every sequence could have the longest draft.
+    """
+    room = max(0, budget_tokens - sequences - prefill_tokens)
+    return None if room >= sequences * most else room

@@ -12,19 +12,16 @@ from engine.policy import Gate, Limits
 from engine.suffix import SuffixIndex
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, source_state
 from engine.worker.periodic import Periodic
-from engine.worker.report import Report, report_folder
+from engine.worker.report import ReportPart, report_folder
 from engine.worker.snapshots import Snapshots
+from engine.worker.step import BatchView, StepDrafting
 from engine.worker.step_profile import Points
-from engine.worker.steps import Step
 
 _DEFAULT_STEP_COST = ((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5))
 """Step time on an unknown machine, by number of tokens, relative to a step of one token."""
 
 _PROFILE_WEIGHT = 3
 """How many observations each point of a measured profile counts for."""
-
-_PREDICTION_RATE = 1.0 / 64.0
-"""Rate of the moving average of measured over expected step times, per step."""
 
 
 def read_settings(vllm_config: Any) -> Speculation:
@@ -49,29 +46,41 @@ def curve_in_ms(points: Sequence[tuple[float, float]]) -> JsonValue:
 
 
 class RankSpeculation:
-    """The drafter of the rank that drafts, with its metrics and snapshots."""
+    """The drafter of the rank that drafts, with its metrics, report and snapshots.
+
+    Attributes:
+        drafter: Decides what each request drafts.
+        step: Our part of the runner's steps.
+        has_native: Whether vLLM's own drafter is a source.
+    """
 
     def __init__(
-        self, settings: Speculation, report: Report, *, most_rows: int, snapshot: Path | None
+        self,
+        settings: Speculation,
+        batch: BatchView,
+        report: ReportPart,
+        *,
+        most_rows: int,
+        snapshot: Path | None,
     ) -> None:
         most = settings.max_draft_tokens
         self._index = None
         if "suffix" in settings.sources:
             self._index = SuffixIndex(settings.suffix.capacity_mb << 20)
         self.has_native = "native" in settings.sources
-        self.head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
+        head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
         self.drafter = Drafter(
             None if self._index is None else SuffixSource(self._index),
             build_gate(settings, most_rows=most_rows),
             most=most,
             native_most=0 if settings.native is None else settings.native.most,
-            head_most=self.head_most,
+            head_most=head_most,
             fixed_price=settings.fixed_price,
         )
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
+        self.step = StepDrafting(self.drafter, self._metrics, batch, head_most=head_most)
         self._report = report
-        self._prediction = 1.0
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
             snapshots = Snapshots(self._index, snapshot)
@@ -80,36 +89,24 @@ class RankSpeculation:
             self._threads.append(Periodic(snapshots.save, seconds=seconds, name="suffix snapshot"))
 
     @classmethod
-    def start(cls, vllm_config: Any) -> "RankSpeculation":
-        """Build it for this vLLM process."""
+    def start(cls, vllm_config: Any, batch: BatchView) -> "RankSpeculation":
+        """Build it for the runner of this vLLM process."""
         rank = vllm_config.parallel_config.data_parallel_rank
         snapshot = vllm_config.additional_config["specgate"]["snapshot"]
         return cls(
             read_settings(vllm_config),
-            Report(report_folder(), "gate", rank),
+            batch,
+            ReportPart(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
             # Each data-parallel rank has its own index.
             snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
         )
-
-    def observe_step(self, *, target: float, draft: float, draft_cpu: float, head: float) -> None:
-        """Record the times of a step, in seconds; `head` is 0 if the head did not run."""
-        self._metrics.observe_step(target=target, draft=draft, draft_cpu=draft_cpu, head=head)
 
     def believe(self, profile: Points) -> None:
         """Initialise the gate with step times measured for this model on this machine."""
         for _ in range(_PROFILE_WEIGHT):
             for tokens, seconds in profile:
                 self.drafter.gate.observe_step(tokens, 0, seconds)
-
-    def observe_whole_step(self, step: Step, seconds: float) -> None:
-        """Have the gate learn from a step that took `seconds` without the head's pass."""
-        expected = self.drafter.gate.observe_step(
-            step.tokens, step.context_tokens, seconds, step.verifying
-        )
-        if expected > 0.0:
-            self._metrics.observe_prediction(seconds / expected)
-            self._prediction += _PREDICTION_RATE * (seconds / expected - self._prediction)
 
     def stop(self) -> None:
         """Store the answers of running requests, save the index, publish the last metrics."""
@@ -133,7 +130,7 @@ class RankSpeculation:
             "goodput_tokens_per_second": round(gate.goodput, 1),
             "expected_over_accepted": round(gate.expected_over_accepted, 3),
             "promised_over_kept": round(gate.expected_over_accepted, 3),  # old name, until 0.3.0
-            "measured_over_expected": round(self._prediction, 3),
+            "measured_over_expected": round(self._metrics.prediction, 3),
             "decisions": decisions,
             "verdicts": decisions,  # old name, until 0.3.0
             "fallbacks": dict(counters.fallbacks),
@@ -145,6 +142,8 @@ class RankSpeculation:
             ),
             "step_cost_ms": curve_in_ms(gate.step_curve()) if gate.is_measured else None,
             "pass_cost_ms": (
-                curve_in_ms(gate.pass_curve()) if gate.is_measured and self.head_most else None
+                curve_in_ms(gate.pass_curve())
+                if gate.is_measured and "head" in self._sources
+                else None
             ),
         }

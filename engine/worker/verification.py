@@ -3,7 +3,8 @@
 For every drafted position vLLM 0.32 copies the logits three times and finds their maximum with
 torch's slow `argmax`; when sampling it also draws a replacement for each draft token in case it is
 rejected. Here each position is read once, and vLLM's own sampler draws one token per request, at
-the position where its draft ended. docs/adr/0014 has the figures.
+the position where its draft ended. docs/adr/0014 has the figures. `mend_verification_on_cpus` is
+for the steps that are left to vLLM.
 """
 
 from collections.abc import Sequence
@@ -13,14 +14,13 @@ from typing import Any
 
 import torch
 from vllm.v1.outputs import SamplerOutput
+from vllm.v1.sample import rejection_sampler
 from vllm.v1.sample.logits_processor.builtin import (
     LogitBiasLogitsProcessor,
     MinTokensLogitsProcessor,
 )
 from vllm.v1.sample.rejection_sampler import PLACEHOLDER_TOKEN_ID
 from vllm.v1.sample.sampler import Sampler
-
-from engine.worker.sampling import expand_batch_to_tokens
 
 
 def wants_only_tokens(sampling: Any) -> bool:
@@ -135,3 +135,88 @@ def _changes_logits(processor: Any) -> bool:
     if isinstance(processor, MinTokensLogitsProcessor):
         return bool(processor.min_toks)
     return True  # a custom processor: its effect is unknown
+
+
+def mend_verification_on_cpus() -> None:
+    """Replace two broken or slow CPU functions of vLLM 0.32's rejection sampler.
+
+    `cpu_triton_utils._expand_kernel_impl` writes each draft token's temperature, top-k and top-p to
+    a copy, so drafts are verified with uninitialised memory and sampled text is noise. To replace a
+    rejected token, vLLM draws one random number per vocabulary entry, even for requests without a
+    draft: 11 ms for 16 requests and a vocabulary of 49,152.
+    """
+    rejection_sampler.expand_batch_to_tokens = expand_batch_to_tokens
+    rejection_sampler.sample_recovered_tokens = sample_recovered_tokens
+
+
+def expand_batch_to_tokens(
+    values: torch.Tensor,
+    cumulative: torch.Tensor,
+    tokens: int,
+    replace_from: int = 0,
+    replace_to: int = 0,
+) -> torch.Tensor:
+    """Repeat each request's value for each of its draft tokens.
+
+    Args:
+        values: One value per request, shape (requests,).
+        cumulative: Cumulative number of draft tokens, integers, shape (requests,).
+        tokens: Draft tokens of all requests.
+        replace_from: A value to replace.
+        replace_to: Its replacement.
+
+    Returns:
+        Shape (tokens,), dtype of `values`.
+    """
+    counts = torch.diff(cumulative, prepend=cumulative.new_zeros(1))
+    replaced = values.masked_fill(values == replace_from, replace_to)
+    return replaced.repeat_interleave(counts, output_size=tokens)
+
+
+def sample_recovered_tokens(
+    max_spec_len: int,
+    num_draft_tokens: list[int],
+    cu_num_draft_tokens: torch.Tensor,
+    draft_token_ids: torch.Tensor,
+    draft_probs: torch.Tensor | None,
+    target_probs: torch.Tensor,
+    sampling_metadata: Any,
+    device: torch.device,
+    use_fp64_gumbel: bool = False,
+) -> torch.Tensor:
+    """Draw, for each draft token, the token that replaces it if it is rejected.
+
+    Samples from max(0, target - draft probabilities), as rejection sampling requires (Leviathan et
+    al., arXiv 2211.17192, section 2.3), with one random number per draft token. The signature is
+    that of vLLM 0.32.
+
+    Args:
+        max_spec_len: Unused.
+        num_draft_tokens: Draft tokens of each request.
+        cu_num_draft_tokens: Unused.
+        draft_token_ids: Shape (tokens,).
+        draft_probs: The drafter's probabilities, shape (tokens, vocabulary); None if each draft
+            token had probability 1.
+        target_probs: The target's probabilities, same shape.
+        sampling_metadata: Its `generators` are those of seeded requests, by index in the batch.
+        device: Device of all tensors.
+        use_fp64_gumbel: Unused; sums are computed in float64.
+
+    Returns:
+        Shape (tokens,), dtype of `draft_token_ids`.
+    """
+    if draft_probs is None:
+        left = target_probs.scatter(1, draft_token_ids.long().unsqueeze(1), 0.0)
+    else:
+        left = (target_probs - draft_probs).clamp_(min=0.0)
+    uniform = torch.rand(len(left), dtype=torch.float64, device=device)
+    begin = 0
+    for number, count in enumerate(num_draft_tokens):
+        generator = sampling_metadata.generators.get(number)
+        if count and generator is not None:
+            uniform[begin : begin + count].uniform_(generator=generator)
+        begin += count
+    sums = left.cumsum(-1, dtype=torch.float64)
+    found = torch.searchsorted(sums, uniform.unsqueeze(1) * sums[:, -1:], right=True)
+    # If no probability is left, the draft token cannot be rejected and the result is not used.
+    return found.squeeze(1).clamp_(max=left.shape[1] - 1).to(draft_token_ids.dtype)

@@ -6,7 +6,7 @@ from vllm.platforms import current_platform
 
 from engine.worker.heap import keep_heap_trimmed
 from engine.worker.logs import log_as_vllm_does
-from engine.worker.report import Report, report_folder
+from engine.worker.report import ReportPart, report_folder
 
 _Worker: Any = object
 
@@ -64,7 +64,7 @@ else:
             if self.rank == 0:
                 engine = self.parallel_config.data_parallel_rank
                 found = state_exactness(self.model_runner.model, self.vllm_config)
-                publish(found, Report(report_folder(), "exactness", engine))
+                publish(found, ReportPart(report_folder(), "exactness", engine))
             return spent
 
     class HybridWorker(_Profiled, PlainWorker):
@@ -74,7 +74,7 @@ else:
             """Prepare the device and our runner."""
             super().init_device()
             from engine.worker.runner import HybridCPUModelRunner
-            from engine.worker.sampling import mend_verification_on_cpus
+            from engine.worker.verification import mend_verification_on_cpus
 
             mend_verification_on_cpus()
             # vLLM creates its runner inline; nothing has been loaded into it yet.

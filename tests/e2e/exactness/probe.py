@@ -39,7 +39,7 @@ class Probe:
         return {
             "drafter": len(speculation.drafter.running),
             "index": speculation._index.stats().requests,
-            "head": len(self.model_runner._head_memory.requests),
+            "head": len(speculation.step.memory.requests),
         }
 
     def specgate_objects(self) -> dict[str, int]:

@@ -11,7 +11,7 @@ from torch import nn
 from engine.kernels import is_supported
 from engine.worker.exactness import Exactness, publish, state_exactness
 from engine.worker.linear import Dispatch
-from engine.worker.report import Report, read_reports
+from engine.worker.report import ReportPart, read_reports
 
 needs_kernel = pytest.mark.skipif(
     not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
@@ -88,7 +88,9 @@ def test_what_vllm_computes_is_named(reason: str, loaded: nn.Module, fields: Any
 def test_the_statement_is_published(tmp_path: Any) -> None:
     registry = CollectorRegistry()
 
-    publish(Exactness("dtype", "not float16", "vllm"), Report(tmp_path, "exactness", 0), registry)
+    publish(
+        Exactness("dtype", "not float16", "vllm"), ReportPart(tmp_path, "exactness", 0), registry
+    )
 
     assert registry.get_sample_value("engine_batch_invariant", {"reason": "dtype"}) == 0
     assert read_reports(tmp_path) == {

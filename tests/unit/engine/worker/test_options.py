@@ -81,7 +81,7 @@ def test_our_sources_run_in_our_worker_and_scheduler() -> None:
 
     assert options["speculative_config"] == {
         "method": "custom_class",
-        "model": "engine.worker.proposer.NoDrafts",
+        "model": "engine.worker.runner.NoDrafts",
         "num_speculative_tokens": 5,
     }
     assert options["worker_cls"] == "engine.worker.worker.HybridWorker"

@@ -5,7 +5,7 @@ from pydantic import JsonValue
 
 from engine.errors import ConfigError
 from engine.worker.options import to_arguments
-from engine.worker.parser import parse_arguments
+from engine.worker.server import parse_arguments
 from engine.worker.versions import TESTED_VLLM_VERSIONS
 from engine.worker.vllm_options import find_option_problems, read_vllm_options, suggest
 

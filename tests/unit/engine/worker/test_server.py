@@ -6,7 +6,7 @@ from engine.config import RESERVED_VLLM_OPTIONS, EngineSettings
 from engine.errors import ConfigError
 from engine.models import ResolvedModel
 from engine.worker.options import build_options, to_arguments
-from engine.worker.parser import parse_arguments
+from engine.worker.server import parse_arguments
 
 MODEL = ResolvedModel("/models/m", "my-model", is_local=True)
 

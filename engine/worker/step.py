@@ -1,0 +1,286 @@
+"""Our part of one step of decoding, on the rank that drafts; any runner of vLLM's can call it.
+
+That is `StepDrafting`, called in the order of a step: `begin`, then `draft`, once tokens are
+sampled (docs/ARCHITECTURE.md, "One step of decoding"). `BatchView` is what it reads of the runner.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.drafting import Beginning, Control, Drafter, StepDrafts
+from engine.heads import DraftHead, HeadMemory
+from engine.policy import Load
+from engine.worker.head import HeadRun, StepStates
+from engine.worker.metrics import DraftingMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What the scheduler knows of the next step; it tells the rank that drafts.
+
+    Attributes:
+        prefill_tokens: Prompt tokens that it reads.
+        context_tokens: Tokens in the KV caches of requests whose prompt is partly read.
+        waiting: Requests whose prompt is partly read, or could be begun.
+        room_tokens: Draft tokens for which the KV cache and the step have room; None if for all.
+        read_tokens: Prompt tokens that the current step reads.
+    """
+
+    prefill_tokens: int = 0
+    context_tokens: int = 0
+    waiting: int = 0
+    room_tokens: int | None = None
+    read_tokens: int = 0
+
+    def as_load(self) -> Load:
+        """Return it for the drafter, which adds the sequences and the tokens in their caches."""
+        return Load(
+            0,
+            prefill_tokens=self.prefill_tokens,
+            context_tokens=self.context_tokens,
+            waiting=self.waiting,
+            room_tokens=self.room_tokens,
+            read_tokens=self.read_tokens,
+        )
+
+
+NOTHING_KNOWN = NextStep()
+
+
+@dataclass(frozen=True, slots=True)
+class SampledStep:
+    """A step that vLLM has computed and sampled; sequences are in the batch's order.
+
+    Attributes:
+        requests: Ids of its sequences.
+        sampled: New tokens of each; empty while its prompt is still being read.
+        verified: Draft tokens verified of each. vLLM may cut drafts: to fit the step or the KV
+            cache, or where a grammar forbids a token.
+        tokens: All tokens computed: next tokens, drafts and prompts.
+        has_new: Whether requests have joined the batch.
+        states: Hidden states for the head; None if there is no head.
+        next_step: What is known of the next step.
+    """
+
+    requests: Sequence[str]
+    sampled: Sequence[Sequence[int]]
+    verified: Sequence[int]
+    tokens: int
+    has_new: bool = False
+    states: StepStates | None = None
+    next_step: NextStep = NOTHING_KNOWN
+
+    @property
+    def verifying(self) -> int:
+        """The number of sequences that got tokens, if any draft was verified; else 0."""
+        return len(self.sampled) - self.sampled.count([]) if any(self.verified) else 0
+
+
+class BatchView(Protocol):
+    """What a runner lets us read of its requests between sampling and the next step."""
+
+    def text(self, request: str) -> NDArray[np.int32]:
+        """Return its prompt and output, with the tokens sampled now; shape (n,), not to be kept."""
+
+    def left(self, request: str) -> int:
+        """Return how many tokens it may still get, by its own limit and the model's length."""
+
+    def control(self, request: str) -> Control:
+        """Read what it asks of its drafts. Called once: a prediction in it may be long."""
+
+    def note_prompts(self, memory: HeadMemory, wants: Callable[[str], bool]) -> None:
+        """Have a head's memory record the prompt positions of the step (see `note_prefill`)."""
+
+
+class StepDrafting:
+    """Learns from each step and drafts for the next one. Errors cost drafts, never a request.
+
+    Attributes:
+        head: The draft head, if there is one; set once it is loaded.
+        memory: Its memory, if it has a window.
+
+    Args:
+        drafter: Decides what each request drafts.
+        metrics: Of its decisions and of the times of steps.
+        batch: Of the runner.
+        head_most: Tokens that a pass of the head drafts.
+    """
+
+    def __init__(
+        self, drafter: Drafter, metrics: DraftingMetrics, batch: BatchView, *, head_most: int
+    ) -> None:
+        self.drafter = drafter
+        self.head: DraftHead | None = None
+        self.memory: HeadMemory | None = None
+        self._metrics = metrics
+        self._batch = batch
+        self._head_most = head_most
+        self._controls: dict[str, Control] = {}
+        self._timer = StepTimer()
+        self._began = 0.0
+
+    def begin(self, finished: Collection[str], preempted: Collection[str]) -> None:
+        """Begin a step: learn from the time of the last one, and end requests.
+
+        Args:
+            finished: Requests that finished or were aborted since the last step.
+            preempted: Requests that have left the batch; if they return, they begin again.
+        """
+        self._began = time.perf_counter()
+        timed = self._timer.begin(self._began, {*finished, *preempted})
+        if timed is not None:
+            step, seconds = timed
+            expected = self.drafter.gate.observe_step(
+                step.tokens, step.context_tokens, seconds, step.verifying
+            )
+            if expected > 0.0:
+                self._metrics.observe_prediction(seconds / expected)
+        for request in finished:
+            self._controls.pop(request, None)
+        for gone in (finished, preempted):
+            self.drafter.end(gone, keep=True)
+            self._leave_memory(gone)
+
+    def draft(self, step: SampledStep, native: Sequence[Sequence[int]] | None = None) -> StepDrafts:
+        """Learn from the sampled tokens, and return the drafts of the next step.
+
+        Args:
+            step: The step since `begin`.
+            native: Proposals of vLLM's own drafter by sequence; None if it did not run.
+        """
+        began, began_cpu = time.perf_counter(), time.thread_time()
+        head = None
+        try:
+            load = step.next_step.as_load()
+            head = self._head_run(step)
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            drafts = self.drafter.fail(exc, step.requests)
+            self._clear_memory()
+        else:
+            drafts = self.drafter.step(
+                step.requests,
+                step.sampled,
+                lambda request: self._beginning(request, step),
+                native=native,
+                head=head,
+                load=load,
+            )
+        head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
+        if head is not None and head.sequences:
+            self.drafter.gate.observe_head(head.sequences, head_seconds)
+        context = drafts.context_tokens
+        if context is not None:
+            timed = TimedStep(step.requests, step.tokens, context, head_seconds, step.verifying)
+            self._timer.end(timed)
+        self._metrics.observe_step(
+            target=began - self._began,
+            draft=time.perf_counter() - began - head_seconds,
+            draft_cpu=time.thread_time() - began_cpu - head_cpu,
+            head=head_seconds,
+        )
+        return drafts
+
+    def _head_run(self, step: SampledStep) -> HeadRun | None:
+        """Return a pass of the head for the drafter to call; the head's memory records the step."""
+        if self.drafter.counters.paused:
+            self._clear_memory()
+            return None
+        if self.head is None or step.states is None:
+            return None
+        reads = step.has_new or step.next_step.read_tokens or not all(step.sampled)
+        if reads and self.memory is not None:
+            self._batch.note_prompts(self.memory, self._wants_head)
+        return HeadRun(
+            self.head,
+            self._head_most,
+            step.states,
+            step.requests,
+            step.sampled,
+            memory=self.memory,
+        )
+
+    def _leave_memory(self, requests: Collection[str]) -> None:
+        """Drop finished and preempted requests from the head's memory."""
+        if self.memory is None:
+            return
+        try:
+            self.memory.forget(requests)
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            self.drafter.fail(exc, list(requests))
+            self._clear_memory()
+
+    def _clear_memory(self) -> None:
+        """Drop entries that may be incomplete, or that later ones would not follow directly."""
+        if self.memory is not None:
+            self.memory.clear()
+
+    def _beginning(self, request: str, step: SampledStep) -> Beginning:
+        text = self._batch.text(request)
+        new = len(step.sampled[step.requests.index(request)])
+        before = np.ascontiguousarray(text[: len(text) - new], np.int32)
+        return Beginning(before, self._control(request), left=self._batch.left(request) + new)
+
+    def _control(self, request: str) -> Control:
+        known = self._controls.get(request)
+        if known is None:
+            known = self._controls[request] = self._batch.control(request)
+        return known
+
+    def _wants_head(self, request: str) -> bool:
+        control = self._control(request)
+        return control.head and control.most != 0
+
+
+class TimedStep(NamedTuple):
+    """A step that was computed, for learning from its time.
+
+    Attributes:
+        requests: The requests in it.
+        tokens: All tokens computed: next tokens, drafts and prompts.
+        context_tokens: Tokens in the caches of its requests.
+        head_seconds: Time of the head's pass.
+        verifying: Requests that got tokens, if any draft was verified; else 0.
+    """
+
+    requests: Collection[str]
+    tokens: int
+    context_tokens: int
+    head_seconds: float
+    verifying: int = 0
+
+
+class StepTimer:
+    """Times whole steps, from the start of one to the start of the next.
+
+    That includes scheduling and drafting. A step counts only if one of its requests goes on, since
+    the engine may have been idle otherwise.
+    """
+
+    def __init__(self) -> None:
+        self._began = 0.0
+        self._last: TimedStep | None = None
+
+    def begin(self, now: float, gone: Collection[str]) -> tuple[TimedStep, float] | None:
+        """Start a step; return the previous one and its seconds without the head's pass.
+
+        Args:
+            now: Reading of any clock, in seconds.
+            gone: Requests that finished or were preempted since the last step.
+
+        Returns:
+            None if the previous step cannot be timed.
+        """
+        began, self._began = self._began, now
+        last, self._last = self._last, None
+        if last is None or all(request in gone for request in last.requests):
+            return None
+        return last, now - began - last.head_seconds
+
+    def end(self, step: TimedStep) -> None:
+        """Set the step that was computed since `begin`; a step without `end` is not timed."""
+        self._last = step

@@ -1,0 +1,207 @@
+"""What our hooks pass on, over a runner without a model; tests/e2e/exactness has the real one."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from vllm import SamplingParams
+from vllm.v1.outputs import DraftTokenIds
+
+from engine.drafting import Origin, StepDrafts
+from engine.drafting.origin import HEAD, NATIVE, SUFFIX
+from engine.worker import runner
+from engine.worker.runner import NoDrafts, _HybridDrafting, _V1Batch
+from engine.worker.step import BatchView, NextStep, SampledStep
+
+NEXT = NextStep(room_tokens=5)
+
+
+class Plain:
+    """What we use of vLLM's V1 runner."""
+
+    effective_drafter_max_model_len = 100
+    is_pooling_model = True
+    max_model_len = 100
+    model_config = SimpleNamespace(get_vocab_size=lambda: 50)
+
+    def __init__(self, vllm_config: Any, device: Any) -> None:
+        self.device = SimpleNamespace(type="cpu")
+        self.speculative_config: Any = None
+        self._draft_probs: Any = None
+        self.sampled: list[list[int]] = []
+        self.proposed: DraftTokenIds | None = None
+        params = SamplingParams(max_tokens=7, temperature=0.5)
+        state = SimpleNamespace(
+            num_prompt_tokens=4, output_token_ids=[8, 9], sampling_params=params
+        )
+        self.requests = {"a": state, "b": state}
+        self.input_batch = SimpleNamespace(
+            req_ids=["a", "b"],
+            req_id_to_index={"a": 0, "b": 1},
+            token_ids_cpu=np.array([[1, 2, 3, 4, 8, 9, 0, 0]] * 2, np.int32),
+            num_tokens_no_spec=np.array([6, 6]),
+        )
+
+    def _update_states(self, scheduler_output: Any) -> None:
+        pass
+
+    def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
+        return spec_decode_metadata
+
+    def _bookkeeping_sync(self) -> tuple[Any, ...]:
+        return None, None, None, self.sampled
+
+    def propose_draft_token_ids(self, scheduler_output: Any, *_: Any) -> int:
+        tokens: int = scheduler_output.num_spec_tokens_to_schedule
+        return tokens
+
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        return self.proposed
+
+
+class Step:
+    """Our step; keeps what it is told and drafts as the test says."""
+
+    head = None
+
+    def __init__(self) -> None:
+        self.gone: list[tuple[set[str], set[str]]] = []
+        self.told: list[tuple[SampledStep, Any]] = []
+        self.drafts = StepDrafts.nothing(2)
+
+    def begin(self, finished: Any, preempted: Any) -> None:
+        self.gone.append((set(finished), set(preempted)))
+
+    def draft(self, step: SampledStep, native: Any) -> StepDrafts:
+        self.told.append((step, native))
+        return self.drafts
+
+
+@dataclass
+class Scheduled:
+    """What we read of vLLM's scheduler's output."""
+
+    finished_req_ids: set[str] = field(default_factory=lambda: {"x"})
+    num_spec_tokens_to_schedule: int = 3
+    preempted_req_ids: set[str] | None = None
+    scheduled_new_reqs: list[str] = field(default_factory=list)
+    specgate_next_step: NextStep = NEXT
+    total_num_scheduled_tokens: int = 6
+
+
+class Hooked(_HybridDrafting, Plain):
+    """Our hooks over `Plain`; vLLM's own sampler verifies."""
+
+    def _verify(self, logits: Any, drafted: Any) -> Any:
+        return None
+
+    def compute(self, sampled: list[list[int]], verified: list[int] | None = None) -> Any:
+        """Compute a step; return what the sampler was given and the drafts that we return."""
+        metadata = None if verified is None else SimpleNamespace(num_draft_tokens=verified)
+        self.sampled = sampled
+        self._update_states(Scheduled())
+        given = self._sample(None, metadata)
+        self._bookkeeping_sync()
+        return given, self.take_draft_token_ids()
+
+
+@pytest.fixture
+def step() -> Step:
+    return Step()
+
+
+@pytest.fixture
+def hooked(monkeypatch: pytest.MonkeyPatch, step: Step) -> Hooked:
+    speculation = SimpleNamespace(
+        step=step, has_native=False, drafter=SimpleNamespace(native_tokens=lambda: 2)
+    )
+    group = SimpleNamespace(is_last_rank=True, rank_in_group=0)
+    for name in ("get_pp_group", "get_tp_group"):
+        monkeypatch.setattr(runner, name, lambda: group)
+    monkeypatch.setattr(runner, "RankSpeculation", SimpleNamespace(start=lambda *_: speculation))
+    return Hooked(None, None)
+
+
+def test_our_step_is_told_what_was_verified(hooked: Hooked, step: Step) -> None:
+    given, _ = hooked.compute([[5, 6], [7]], verified=[1, 2])
+    hooked.compute([[5], []])
+
+    assert given.num_draft_tokens == [1, 2]
+    (first, _), (second, _) = step.told
+    assert first == SampledStep(["a", "b"], [[5, 6], [7]], [1, 2], 6, next_step=NEXT)
+    assert second == SampledStep(["a", "b"], [[5], []], [0, 0], 6, next_step=NEXT)
+    assert step.gone == [({"x"}, set())] * 2
+
+
+def test_if_nothing_is_verified_the_ordinary_sampler_samples(hooked: Hooked) -> None:
+    """vLLM 0.32's rejection sampler ends the engine on a CPU if a request has `top_k`."""
+    given, _ = hooked.compute([[5], [7]], verified=[0, 0])
+
+    assert given is None
+
+
+def test_drafts_travel_with_their_sources(hooked: Hooked, step: Step) -> None:
+    step.drafts = StepDrafts([[1, 2], []], [Origin(SUFFIX), None])
+
+    _, drafts = hooked.compute([[5], [7]])
+
+    assert (drafts.req_ids, drafts.draft_token_ids) == (["a", "b"], [[1, 2], []])
+    assert (drafts.origins, drafts.native_tokens) == ([Origin(SUFFIX), None], None)
+
+
+def test_without_sampled_tokens_nothing_is_drafted(hooked: Hooked, step: Step) -> None:
+    _, drafts = hooked.compute([])
+
+    assert (drafts, step.told) == (None, [])
+
+
+@pytest.mark.parametrize(("origin", "kept"), [(HEAD, False), (NATIVE, True)])
+def test_probabilities_of_drafts_that_are_not_used_are_dropped(
+    hooked: Hooked, step: Step, origin: int, kept: bool
+) -> None:
+    assert hooked._speculation is not None
+    hooked._speculation.has_native = True
+    hooked._draft_probs = "left by vLLM's drafter"
+    hooked.proposed = DraftTokenIds(["a", "b"], [[1], [2]])
+    step.drafts = StepDrafts([[1], []], [Origin(origin), None])
+
+    _, drafts = hooked.compute([[5], [7]])
+
+    assert step.told[0][1] == [[1], [2]]
+    assert (hooked._draft_probs is not None) is kept
+    assert drafts.native_tokens == 2
+
+
+@pytest.mark.parametrize(
+    ("has_cache", "longest", "runs", "tokens"),
+    [(False, 99, True, 3), (True, 97, True, 3), (True, 98, True, 0), (True, 100, False, 0)],
+)
+def test_a_request_near_the_models_length_does_not_spoil_all_drafts(
+    hooked: Hooked, has_cache: bool, longest: int, runs: bool, tokens: int
+) -> None:
+    """Of 100 tokens. A drafter with a KV cache goes on without proposing, as long as it can."""
+    hooked.speculative_config = SimpleNamespace(uses_draft_kv_cache=lambda: has_cache)
+    hooked._update_states(Scheduled())
+
+    assert hooked._input_fits_in_drafter(SimpleNamespace(max_seq_len=longest)) is runs
+    assert hooked.propose_draft_token_ids(Scheduled(), *[None] * 5) == tokens
+
+
+def test_our_step_reads_the_batch(hooked: Hooked) -> None:
+    batch: BatchView = _V1Batch(hooked)
+
+    assert batch.text("b").tolist() == [1, 2, 3, 4, 8, 9]
+    assert batch.left("b") == 5
+    assert batch.control("b").temperature == 0.5
+
+
+def test_the_models_length_limits_a_request_too(hooked: Hooked) -> None:
+    hooked.max_model_len = 9
+
+    assert _V1Batch(hooked).left("a") == 3
+
+
+def test_vllm_gets_a_drafter_that_proposes_nothing() -> None:
+    assert NoDrafts(None).propose([[1], [2]], None, None) == [[], []]

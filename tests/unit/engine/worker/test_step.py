@@ -1,0 +1,231 @@
+"""Our part of a step, with the real drafter over the real suffix index."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry
+
+from engine.drafting import Beginning, Control, Drafter, StepDrafts, SuffixSource
+from engine.policy import Gate
+from engine.suffix import SuffixIndex
+from engine.worker.head import StepStates
+from engine.worker.metrics import DraftingMetrics
+from engine.worker.step import NextStep, SampledStep, StepDrafting, StepTimer, TimedStep
+
+TEXT = (1, 2, 3, 4, 5, 6, 1, 2, 3)
+
+
+class Recording(Drafter):
+    """The real drafter; keeps what it is told."""
+
+    def __init__(self) -> None:
+        index = SuffixIndex(1 << 22, salt=1)
+        super().__init__(SuffixSource(index), Gate(((1, 1.0), (64, 1.0))), most=8)
+        self.told: list[dict[str, Any]] = []
+        self.begun: list[Beginning] = []
+
+    def step(
+        self,
+        requests: Sequence[str],
+        sampled: Sequence[Sequence[int]],
+        begin: Callable[[str], Beginning],
+        **told: Any,
+    ) -> StepDrafts:
+        def recorded(request: str) -> Beginning:
+            self.begun.append(begin(request))
+            return self.begun[-1]
+
+        self.told.append(told)
+        return super().step(requests, sampled, recorded, **told)
+
+
+class Requests:
+    """A runner's batch in which every request has the same text."""
+
+    def __init__(self) -> None:
+        self.controls_read: list[str] = []
+        self.noted = 0
+        self.error: Exception | None = None
+
+    def text(self, request: str) -> NDArray[np.int32]:
+        return np.array(TEXT, np.int32)
+
+    def left(self, request: str) -> int:
+        return 9
+
+    def control(self, request: str) -> Control:
+        self.controls_read.append(request)
+        return Control(tenant=request)
+
+    def note_prompts(self, memory: Any, wants: Callable[[str], bool]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.noted += 1
+
+
+class Memory:
+    """A head's memory; counts its calls."""
+
+    def __init__(self) -> None:
+        self.cleared = 0
+        self.forgotten: list[str] = []
+
+    def note(self, *_: Any) -> None:
+        pass
+
+    def forget(self, requests: Sequence[str]) -> None:
+        self.forgotten += requests
+
+    def clear(self) -> None:
+        self.cleared += 1
+
+
+@pytest.fixture
+def requests() -> Requests:
+    return Requests()
+
+
+@pytest.fixture
+def drafting(requests: Requests) -> StepDrafting:
+    return StepDrafting(Recording(), DraftingMetrics(CollectorRegistry()), requests, head_most=3)
+
+
+def told(drafting: StepDrafting) -> dict[str, Any]:
+    assert isinstance(drafting.drafter, Recording)
+    return drafting.drafter.told[-1]
+
+
+def sampled(*requests: str, **fields: Any) -> SampledStep:
+    """A step in which each request got the last token of its text."""
+    count = len(requests)
+    return SampledStep(requests, [[TEXT[-1]]] * count, [0] * count, tokens=count, **fields)
+
+
+def test_a_request_begins_with_the_text_before_the_step(drafting: StepDrafting) -> None:
+    drafting.begin((), ())
+    drafts = drafting.draft(sampled("a"))
+
+    assert isinstance(drafting.drafter, Recording)
+    (beginning,) = drafting.drafter.begun
+    assert beginning.tokens.tolist() == list(TEXT[:-1])
+    assert (beginning.control, beginning.left) == (Control(tenant="a"), 10)
+    assert drafts.tokens[0][:3] == [4, 5, 6]
+
+
+def test_what_a_request_asks_for_is_read_once(drafting: StepDrafting, requests: Requests) -> None:
+    for gone in (), ("a",):
+        drafting.begin((), gone)
+        drafting.draft(sampled("a", "b"))
+
+    assert requests.controls_read == ["a", "b"]
+
+
+def test_finished_requests_are_forgotten(drafting: StepDrafting, requests: Requests) -> None:
+    memory: Any = Memory()
+    drafting.memory = memory
+    drafting.draft(sampled("a", "b", "c"))
+
+    drafting.begin(["a"], ["b"])
+
+    assert list(drafting.drafter.running) == ["c"]
+    assert memory.forgotten == ["a", "b"]
+    drafting.draft(sampled("a"))
+    assert requests.controls_read == ["a", "b", "c", "a"]
+
+
+def test_the_drafter_is_told_what_the_scheduler_knows(drafting: StepDrafting) -> None:
+    drafting.draft(sampled("a", next_step=NextStep(1, 2, 3, 4, 5)))
+
+    load = told(drafting)["load"]
+    assert (load.prefill_tokens, load.context_tokens, load.waiting) == (1, 2, 3)
+    assert (load.room_tokens, load.read_tokens) == (4, 5)
+
+
+class TestHead:
+    STATES = StepStates(None, None)  # no head runs here
+
+    @pytest.mark.parametrize(
+        ("step", "noted"),
+        [
+            (sampled("a"), 0),
+            (sampled("a", has_new=True), 1),
+            (sampled("a", next_step=NextStep(read_tokens=3)), 1),
+            (SampledStep("a", [[]], [0], 1), 1),
+        ],
+        ids=["decoding", "new", "reading", "not yet decoding"],
+    )
+    def test_its_memory_records_prompts(
+        self, drafting: StepDrafting, requests: Requests, step: SampledStep, noted: int
+    ) -> None:
+        self.give_head(drafting)
+
+        drafting.draft(with_states(step, self.STATES))
+
+        assert requests.noted == noted
+
+    def test_an_error_in_its_memory_costs_the_drafts(
+        self, drafting: StepDrafting, requests: Requests
+    ) -> None:
+        memory = self.give_head(drafting)
+        requests.error = RuntimeError("broken")
+
+        drafts = drafting.draft(with_states(sampled("a", has_new=True), self.STATES))
+
+        assert drafts.tokens == [[]]
+        assert drafting.drafter.counters.fallbacks == {"RuntimeError": 1}
+        assert memory.cleared == 1
+
+    @staticmethod
+    def give_head(drafting: StepDrafting) -> Memory:
+        memory: Any = Memory()
+        head: Any = object()
+        drafting.head, drafting.memory = head, memory
+        return memory  # type: ignore[no-any-return]
+
+
+def with_states(step: SampledStep, states: StepStates) -> SampledStep:
+    return replace(step, states=states)
+
+
+def test_the_gate_learns_how_long_a_step_took(drafting: StepDrafting) -> None:
+    gate = drafting.drafter.gate
+    for _ in range(40):
+        drafting.begin((), ())
+        drafting.draft(sampled("a"))
+
+    assert gate.is_measured
+
+
+def timed(*requests: str, head: float = 0.0) -> TimedStep:
+    return TimedStep(requests, 5, 100, head)
+
+
+class TestTimer:
+    def test_a_step_lasts_until_the_next_one_begins(self) -> None:
+        timer = StepTimer()
+        first = timer.begin(10.0, ())
+        timer.end(timed("a", "b", head=0.5))
+
+        found = timer.begin(12.0, ["b"])
+
+        assert first is None
+        assert found == (timed("a", "b", head=0.5), 1.5)
+
+    def test_a_step_is_not_timed_if_none_of_its_requests_continues(self) -> None:
+        timer = StepTimer()
+        timer.begin(10.0, ())
+        timer.end(timed("a"))
+
+        assert timer.begin(99.0, ["a", "x"]) is None
+
+    def test_a_step_without_an_end_is_not_timed(self) -> None:
+        timer = StepTimer()
+        timer.begin(10.0, ())
+        timer.end(timed("a"))
+        timer.begin(11.0, ())
+
+        assert timer.begin(12.0, ()) is None
