@@ -69,6 +69,7 @@ def build(sanitizer: str, program: str) -> Path:
     ("sanitizer", "program", "seed"),
     [
         pytest.param("address,undefined", "fuzz", 1, id="fuzz under ASan and UBSan"),
+        pytest.param("address,undefined", "memory", 1, id="no memory under ASan and UBSan"),
         pytest.param("address,undefined", "threads", 1, id="threads under ASan and UBSan"),
         pytest.param("thread", "threads", 2, id="threads under TSan"),
         pytest.param("address,undefined", "tiles", 3, id="kernels under ASan and UBSan"),

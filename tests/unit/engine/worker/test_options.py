@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from pydantic import JsonValue
 
@@ -107,7 +109,7 @@ def test_a_native_drafter_keeps_its_options(speculation: dict[str, object], long
 @pytest.mark.parametrize(
     ("speculation", "snapshot", "head"),
     [
-        ({"suffix": {"capacity_mb": 7}}, "/cache/suffix/org-model", None),
+        ({"suffix": {"capacity_mb": 7}}, "/cache/suffix/org-model-c87c0c64d2fb215b", None),
         ({"suffix": {"warm_start": False}}, None, None),
         (NATIVE, None, None),
         ({"sources": ["head"], "head": {"path": "/head"}}, None, "/head"),
@@ -126,6 +128,38 @@ def test_settings_reach_the_model_worker(
     assert isinstance(found := ours["specgate"], dict)
     assert Speculation.model_validate(found["speculation"]) == chosen.speculation
     assert (found["snapshot"], found["head"]) == (snapshot, head)
+
+
+def snapshot_of(served_name: str) -> Path:
+    model = ResolvedModel("/models/m", served_name, is_local=True)
+    ours = build_options(settings(cache_dir="/cache"), model, has_bfloat16=True)[
+        "additional_config"
+    ]
+    assert isinstance(ours, dict)
+    found = ours["specgate"]
+    assert isinstance(found, dict)
+    return Path(str(found["snapshot"]))
+
+
+def test_every_served_name_has_a_snapshot_of_its_own() -> None:
+    names = [
+        "a/b",
+        "a-b",
+        "a b",
+        "A-b",
+        "x" * 1000,
+        "x" * 1001,
+        "../../etc",
+        "模型",
+        "模型型",
+        "..",
+    ]
+
+    paths = [snapshot_of(name) for name in names]
+
+    assert {path.parent for path in paths} == {Path("/cache/suffix")}
+    assert len({path.name.lower() for path in paths}) == len(names)
+    assert max(len(path.name) for path in paths) < 200
 
 
 def test_a_model_without_a_shipped_head_needs_a_folder() -> None:
