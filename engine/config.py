@@ -264,6 +264,12 @@ class EngineSettings(BaseModel):
         default_factory=dict,
         description="Environment variables for vLLM; the process's own environment wins.",
     )
+    cpu_kernels: bool = Field(
+        default=True,
+        description="On CPUs, compute linear layers and attention with our own kernels: extra "
+        "tokens in a step cost little, and results are batch-invariant (docs/exactness.md). "
+        "If off, vLLM's compute, for comparison. Without effect on GPUs.",
+    )
     speculation: Speculation = Field(
         default_factory=Speculation, description="Speculative decoding."
     )

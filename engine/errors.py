@@ -32,7 +32,10 @@ class ModelError(EngineError):
 
 
 class SuffixError(EngineError):
-    """Base class of the suffix index's errors; a call that raises one changes no request."""
+    """Base class of all that the suffix index raises because of one request; others go on.
+
+    The call changed no request. Only MemoryError is outside of it: the system has no memory.
+    """
 
 
 class SuffixInputError(SuffixError, ValueError):
@@ -48,14 +51,14 @@ class DuplicateRequestError(SuffixError, ValueError):
 
 
 class SuffixCapacityError(SuffixError):
-    """Running requests use all of the memory: this request gets no drafts; other calls work.
+    """Running requests use all of the memory, or the system has none: this request gets no drafts.
 
     Finished answers of tenants over their share may have been evicted in the attempt.
     """
 
 
 class SnapshotError(SuffixError):
-    """The file is not a suffix index snapshot, has another version, or is damaged."""
+    """The file is no snapshot of a suffix index, or of another version or model, or is damaged."""
 
 
 class TrainingError(EngineError):

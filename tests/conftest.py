@@ -2,5 +2,12 @@
 
 from hypothesis import settings
 
+from engine.processor import describe_processor
+
 settings.register_profile("specgate", deadline=None)
 settings.load_profile("specgate")
+
+
+def pytest_report_header() -> str:
+    """Say on what the tests run: each kernel that this processor supports is tested."""
+    return f"processor: {describe_processor()}"

@@ -14,9 +14,16 @@ class Matrix:
     Args:
         values: int8, (out, in), contiguous.
         scales: float32, (out,): the scale of each row.
+        kernel: One of `kernels()`; by default the first. All give the same sums.
+
+    Raises:
+        ValueError: This processor has no such kernel.
     """
 
-    def __init__(self, values: Tensor, scales: Tensor) -> None: ...
+    def __init__(self, values: Tensor, scales: Tensor, kernel: str | None = None) -> None: ...
+    @staticmethod
+    def kernels() -> list[str]:
+        """Return the names of this processor's kernels, best first."""
     def __call__(self, inputs: Tensor, outputs: Tensor) -> None:
         """Write the products, float32 (rows, out), of inputs, float32 (rows, in)."""
 

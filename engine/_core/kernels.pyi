@@ -1,7 +1,13 @@
 """The compiled core: the target's CPU kernels, implemented in core/ (C++20).
 
-Arrays are passed by address. Only the name of the kernel is checked.
+Arrays are passed by address. Only the name of the kernel is checked, unless the module was built
+with SPECGATE_CHECKED: then a block id or a request outside of its range raises IndexError, and a
+wrong address or stride ValueError, before any memory is read. Without memory, a call raises
+MemoryError.
 """
+
+is_checked: bool
+"""Whether it was."""
 
 class PackedFloat32:
     """A copy of a weight, (out, in) row-major, in the layout of a kernel.
@@ -60,6 +66,7 @@ class AttentionFloat32:
         kernel: One of `kernels()`.
         keys: Address of the first block's keys.
         values: Address of the first block's values.
+        blocks: Number of blocks.
         block_stride: Distance between blocks, in numbers.
         head_stride: Distance between heads of a block, in numbers.
 
@@ -72,6 +79,7 @@ class AttentionFloat32:
         kernel: str,
         keys: int,
         values: int,
+        blocks: int,
         block_stride: int,
         head_stride: int,
         block_tokens: int,
@@ -91,6 +99,7 @@ class AttentionFloat32:
         queries_stride: int,
         outputs: int,
         outputs_stride: int,
+        tokens: int,
     ) -> None:
         """Write the attention of queries (tokens, heads, dim); strides are between tokens."""
 
@@ -102,6 +111,7 @@ class AttentionBFloat16:
         kernel: str,
         keys: int,
         values: int,
+        blocks: int,
         block_stride: int,
         head_stride: int,
         block_tokens: int,
@@ -119,6 +129,7 @@ class AttentionBFloat16:
         queries_stride: int,
         outputs: int,
         outputs_stride: int,
+        tokens: int,
     ) -> None: ...
 
 def tiles() -> str:

@@ -105,6 +105,7 @@ class PagedAttention:
             chosen,
             keys.data_ptr(),
             values.data_ptr(),
+            keys.shape[0],
             keys.stride(0),
             keys.stride(1),
             tokens,
@@ -126,9 +127,9 @@ class PagedAttention:
             ValueError: A shape, dtype or stride is wrong.
         """
         for tensor in (queries, outputs):
-            _, heads, dim = tensor.shape
+            tokens, heads, dim = tensor.shape
             if (
-                (heads, dim) != (self._heads, self._dim)
+                (tokens, heads, dim) != (queries.shape[0], self._heads, self._dim)
                 or tensor.dtype is not self._dtype
                 or tensor.stride()[1:] != (dim, 1)
             ):
@@ -139,4 +140,5 @@ class PagedAttention:
             queries.stride(0),
             outputs.data_ptr(),
             outputs.stride(0),
+            queries.shape[0],
         )

@@ -18,6 +18,8 @@ __all__ = ["LONGEST_DRAFT", "Draft", "Index", "Stats", "SuffixIndex"]
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
+_EVERY_TOKEN = 1 << 31
+
 
 class SuffixIndex:
     """Drafts from what a request, and its tenant's finished requests, have written before.
@@ -25,17 +27,27 @@ class SuffixIndex:
     Thread-safe. Deterministic: the same calls in the same order give the same drafts, whatever the
     salt (except that a hash collision may hide a match).
 
+    No draft has an id outside of the vocabulary. Such ids are accepted in every text (those of
+    images, for example, also negative ones): they keep their position, and nothing matches them.
+
+    Without memory of the system a call fares as if the index were full, or raises MemoryError; the
+    index stays usable.
+
     Args:
         capacity_bytes: Upper bound on the memory of texts, tables and models; 1 MiB to 64 GiB.
+        vocabulary: Number of the model's token ids, 1 to 2^31; by default every int32 >= 0 is one.
         salt: Secret of the hash, 64 bits; random by default. Give it only to reproduce a run
             exactly.
 
     Raises:
-        SuffixInputError: `capacity_bytes` or `salt` is out of range.
+        SuffixInputError: An argument is out of range.
     """
 
-    def __init__(self, capacity_bytes: int, *, salt: int | None = None) -> None:
-        self._core = Index(capacity_bytes, secrets.randbits(64) if salt is None else salt)
+    def __init__(
+        self, capacity_bytes: int, *, vocabulary: int = _EVERY_TOKEN, salt: int | None = None
+    ) -> None:
+        secret = secrets.randbits(64) if salt is None else salt
+        self._core = Index(capacity_bytes, vocabulary, secret)
 
     @property
     def core(self) -> Index:
@@ -51,14 +63,15 @@ class SuffixIndex:
 
         Args:
             request: Name, not empty, unique among running requests; at most 1024 bytes of UTF-8.
-            tenant: Whose finished answers it may draft from; likewise at most 1024 bytes.
-            prompt_tokens: At least one id, each >= 0; a list, or int32 of shape (n,). Copied.
+            tenant: Whose finished answers it may draft from; likewise at most 1024 bytes. Of 1024
+                tenants the one that was used longest ago gives way to a new one.
+            prompt_tokens: At least one id; a list, or int32 of shape (n,). Copied.
             temperature: Of sampling, >= 0; 0: greedy. Drafts of hotter requests survive less
                 often, and the model learns by how much.
 
         Raises:
             DuplicateRequestError: A request of that name is running.
-            SuffixCapacityError: Running requests use all of the memory.
+            SuffixCapacityError: Running requests use all of the memory, or the system has none.
             SuffixInputError: An argument is not as described.
 
         Cost: about 25 ns per token.
@@ -72,7 +85,7 @@ class SuffixIndex:
 
         Args:
             request: A running request.
-            tokens: At least one id, each >= 0; a list, or int32 of shape (n,). Copied.
+            tokens: At least one id; a list, or int32 of shape (n,). Copied.
 
         Raises:
             UnknownRequestError: The request was never started, or has ended.
@@ -93,6 +106,7 @@ class SuffixIndex:
 
         Raises:
             UnknownRequestError: The request was never started, or has ended.
+            SuffixCapacityError: The system has no memory.
             SuffixInputError: `tokens` is not as described.
         """
         self._core.predict(request, tokens)
@@ -133,8 +147,9 @@ class SuffixIndex:
 
         Args:
             request: A running request.
-            tokens: What the other drafter proposes, oldest first: 1 to `LONGEST_DRAFT` ids, each
-                >= 0; a list, or int32 of shape (n,).
+            tokens: What the other drafter proposes, oldest first: 1 to `LONGEST_DRAFT` ids; a
+                list, or int32 of shape (n,). After an id outside of the vocabulary the draft is
+                empty.
             survival: Probability that all of them are accepted, 0 to 1.
             max_tokens: Most tokens to draft after them, 0 to `LONGEST_DRAFT`.
             min_survival: As in `propose`.
@@ -161,28 +176,44 @@ class SuffixIndex:
         """
         self._core.finish(request, keep)
 
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write the finished answers and the model of every tenant to a file.
+    def save(self, path: str | PathLike[str], *, identity: str = "") -> None:
+        """Write the finished answers and the calibration of every tenant to a file.
 
-        Replaces the file atomically. Other calls wait meanwhile, about a second per gigabyte.
+        Replaces the file atomically, with mode 0600. Other calls go on meanwhile: the index is
+        copied in pieces, and a call waits for one of them, some 0.1 ms. So each tenant is saved as
+        of the moment of its copy, without what was evicted during it.
+
+        Args:
+            path: One process at a time may save to it.
+            identity: Names the model and its tokenizer; at most 4096 bytes of UTF-8.
 
         Raises:
-            OSError: The file cannot be written.
+            OSError: The file cannot be written; the old one stays.
+            SuffixInputError: `path` or `identity` is not as described.
         """
         with _naming(path) as name:
-            self._core.save(name)
+            self._core.save(name, identity)
 
-    def load(self, path: str | PathLike[str]) -> None:
+    def load(self, path: str | PathLike[str], *, identity: str = "") -> None:
         """Replace the contents of the index with a file written by `save`.
 
+        A file from elsewhere is safe to load, but what it holds is drafted.
+
+        Args:
+            path: Of the file.
+            identity: As at the save; a file with another one, or of an index with another
+                vocabulary, is refused.
+
         Raises:
-            SnapshotError: The file is not a snapshot, has another version, or is damaged. The index
-                is then empty.
+            SnapshotError: The file is not a snapshot, has another version, is of another model, is
+                larger than the index may be, or is damaged. The index is then empty.
             SuffixInputError: Requests are running; nothing changed.
             OSError: The file cannot be read; the index is then empty.
+
+        Cost: about 25 ns per token.
         """
         with _naming(path) as name:
-            self._core.load(name)
+            self._core.load(name, identity)
 
     def clear(self) -> None:
         """Drop everything.

@@ -1,4 +1,4 @@
-"""Replaces vLLM's CPU attention with our kernel where it applies (docs/adr/0029).
+"""Computes vLLM's attention on CPUs with our kernel where it applies (docs/adr/0029).
 
 Our kernel handles causal decoder attention over a KV cache in the vector layout, which then also
 replaces vLLM's AMX layout. Sliding windows, sinks, biases, quantised caches and encoders stay with
@@ -9,9 +9,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from vllm.utils.torch_utils import is_quantized_kv_cache
 from vllm.v1.attention.backend import AttentionType
-from vllm.v1.attention.backends import cpu_attn
-from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
+from vllm.v1.attention.backends.cpu_attn import (
+    CPUAttentionBackend,
+    CPUAttentionBackendImpl,
+    CPUAttentionMetadataBuilder,
+)
+from vllm.v1.attention.backends.registry import AttentionBackendEnum, register_backend
 
 from engine.kernels import PagedAttention, StepRequests, attention_kernels
 
@@ -19,68 +24,38 @@ _MOST_DIM = 512  # of a head, in our kernels
 
 
 def attend_with_ours() -> None:
-    """Route every supported layer of this process to our kernel; idempotent."""
-    theirs = CPUAttentionBackendImpl.forward
-    if not isinstance(theirs, _Forward) and attention_kernels(torch.float32):
-        CPUAttentionBackendImpl.forward = _Forward(theirs)
-        cpu_attn._get_attn_isa = _OurLayout(cpu_attn._get_attn_isa)
+    """Compute the supported ones of the layers that are built from now on; idempotent.
 
-
-class _OurLayout:
-    """Chooses the layout of a KV cache; replaces `cpu_attn._get_attn_isa`.
-
-    Args:
-        theirs: The original function.
+    vLLM's CPU platform knows one backend by name, `CPU_ATTN`, so ours takes that name.
     """
-
-    def __init__(self, theirs: Any) -> None:
-        self._theirs = theirs
-
-    def __call__(
-        self,
-        dtype: torch.dtype,
-        block_size: int,
-        head_size: int | None = None,
-        kv_cache_dtype: str | None = None,
-    ) -> str:
-        """Return vLLM's choice, or `vec` instead of `amx` where our kernel computes."""
-        chosen: str = self._theirs(dtype, block_size, head_size, kv_cache_dtype)
-        is_quantized = kv_cache_dtype is not None and cpu_attn.is_quantized_kv_cache(kv_cache_dtype)
-        if chosen == "amx" and attention_kernels(dtype) and not is_quantized:
-            return "vec"
-        return chosen
+    if attention_kernels(torch.float32):
+        register_backend(AttentionBackendEnum.CPU_ATTN)(Backend)
 
 
-class _Forward:
-    """Descriptor that replaces `CPUAttentionBackendImpl.forward`.
+class Builder(CPUAttentionMetadataBuilder):
+    """Chooses the KV cache's layout; the metadata of a step are vLLM's."""
 
-    Args:
-        theirs: The original method.
-    """
+    isa: str
 
-    def __init__(self, theirs: Any) -> None:
-        self._theirs = theirs
-
-    def __get__(self, impl: Any, owner: type) -> Any:
-        """Return the callable for a layer's implementation, or itself for the class."""
-        if impl is None:
-            return self
-        bound = impl.__dict__.get("specgate_forward")
-        if bound is None:
-            bound = impl.specgate_forward = _LayerForward(impl, self._theirs)
-        return bound
+    def _set_isa_to_layers(self, layer_names: list[str]) -> None:
+        # Caches that are sent to other workers keep vLLM's layout: both ends have to agree on it.
+        is_ours = (
+            self.isa == "amx"
+            and attention_kernels(self.dtype)
+            and self.vllm_config.kv_transfer_config is None
+        )
+        if is_ours and not is_quantized_kv_cache(self.kv_cache_dtype):
+            self.isa = "vec"
+        super()._set_isa_to_layers(layer_names)
 
 
-class _LayerForward:
-    """Computes the attention of one layer."""
+class Attention(CPUAttentionBackendImpl):
+    """The attention of one layer: by our kernel, or else by vLLM's."""
 
-    def __init__(self, impl: Any, theirs: Any) -> None:
-        self._impl = impl
-        self._theirs = theirs
-        self._address = 0
-        self._attention: PagedAttention | None = None
+    _address = 0
+    _attention: PagedAttention | None = None
 
-    def __call__(
+    def forward(
         self,
         layer: Any,
         query: Tensor,
@@ -92,19 +67,19 @@ class _LayerForward:
         output_scale: Tensor | None = None,
         output_block_scale: Tensor | None = None,
     ) -> Tensor:
-        """Write the attention of the step's tokens to `output` and return it; vLLM's signature."""
+        """Write the attention of the step's tokens to `output` and return it."""
         is_ours = (
             attn_metadata is not None
             and attn_metadata.causal is True
             and attn_metadata.dynamic_causal is None
             and output_scale is None
             and output_block_scale is None
-            and is_made_for(self._impl, layer, query.dtype)
+            and is_made_for(self, layer, query.dtype)
         )
         if not is_ours:
             scales = (output_scale, output_block_scale)
             rest = (query, key, value, kv_cache, attn_metadata, output, *scales)
-            found: Tensor = self._theirs(self._impl, layer, *rest)
+            found: Tensor = super().forward(layer, *rest)
             return found
         count = attn_metadata.num_actual_tokens
         attention = self._over(kv_cache)
@@ -116,10 +91,22 @@ class _LayerForward:
             blocks, heads, tokens, _ = kv_cache.shape
             keys, values = kv_cache.view(blocks, heads, 2 * tokens, -1).chunk(2, dim=2)
             self._address = kv_cache.data_ptr()
-            self._attention = PagedAttention(
-                keys, values, heads=self._impl.num_heads, scale=self._impl.scale
-            )
+            self._attention = PagedAttention(keys, values, heads=self.num_heads, scale=self.scale)
         return self._attention
+
+
+class Backend(CPUAttentionBackend):
+    """vLLM's backend for CPUs with the two classes above; the same name, so the same options."""
+
+    @staticmethod
+    def get_impl_cls() -> type[CPUAttentionBackendImpl]:
+        """Return the class that computes a layer."""
+        return Attention
+
+    @staticmethod
+    def get_builder_cls() -> type[CPUAttentionMetadataBuilder]:
+        """Return the class that makes the metadata of a step."""
+        return Builder
 
 
 def is_made_for(impl: Any, layer: Any, dtype: torch.dtype) -> bool:

@@ -59,10 +59,21 @@ def state_exactness(model: nn.Module, vllm_config: Any) -> Exactness:
 
 
 def _objections(model: nn.Module, vllm_config: Any) -> Iterator[tuple[str, str]]:
+    yield from _objections_of(vllm_config)
+    for name, layer in model.named_modules():
+        if hasattr(layer, "impl") and hasattr(layer, "kv_cache"):
+            if not is_made_for(layer.impl, layer, vllm_config.model_config.dtype):
+                yield "attention", f"vLLM computes the attention of {name}"
+        elif _is_a_product(layer) and not is_ours(layer):
+            yield "layer", f"vLLM computes {name} ({type(layer).__name__})"
+
+
+def _objections_of(vllm_config: Any) -> Iterator[tuple[str, str]]:
     config = vllm_config.model_config
     if vllm_config.device_config.device_type != "cpu":
         yield "device", "vLLM's GPU kernels change the order of sums with the size of the batch"
-        return
+    if not vllm_config.additional_config["specgate"]["cpu_kernels"]:
+        yield "setting", "engine.cpu_kernels is off, so vLLM's kernels compute"
     if not linear_kernels(torch.float32):
         yield "processor", "this processor has neither AVX2 nor AVX-512, so vLLM's kernels compute"
     if not config.enforce_eager:
@@ -71,12 +82,6 @@ def _objections(model: nn.Module, vllm_config: Any) -> Iterator[tuple[str, str]]
         yield "dtype", f"our kernels compute float32 and bfloat16, not {config.dtype}"
     if vllm_config.parallel_config.tensor_parallel_size > 1:
         yield "ranks", "sums over several ranks are vLLM's"
-    for name, layer in model.named_modules():
-        if hasattr(layer, "impl") and hasattr(layer, "kv_cache"):
-            if not is_made_for(layer.impl, layer, config.dtype):
-                yield "attention", f"vLLM computes the attention of {name}"
-        elif _is_a_product(layer) and not is_ours(layer):
-            yield "layer", f"vLLM computes {name} ({type(layer).__name__})"
 
 
 def _is_a_product(layer: nn.Module) -> bool:

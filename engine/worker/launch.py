@@ -86,7 +86,8 @@ def is_good_at_bfloat16(settings: EngineSettings) -> bool:
 
     if not current_platform.is_cpu() or multiplies_bfloat16():
         return True
-    return bool(settings.vllm.get("enforce_eager")) and is_supported()
+    ours = settings.cpu_kernels and bool(settings.vllm.get("enforce_eager"))
+    return ours and is_supported()
 
 
 def clear_socket(path: Path) -> None:

@@ -270,7 +270,7 @@ class ExactnessMetrics:
         self._invariant = gauge(
             "engine_batch_invariant",
             "1 if a token's logits depend on nothing else in the step; else 0, by reason: device, "
-            "processor, compiled, dtype, ranks, attention, layer.",
+            "setting, processor, compiled, dtype, ranks, attention, layer.",
             ("reason",),
         )
 

@@ -1,5 +1,6 @@
 """Turns our settings into the options of vLLM's server; does not import vllm."""
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -143,14 +144,18 @@ def _to_text(value: JsonValue) -> str:
 
 def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
     speculation = settings.speculation
+    plain: dict[str, JsonValue] = {"cpu_kernels": settings.cpu_kernels}
     if not speculation.sources:
         # vLLM rejects acceptance metrics without a drafter.
-        return {"worker_cls": "engine.worker.worker.PlainWorker"}
+        return {
+            "additional_config": {"specgate": plain},
+            "worker_cls": "engine.worker.worker.PlainWorker",
+        }
     snapshot = None
     if "suffix" in speculation.sources and speculation.suffix.warm_start:
-        name = re.sub(r"[^\w.-]+", "-", model.served_name)
-        snapshot = str(settings.cache_dir / "suffix" / name)
+        snapshot = str(settings.cache_dir / "suffix" / _file_name(model.served_name))
     ours: dict[str, JsonValue] = {
+        **plain,
         "speculation": speculation.model_dump(mode="json"),
         "snapshot": snapshot,
         "profiles": str(settings.cache_dir / "profiles"),
@@ -165,6 +170,12 @@ def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict
         "speculative_config": _vllm_drafter(speculation),
         "worker_cls": "engine.worker.worker.HybridWorker",
     }
+
+
+def _file_name(name: str) -> str:
+    """Return a file name that people recognise and that no other name has."""
+    digest = hashlib.sha256(name.encode()).hexdigest()
+    return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[-100:]}-{digest[:16]}"
 
 
 def _head_folder(settings: EngineSettings) -> str | None:

@@ -7,7 +7,6 @@ drafts. At that point sampled tokens are on the CPU whichever drafter vLLM runs.
 import dataclasses
 import logging
 import math
-import platform
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
 from engine.drafting import Control, read_control
 from engine.heads import HeadMemory, read_head_config
+from engine.processor import describe_processor
 from engine.worker.head import StepStates, gather_tables, load_for_target, warm_up
 from engine.worker.linear import linear_kernel
 from engine.worker.prefill import note_prefill
@@ -269,7 +269,7 @@ class _HybridDrafting(_Runner):
             "most_rows": self._most_rows,
             "vllm": str(vllm_version),
             "kernel": linear_kernel(model.dtype),
-            "machine": platform.processor() or platform.machine(),
+            "machine": describe_processor(),
             "device": torch.cuda.get_device_name(self.device) if kind == "cuda" else kind,
             "threads": torch.get_num_threads(),
         }

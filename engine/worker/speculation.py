@@ -13,7 +13,7 @@ from engine.suffix import SuffixIndex
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, source_state
 from engine.worker.periodic import Periodic
 from engine.worker.report import ReportPart, report_folder
-from engine.worker.snapshots import Snapshots
+from engine.worker.snapshots import Snapshots, identity_of
 from engine.worker.step import BatchView, StepDrafting
 from engine.worker.step_profile import Points
 
@@ -61,12 +61,14 @@ class RankSpeculation:
         report: ReportPart,
         *,
         most_rows: int,
-        snapshot: Path | None,
+        vocabulary: int,
+        snapshot: tuple[Path, str] | None,
     ) -> None:
         most = settings.max_draft_tokens
         self._index = None
         if "suffix" in settings.sources:
-            self._index = SuffixIndex(settings.suffix.capacity_mb << 20)
+            capacity = settings.suffix.capacity_mb << 20
+            self._index = SuffixIndex(capacity, vocabulary=vocabulary)
         self.has_native = "native" in settings.sources
         head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
         self.drafter = Drafter(
@@ -83,7 +85,7 @@ class RankSpeculation:
         self._report = report
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
-            snapshots = Snapshots(self._index, snapshot)
+            snapshots = Snapshots(self._index, *snapshot)
             snapshots.load()
             seconds = settings.suffix.save_every_s
             self._threads.append(Periodic(snapshots.save, seconds=seconds, name="suffix snapshot"))
@@ -92,14 +94,17 @@ class RankSpeculation:
     def start(cls, vllm_config: Any, batch: BatchView) -> "RankSpeculation":
         """Build it for the runner of this vLLM process."""
         rank = vllm_config.parallel_config.data_parallel_index
-        snapshot = vllm_config.additional_config["specgate"]["snapshot"]
+        path = vllm_config.additional_config["specgate"]["snapshot"]
+        model = vllm_config.model_config
+        # Each data-parallel rank has its own index.
+        snapshot = None if path is None else (Path(f"{path}.{rank}"), identity_of(model))
         return cls(
             read_settings(vllm_config),
             batch,
             ReportPart(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
-            # Each data-parallel rank has its own index.
-            snapshot=None if snapshot is None else Path(f"{snapshot}.{rank}"),
+            vocabulary=model.get_vocab_size(),
+            snapshot=snapshot,
         )
 
     def believe(self, profile: Points) -> None:

@@ -59,6 +59,8 @@ else:
         def init_device(self) -> None:
             """Prepare the device and the runner, without weights; install our CPU kernels."""
             super().init_device()
+            if not self.vllm_config.additional_config["specgate"]["cpu_kernels"]:
+                return
             from engine.worker.attention import attend_with_ours
 
             attend_with_ours()

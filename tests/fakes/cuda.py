@@ -233,6 +233,8 @@ def made_up_cuda(patch: pytest.MonkeyPatch) -> Iterator[MadeUpCuda]:
     # Modules that move get new parameters; torch would put the device's memory into the old ones.
     patch.setattr(torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True)
     patch.setattr(torch, "tensor", tensor)  # torch hides its copy to the device from modes
+    # vLLM replaces it where there is no CUDA.
+    patch.setattr(torch.Tensor, "pin_memory", torch._C.TensorBase.pin_memory)
     patch.setattr(torch.cuda, "_lazy_init", lambda: None)
     patch.setattr(torch.cuda, "device", lambda _: nullcontext())
     patch.setattr(torch.cuda, "Stream", _Stream)

@@ -4,6 +4,7 @@
 // uninitialized value shows too.
 
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -13,6 +14,7 @@
 
 #include "errors.hpp"
 #include "hostile.hpp"
+#include "snapshot_file.hpp"
 
 namespace sanitize {
 namespace {
@@ -27,6 +29,7 @@ struct Totals {
   std::size_t evicted = 0;
   std::size_t refused = 0;
   std::size_t loaded = 0;
+  std::size_t forged = 0;
 };
 
 class Episode {
@@ -35,7 +38,11 @@ class Episode {
       : dice_(dice), path_(folder + "/snapshot"), totals_(totals) {
     const std::size_t blocks = Index::kLeastBlocks + dice_.below(dice_.one_in(4) ? 1000 : 60);
     const std::size_t salt = dice_.below(std::numeric_limits<std::size_t>::max());
-    for (auto& index : indexes_) index = std::make_unique<Index>(blocks * kBlockBytes, salt);
+    constexpr std::uint64_t kVocabularies[] = {4, 1000, 49152, Index::kMostTokens};
+    vocabulary_ = kVocabularies[dice_.below(std::size(kVocabularies))];
+    for (auto& index : indexes_) {
+      index = std::make_unique<Index>(blocks * kBlockBytes, vocabulary_, salt);
+    }
     most_tokens_ = blocks * kTokensPerBlock / (1 + dice_.below(20));
   }
   ~Episode() { totals_.evicted += indexes_[0]->stats().evicted_tokens; }
@@ -53,7 +60,7 @@ class Episode {
       case 7: finish(name); break;
       case 9: wrong(name); break;
       case 10:
-        if (dice_.one_in(40)) save_and_load();
+        if (dice_.one_in(12)) save_and_load();
         break;
       case 11:
       case 12: propose_after(name); break;
@@ -150,7 +157,7 @@ class Episode {
     const float least = survival() * before;
     Room first(most);
     indexes_[0]->propose_after(name, tokens, before, least, first.draft);
-    first.check(before);
+    first.check(before, vocabulary_);
     totals_.grafted += static_cast<std::size_t>(first.draft.length);
     if (dice_.one_in(2)) return;
     Room second(most);
@@ -204,7 +211,7 @@ class Episode {
   }
 
   void compare(const std::string& name, const Room& first, const Room& second) {
-    first.check(1.0f);
+    first.check(1.0f, vocabulary_);
     require_equal(first, second);
     drafted_[name].assign(first.tokens.begin(), first.tokens.begin() + first.draft.length);
     totals_.drafted += static_cast<std::size_t>(first.draft.length);
@@ -225,11 +232,13 @@ class Episode {
     const auto refuse = [&](auto call) {
       require(!both<BadInput>(call), "wrong input is refused");
     };
-    const std::vector<Token> bad = {1, 2, -1};
-    refuse([&](Index& index) { index.start("new", "tenant", bad, 0.0f); });
+    const std::string longest(Index::kLongestName + 1, 'n');
+    const std::vector<Token> one = {1};
+    refuse([&](Index& index) { index.start(longest, "tenant", one, 0.0f); });
+    refuse([&](Index& index) { index.start("new", longest, one, 0.0f); });
     refuse([&](Index& index) { index.start("new", "tenant", {}, 0.0f); });
     refuse([&](Index& index) { index.start("", "tenant", std::vector<Token>{1}, 0.0f); });
-    refuse([&](Index& index) { index.extend(name, bad); });
+    refuse([&](Index& index) { index.extend(name, {}); });
     refuse([&](Index& index) { index.predict(name, {}); });
     Room room(kLongestDraft + 1);
     refuse([&](Index& index) { index.propose(name, 0.5f, room.draft); });
@@ -238,7 +247,6 @@ class Episode {
     refuse([&](Index& index) { index.propose(name, 1.5f, small.draft); });
     const std::vector<Token> good = {1, 2};
     const std::vector<Token> many(kLongestDraft + 1, 1);
-    refuse([&](Index& index) { index.propose_after(name, bad, 0.5f, 0.5f, small.draft); });
     refuse([&](Index& index) { index.propose_after(name, {}, 0.5f, 0.5f, small.draft); });
     refuse([&](Index& index) { index.propose_after(name, many, 0.5f, 0.5f, small.draft); });
     refuse([&](Index& index) { index.propose_after(name, good, -0.5f, 0.5f, small.draft); });
@@ -248,7 +256,7 @@ class Episode {
     refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 1.5f, small.draft); });
     refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 0.5f, room.draft); });
     if (!runs(name)) return;
-    refuse([&](Index& index) { index.load(path_); });
+    refuse([&](Index& index) { index.load(path_, "model"); });
     refuse([&](Index& index) { index.clear(); });
   }
 
@@ -259,24 +267,55 @@ class Episode {
   }
 
   void save_and_load() {
-    indexes_[0]->save(path_);
+    indexes_[0]->save(path_, "model");
     while (!drafted_.empty()) finish(drafted_.begin()->first);
-    if (dice_.one_in(3)) {
-      damage();
-      const bool done = both<BadSnapshot>([&](Index& index) { index.load(path_); });
-      require(!done, "a damaged file is refused");
-      require(indexes_[0]->stats().bytes == 0, "and the index is empty then");
-    } else {
-      require(both<BadSnapshot>([&](Index& index) { index.load(path_); }), "a saved file loads");
-      ++totals_.loaded;
+    const std::size_t what = dice_.below(4);
+    if (what == 0) damage();
+    if (what == 1) forge();
+    const bool is_ours = what != 2;
+    const bool done = both<BadSnapshot>(
+        [&](Index& index) { index.load(path_, is_ours ? "model" : "another"); });
+    if (what == 0) require(!done, "a damaged file is refused");
+    if (what == 2) require(!done, "a file of another model is refused");
+    if (what == 3) require(done, "a saved file loads");
+    if (!done) require(indexes_[0]->stats().bytes == 0, "an index that was refused a file is empty");
+    totals_.loaded += done;
+    totals_.forged += what == 1 && done;
+  }
+
+  std::string read() const {
+    std::ifstream in(path_, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void write(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+  }
+
+  // Change a few words, cut or repeat a part, and correct the length and the checksum.
+  void forge() {
+    constexpr std::size_t kHeader = 32;
+    std::string bytes = read();
+    for (std::size_t changes = 1 + dice_.below(4); changes > 0; --changes) {
+      const std::size_t at = kHeader + dice_.below(bytes.size() - kHeader);
+      constexpr std::uint32_t kWords[] = {0, 1, 0x7F800000, 0x7FC00000, 0xFFFFFFFF, 0x80000000,
+                                          1000, 0x7F7FFFFF};
+      const std::uint32_t word = kWords[dice_.below(std::size(kWords))];
+      const std::size_t aligned = at / 4 * 4;
+      if (aligned + 4 > bytes.size()) continue;
+      std::memcpy(bytes.data() + aligned, &word, 4);
     }
+    if (dice_.one_in(4)) bytes.resize(kHeader + dice_.below(bytes.size() - kHeader));
+    if (dice_.one_in(4)) bytes += bytes.substr(kHeader + dice_.below(bytes.size() - kHeader));
+    Checksum checksum;
+    checksum.add({bytes.data() + kHeader, bytes.size() - kHeader});
+    const std::uint64_t fields[] = {bytes.size() - kHeader, checksum.value()};
+    std::memcpy(bytes.data() + 16, fields, sizeof(fields));
+    write(bytes);
   }
 
   // Flip a bit, cut, or add.
   void damage() {
-    std::ifstream in(path_, std::ios::binary);
-    std::string bytes{std::istreambuf_iterator<char>(in), {}};
-    in.close();
+    std::string bytes = read();
     switch (dice_.below(3)) {
       case 0: bytes.resize(dice_.below(bytes.size())); break;
       case 1: bytes.append(1 + dice_.below(100), 'x'); break;
@@ -286,13 +325,14 @@ class Episode {
         byte = static_cast<char>(byte ^ (1 << dice_.below(8)));
       }
     }
-    std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
+    write(bytes);
   }
 
   Dice& dice_;
   std::string path_;
   Totals& totals_;
   std::size_t most_tokens_;
+  std::uint64_t vocabulary_;
   std::unique_ptr<Index> indexes_[2];
   std::optional<Handle> used_;  // of an ended request
   std::map<std::string, std::vector<Token>> drafted_;  // running requests and their last drafts
@@ -313,7 +353,7 @@ int main(int count, char** arguments) {
     for (int i = 0; i < 3000 && !clock.is_over(); ++i) episode.step();
   }
   std::printf("%zu episodes, %zu calls, %zu refused, %zu drafted, %zu predicted, %zu grafted, "
-              "%zu evicted, %zu loaded\n",
+              "%zu evicted, %zu loaded, of those %zu forged\n",
               episodes, totals.calls, totals.refused, totals.drafted, totals.predicted,
-              totals.grafted, totals.evicted, totals.loaded);
+              totals.grafted, totals.evicted, totals.loaded, totals.forged);
 }

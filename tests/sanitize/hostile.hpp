@@ -1,4 +1,4 @@
-// Shared by both programs: random texts that are hard on an index, and a check for every build.
+// Shared by the programs: random texts that are hard on an index, and a check for every build.
 #pragma once
 
 #include <algorithm>
@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -54,11 +56,21 @@ class Dice {
       default:  // no repetition, up to the largest token
         tokens = letters(tokens.size(), std::size_t{1} << 31);
     }
+    if (one_in(4)) {  // an image
+      const std::size_t from = below(tokens.size());
+      const std::size_t size = 1 + below(tokens.size() - from);
+      std::fill_n(tokens.begin() + static_cast<std::ptrdiff_t>(from), size, unknown());
+    }
     return tokens;
   }
 
  private:
   Token token(std::size_t values) { return static_cast<Token>(below(values)); }
+  Token unknown() {
+    constexpr Token kUnknown[] = {-1, -200, std::numeric_limits<Token>::min(),
+                                  std::numeric_limits<Token>::max()};
+    return kUnknown[below(std::size(kUnknown))];
+  }
   std::vector<Token> letters(std::size_t size, std::size_t values) {
     std::vector<Token> tokens(size);
     for (Token& each : tokens) each = token(values);
@@ -81,14 +93,14 @@ struct Room {
   Room& operator=(const Room&) = delete;
 
   // `highest`: the survival of the tokens before the draft.
-  void check(float highest) const {
+  void check(float highest, std::uint64_t vocabulary) const {
     require(draft.length >= 0 && draft.length <= static_cast<int>(tokens.size()),
             "a draft has at most as many tokens as were asked for");
     require(draft.predicted >= 0 && draft.predicted <= draft.length,
             "a prediction is followed for a part of a draft");
     float before = highest;
     for (std::size_t i = 0; i < static_cast<std::size_t>(draft.length); ++i) {
-      require(tokens[i] >= 0, "a draft holds tokens");
+      require(static_cast<std::uint32_t>(tokens[i]) < vocabulary, "a draft holds tokens");
       require(survival[i] >= 0.0f && survival[i] <= before, "survival never rises");
       require(share[i] > 0.0f && share[i] <= 1.0f, "a share is a part");
       before = survival[i];

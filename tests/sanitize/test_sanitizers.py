@@ -1,4 +1,4 @@
-"""Long random runs of the suffix core under AddressSanitizer, UBSan and ThreadSanitizer.
+"""Long random runs of the C++ cores under AddressSanitizer, UBSan and ThreadSanitizer.
 
 Each runs for SANITIZE_SECONDS (set by `make test-all`), by default a few seconds. Programs stay
 in build/, so a second run does not compile them again.
@@ -69,15 +69,19 @@ def build(sanitizer: str, program: str) -> Path:
     ("sanitizer", "program", "seed"),
     [
         pytest.param("address,undefined", "fuzz", 1, id="fuzz under ASan and UBSan"),
+        pytest.param("address,undefined", "memory", 1, id="no memory under ASan and UBSan"),
         pytest.param("address,undefined", "threads", 1, id="threads under ASan and UBSan"),
         pytest.param("thread", "threads", 2, id="threads under TSan"),
-        pytest.param("address,undefined", "tiles", 3, id="AMX's kernels under ASan and UBSan"),
+        pytest.param("address,undefined", "tiles", 3, id="kernels under ASan and UBSan"),
+        pytest.param("address,undefined", "checks", 4, id="wrong calls of kernels under ASan"),
     ],
 )
 def test_a_random_run_finds_nothing(
     sanitizer: str, program: str, seed: int, tmp_path: Path
 ) -> None:
     require_sanitizer(sanitizer, tmp_path)
+    if program == "checks" and not linear_kernels(torch.bfloat16):
+        pytest.skip("this processor has no kernels")
     if program == "tiles" and "avx512_bf16" not in linear_kernels(torch.bfloat16):
         pytest.skip("AMX's kernels need AVX512-BF16 besides their tiles, which are emulated")
     command = [str(build(sanitizer, program)), str(SECONDS), str(seed), str(tmp_path)]

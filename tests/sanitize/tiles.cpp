@@ -1,4 +1,4 @@
-// Linear layers and attention by AMX's kernels, their tiles emulated: right, and by row.
+// Linear layers and attention by every kernel, AMX's tiles emulated: right, and by row.
 //
 //   tiles SECONDS SEED FOLDER    FOLDER is not used
 #include <algorithm>
@@ -11,11 +11,16 @@
 #include <vector>
 
 #include "attention.hpp"
+#include "instructions.hpp"
 #include "packed_weight.hpp"
 
 namespace {
 
 using namespace specgate::kernels;
+using specgate::BFloat16;
+using specgate::narrow;
+using specgate::Pair;
+using specgate::widen;
 using Halves = std::vector<BFloat16>;
 using Random = std::mt19937_64;
 
@@ -44,13 +49,13 @@ bool are_same(const BFloat16* left, const BFloat16* right, std::size_t count) {
   return std::memcmp(left, right, count * sizeof(BFloat16)) == 0;
 }
 
-void check_linear(Random& random) {
+void check_linear(Random& random, const LinearKernel<Pair>& kernel) {
   const std::size_t out = between(random, 1, 150), in = between(random, 1, 300);
   const std::size_t count = between(random, 1, between(random, 1, 20) == 1 ? 600 : 70);
   const std::size_t stride = in + between(random, 0, 3);
   const Halves weight = numbers(random, out * in), rows = numbers(random, count * stride);
   const Halves bias = numbers(random, out);
-  const PackedWeight<Pair> packed(*kLinearAmx.pairs, weight.data(), out, in);
+  const PackedWeight<Pair> packed(kernel, weight.data(), out, in);
   Halves together(count * out), alone(out);
   packed.multiply(rows.data(), stride, count, bias.data(), together.data());
   for (std::size_t row = 0; row < count; ++row) {
@@ -71,12 +76,14 @@ void check_linear(Random& random) {
 
 // Requests over a cache in vLLM's layout for vectors, and what their queries get.
 struct World {
+  const AttentionKernel<BFloat16>& kernel;
   std::size_t dim, kv_heads, group, block_tokens, most_blocks;
   std::vector<std::int32_t> starts{0}, lengths, blocks;
   Halves keys, values, queries;
 
-  explicit World(Random& random)
-      : dim(32 * between(random, 1, 4)),
+  World(Random& random, const AttentionKernel<BFloat16>& by)
+      : kernel(by),
+        dim(32 * between(random, 1, 4)),
         kv_heads(between(random, 1, 2)),
         group(between(random, 1, 3)),
         block_tokens(32 * between(random, 1, 3)),
@@ -164,16 +171,18 @@ struct World {
 
  private:
   void run(const Requests& requests, std::size_t from, BFloat16* to) const {
-    attend(*kAttentionAmx.halves, requests,
-           PagedCache<BFloat16>{keys.data(), values.data(), block_stride(), head_stride(),
-                                block_tokens},
-           Queries<BFloat16>{queries.data() + from, heads() * dim, to, heads() * dim, heads(),
-                             kv_heads, dim, scale()});
+    const std::size_t width = heads() * dim;
+    const auto tokens = static_cast<std::size_t>(requests.starts[requests.count]);
+    attend(kernel, requests,
+           PagedCache<BFloat16>{keys.data(), values.data(), blocks.size(), block_stride(),
+                                head_stride(), block_tokens},
+           Queries<BFloat16>{queries.data() + from, width, to, width, tokens, heads(), kv_heads,
+                             dim, scale()});
   }
 };
 
-void check_attention(Random& random) {
-  const World world(random);
+void check_attention(Random& random, const AttentionKernel<BFloat16>& kernel) {
+  const World world(random, kernel);
   const std::size_t size = world.heads() * world.dim;
   Halves together(world.queries.size()), part(world.queries.size());
   world.attend_all(together.data());
@@ -199,12 +208,17 @@ int main(int count, char** arguments) {
   const std::chrono::duration<double> seconds(std::atof(arguments[1]));
   Random random(std::strtoull(arguments[2], nullptr, 10));
   const auto began = std::chrono::steady_clock::now();
+  std::vector<const Instructions*> sets = find_instructions();
+  sets.push_back(&kAmx);
   std::size_t rounds = 0;
   do {
-    check_linear(random);
-    check_attention(random);
+    for (const Instructions* const set : sets) {
+      const auto* const pairs = kernel_of<LinearKernel<Pair>>(*set);
+      if (pairs != nullptr) check_linear(random, *pairs);
+      check_attention(random, *kernel_of<AttentionKernel<BFloat16>>(*set));
+    }
     ++rounds;
   } while (std::chrono::steady_clock::now() - began < seconds);
-  std::printf("%zu rounds\n", rounds);
+  std::printf("%zu rounds of %zu instruction sets\n", rounds, sets.size());
   return 0;
 }

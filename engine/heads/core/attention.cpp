@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "exponential.hpp"
 #include "lanes.hpp"
 
 namespace specgate::heads {

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,15 +12,16 @@
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "attention.hpp"
-#include "bfloat16.hpp"
 #include "gated_head.hpp"
 #include "matrix.hpp"
 #include "norm.hpp"
+#include "table.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -40,19 +42,29 @@ void require(bool holds, const char* what) {
   if (!holds) throw std::invalid_argument(what);
 }
 
-const std::uint16_t* bfloat16_of(const Halves& tensor) {
+const BFloat16* bfloat16_of(const Halves& tensor) {
   const nb::dlpack::dtype type = tensor.dtype();
   require(type.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Bfloat) &&
               type.bits == 16 && type.lanes == 1,
           "expected a bfloat16 tensor");
-  return static_cast<const std::uint16_t*>(tensor.data());
+  return static_cast<const BFloat16*>(tensor.data());
 }
 
-Matrix make_matrix(const Array<const std::int8_t, 2>& values,
-                   const Array<const float, 1>& scales) {
+std::vector<std::string> names() {
+  std::vector<std::string> found;
+  for (const MatrixKernel& kernel : find_matrix_kernels()) found.emplace_back(kernel.name);
+  return found;
+}
+
+Matrix make_matrix(const Array<const std::int8_t, 2>& values, const Array<const float, 1>& scales,
+                   const std::optional<std::string>& kernel) {
   require(values.shape(0) == scales.shape(0), "scales: expected one for each row");
   require(values.shape(1) > 0, "values: must not be empty");
-  return {values.data(), scales.data(), values.shape(0), values.shape(1)};
+  for (const MatrixKernel& found : find_matrix_kernels()) {
+    if (kernel && *kernel != found.name) continue;
+    return {values.data(), scales.data(), values.shape(0), values.shape(1), found};
+  }
+  throw std::invalid_argument("this processor has no kernel " + *kernel);
 }
 
 void multiply(const Matrix& matrix, const Array<const float, 2>& inputs,
@@ -241,7 +253,8 @@ void bind(nb::module_& module) {
   // Borrowed memory lives as long as what borrows it, and no tensor is converted on the way.
   nb::class_<Matrix>(module, "Matrix")
       .def("__init__", by(make_matrix), "values"_a.noconvert(), "scales"_a.noconvert(),
-           nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+           "kernel"_a.none() = nb::none(), nb::keep_alive<1, 2>(), nb::keep_alive<1, 3>())
+      .def_static("kernels", names)
       .def("__call__", &multiply, "inputs"_a.noconvert(), "outputs"_a.noconvert());
   nb::class_<Norm>(module, "Norm").def("__init__", by(make_norm), "weight"_a, "bias"_a);
   nb::class_<Table>(module, "Table")

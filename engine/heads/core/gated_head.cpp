@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "exponential.hpp"
 #include "lanes.hpp"
 
 namespace specgate::heads {

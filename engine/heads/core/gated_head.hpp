@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "attention.hpp"
-#include "bfloat16.hpp"
 #include "matrix.hpp"
 #include "norm.hpp"
+#include "table.hpp"
 
 namespace specgate::heads {
 

@@ -1,11 +1,21 @@
-// Sums of many floats in separate lanes, so that compilers can vectorise them.
+// Sums and exponentials of many floats, in a form that compilers can vectorise.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <numbers>
+
+#include "exponential.hpp"
 
 namespace specgate::heads {
 
 inline constexpr std::size_t kLanes = 16;
+
+// e^x with a relative error of about 1e-6; at most 8.5e37, and 0 below e^-87.
+inline float exponential(float x) {
+  return power_of_two<std::int32_t>(std::min(x * std::numbers::log2e_v<float>, 126.0f));
+}
 
 // The dot product of two vectors.
 inline float dot(const float* left, const float* right, std::size_t width) {

@@ -7,11 +7,7 @@
 namespace specgate::heads {
 namespace {
 
-using Integer = std::int16_t;
 constexpr std::size_t kBlock = 16;  // inputs that fit into the L1 cache beside a row of the weight
-
-using Multiply = void (*)(const std::int8_t* weight, std::size_t out, std::size_t in,
-                          const Integer* inputs, std::size_t rows, std::int32_t* sums);
 
 // Compilers recognise this loop and use integer multiply-add instructions. A row of the weight
 // stays in the L1 cache for all inputs, which pass two at a time.
@@ -62,20 +58,6 @@ multiply_vnni(const std::int8_t* weight, std::size_t out, std::size_t in, const 
 }
 #endif
 
-Multiply choose() {
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512vnni")) {
-    return multiply_vnni;
-  }
-  if (__builtin_cpu_supports("avx2")) return multiply_avx2;
-#endif
-  return multiply_anywhere;
-}
-
-const Multiply kMultiply = choose();
-
 // Rounds an input to integers of at most `largest`; returns the scale. An input that is not finite
 // counts as zeros, which only makes a bad draft.
 float quantise(const float* input, std::size_t in, float largest, Integer* integers) {
@@ -99,8 +81,24 @@ float quantise(const float* input, std::size_t in, float largest, Integer* integ
 
 }  // namespace
 
-Matrix::Matrix(const std::int8_t* values, const float* scales, std::size_t out, std::size_t in)
-    : values_(values),
+std::vector<MatrixKernel> find_matrix_kernels() {
+  std::vector<MatrixKernel> found;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512vnni")) {
+    found.push_back({"avx512_vnni", multiply_vnni});
+  }
+  if (__builtin_cpu_supports("avx2")) found.push_back({"avx2", multiply_avx2});
+#endif
+  found.push_back({"any", multiply_anywhere});
+  return found;
+}
+
+Matrix::Matrix(const std::int8_t* values, const float* scales, std::size_t out, std::size_t in,
+               const MatrixKernel& kernel)
+    : kernel_(kernel),
+      values_(values),
       scales_(scales),
       out_(out),
       in_(in),
@@ -123,7 +121,7 @@ void Matrix::multiply_block(const float* inputs, std::size_t rows, float* output
   for (std::size_t row = 0; row < rows; ++row) {
     units[row] = quantise(inputs + row * in_, in_, largest_, integers.data() + row * in_);
   }
-  kMultiply(values_, out_, in_, integers.data(), rows, sums.data());
+  kernel_.multiply(values_, out_, in_, integers.data(), rows, sums.data());
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t o = 0; o < out_; ++o) {
       const std::size_t at = row * out_ + o;

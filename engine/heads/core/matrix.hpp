@@ -7,13 +7,27 @@
 
 namespace specgate::heads {
 
+using Integer = std::int16_t;  // an input
+
+// Sums the products of inputs (rows, in) with a weight (out, in), for one instruction set. The sums
+// are exact, so all kernels give the same.
+struct MatrixKernel {
+  const char* name;
+  void (*multiply)(const std::int8_t* weight, std::size_t out, std::size_t in,
+                   const Integer* inputs, std::size_t rows, std::int32_t* sums);
+};
+
+// The kernels of this processor, best first.
+std::vector<MatrixKernel> find_matrix_kernels();
+
 // For few rows, reading the weight dominates the time, so it is stored as int8: symmetric, with one
 // scale per row. Inputs are rounded to integers of about 15 bits, a negligible error, and all
 // products are summed exactly.
 class Matrix {
  public:
   // Borrows both, which must outlive this: (out, in) row-major, and (out,).
-  Matrix(const std::int8_t* values, const float* scales, std::size_t out, std::size_t in);
+  Matrix(const std::int8_t* values, const float* scales, std::size_t out, std::size_t in,
+         const MatrixKernel& kernel);
 
   std::size_t out() const { return out_; }
   std::size_t in() const { return in_; }
@@ -24,6 +38,7 @@ class Matrix {
  private:
   void multiply_block(const float* inputs, std::size_t rows, float* outputs) const;
 
+  MatrixKernel kernel_;
   const std::int8_t* values_;
   const float* scales_;
   std::size_t out_;

@@ -4,8 +4,7 @@
 // are products of rows with panels (pairs, 32), the layout that AVX512-BF16 has as well: a weight is
 // packed that way, keys and values are while they are read. AMX adds in another order than
 // AVX512-BF16, so nothing of a model is computed by both.
-#include "attention_kernels.hpp"
-#include "linear_kernels.hpp"
+#include "instructions.hpp"
 
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && \
     (defined(__AMX_BF16__) || defined(SPECGATE_EMULATE_TILES))
@@ -34,7 +33,7 @@ class TiledAttention {
   static void attend(const CacheView<BFloat16>& cache, std::size_t begin, std::size_t count,
                      const BFloat16* const* queries, float octaves, const std::size_t* visible,
                      std::size_t rows, const Partial& into) {
-    thread_local Memory memory;
+    Memory memory;
     const std::size_t padded = (count + kPanelWidth - 1) / kPanelWidth * kPanelWidth;
     const std::size_t query_pairs = cache.dim / 2;
     for (std::size_t row = 0; row < rows; ++row) {
@@ -108,11 +107,9 @@ constexpr AttentionKernel<BFloat16> kAttention{"amx", kRows, TiledAttention::att
                                                release_tiles};
 
 }  // namespace
-const LinearKernels kLinearAmx{nullptr, nullptr, &kLinear};
-const AttentionKernels kAttentionAmx{nullptr, &kAttention};
+const Instructions kAmx{{}, {}, {&kLinear}, {}, {&kAttention}};
 #else
-const LinearKernels kLinearAmx{nullptr, nullptr, nullptr};
-const AttentionKernels kAttentionAmx{nullptr, nullptr};
+const Instructions kAmx{};
 #endif
 
 }  // namespace specgate::kernels

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numbers>
 #include <vector>
+
+#include "checks.hpp"
 
 namespace specgate::kernels {
 namespace {
@@ -24,19 +27,25 @@ struct Piece {
   std::size_t rows;
 };
 
-// The running results of rows; the fields of a Partial with their own memory.
-struct Sums {
-  std::vector<float> most, total, values;
+// Memory for the results of rows, uninitialised.
+struct Results {
+  std::size_t stride;
+  std::unique_ptr<float[]> memory;
 
-  void resize(std::size_t rows, std::size_t dim) {
-    most.assign(rows, kNever);
-    total.assign(rows, 0.0f);
-    values.assign(rows * dim, 0.0f);
-  }
-  Partial at(std::size_t row, std::size_t dim) {
-    return {most.data() + row, total.data() + row, values.data() + row * dim};
+  Results(std::size_t rows, std::size_t dim)
+      : stride(dim + 2), memory(std::make_unique_for_overwrite<float[]>(rows * stride)) {}
+
+  Partial at(std::size_t first, std::size_t rows) const {
+    float* const from = memory.get() + first * stride;
+    return {from, from + rows, from + 2 * rows};
   }
 };
+
+void clear(const Partial& sums, std::size_t rows, std::size_t dim) {
+  std::fill_n(sums.most, rows, kNever);
+  std::fill_n(sums.total, rows, 0.0f);
+  std::fill_n(sums.values, rows * dim, 0.0f);
+}
 
 // Adds a chunk's result to that of the chunks before. Never inlined, so that products and sums are
 // fused in the same way at every call.
@@ -92,20 +101,23 @@ class Step {
     }
   }
 
+  // Memory is allocated before a parallel region, never in one: what is thrown there ends the
+  // process.
   void share_pieces() {
+    const std::size_t dim = queries_.dim, rows = kernel_.most_rows;
+    const Results results(2 * rows * static_cast<std::size_t>(omp_get_max_threads()), dim);
     const auto count = static_cast<std::int64_t>(pieces_.size());
 #pragma omp parallel
     {
-      Sums sums, chunk;
+      const std::size_t first = 2 * rows * static_cast<std::size_t>(omp_get_thread_num());
+      const Partial into = results.at(first, rows), one = results.at(first + rows, rows);
 #pragma omp for schedule(dynamic, 1)
       for (std::int64_t i = 0; i < count; ++i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-        sums.resize(piece.rows, queries_.dim);
-        chunk.resize(piece.rows, queries_.dim);
-        const Partial into = sums.at(0, queries_.dim), one = chunk.at(0, queries_.dim);
+        clear(into, piece.rows, dim);
         for (std::size_t at = 0; at < chunks_of(piece); ++at) {
           attend_chunk(piece, at, one);
-          fold(one, piece.rows, queries_.dim, into);
+          fold(one, piece.rows, dim, into);
         }
         write(piece, into);
       }
@@ -125,24 +137,24 @@ class Step {
         rows += pieces_[piece].rows;
       }
     }
-    Sums found;
-    found.resize(rows, queries_.dim);
+    const std::size_t dim = queries_.dim;
+    const Results found(rows, dim), sums(kernel_.most_rows, dim);
+    const Partial into = sums.at(0, kernel_.most_rows);
     const auto count = static_cast<std::int64_t>(chunks.size());
 #pragma omp parallel
     {
 #pragma omp for schedule(dynamic, 1)
       for (std::int64_t i = 0; i < count; ++i) {
         const Chunk& chunk = chunks[static_cast<std::size_t>(i)];
-        attend_chunk(pieces_[chunk.piece], chunk.at, found.at(chunk.row, queries_.dim));
+        const Piece& piece = pieces_[chunk.piece];
+        attend_chunk(piece, chunk.at, found.at(chunk.row, piece.rows));
       }
       release();
     }
-    Sums sums;
     for (const Chunk& chunk : chunks) {
       const Piece& piece = pieces_[chunk.piece];
-      if (chunk.at == 0) sums.resize(piece.rows, queries_.dim);
-      const Partial into = sums.at(0, queries_.dim);
-      fold(found.at(chunk.row, queries_.dim), piece.rows, queries_.dim, into);
+      if (chunk.at == 0) clear(into, piece.rows, dim);
+      fold(found.at(chunk.row, piece.rows), piece.rows, dim, into);
       if (chunk.at + 1 == chunks_of(piece)) write(piece, into);
     }
   }
@@ -216,6 +228,7 @@ class Step {
 template <class Number>
 void attend(const AttentionKernel<Number>& kernel, const Requests& requests,
             const PagedCache<Number>& cache, const Queries<Number>& queries) {
+  if constexpr (kIsChecked) check(requests, cache, queries);
   Step<Number>(kernel, requests, cache, queries).run();
 }
 

@@ -18,11 +18,12 @@ struct Requests {
   std::size_t blocks_stride;
 };
 
-// A layer's cache, and the distances between blocks and between heads.
+// A layer's cache: its number of blocks, and the distances between blocks and between heads.
 template <class Number>
 struct PagedCache {
   const Number* keys;
   const Number* values;
+  std::size_t blocks;
   std::size_t block_stride;
   std::size_t head_stride;
   std::size_t block_tokens;
@@ -36,6 +37,7 @@ struct Queries {
   std::size_t from_stride;
   Number* to;
   std::size_t to_stride;
+  std::size_t tokens;
   std::size_t heads;
   std::size_t kv_heads;
   std::size_t dim;
@@ -43,7 +45,7 @@ struct Queries {
 };
 
 // A query sees the keys up to its own. Results are batch-invariant: each is computed in the same
-// order whatever else is in the step. OpenMP's threads share the work.
+// order whatever else is in the step. OpenMP's threads share the work. Throws std::bad_alloc.
 template <class Number>
 void attend(const AttentionKernel<Number>& kernel, const Requests& requests,
             const PagedCache<Number>& cache, const Queries<Number>& queries);

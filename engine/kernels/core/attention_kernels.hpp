@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
 
 #include "bfloat16.hpp"
 
@@ -51,20 +50,5 @@ struct AttentionKernel {
   // Releases what a thread keeps between chunks; null if that is nothing.
   void (*release)();
 };
-
-// The kernels of this processor, best first.
-template <class Number>
-std::vector<const AttentionKernel<Number>*> find_attention_kernels();
-
-// The kernels of one instruction set; null if it was not compiled in.
-struct AttentionKernels {
-  const AttentionKernel<float>* floats;
-  const AttentionKernel<BFloat16>* halves;
-};
-
-extern const AttentionKernels kAttentionAvx2;
-extern const AttentionKernels kAttentionAvx512;
-extern const AttentionKernels kAttentionAvx512BFloat16;
-extern const AttentionKernels kAttentionAmx;
 
 }  // namespace specgate::kernels

@@ -11,9 +11,8 @@
 #include <vector>
 
 #include "attention.hpp"
-#include "attention_kernels.hpp"
+#include "checks.hpp"
 #include "instructions.hpp"
-#include "linear_kernels.hpp"
 #include "packed_weight.hpp"
 
 namespace nb = nanobind;
@@ -23,15 +22,15 @@ namespace specgate::kernels {
 namespace {
 
 template <class Kernel>
-std::vector<std::string> names_of(const std::vector<const Kernel*>& kernels) {
-  std::vector<std::string> names;
-  for (const Kernel* kernel : kernels) names.emplace_back(kernel->name);
-  return names;
+std::vector<std::string> names() {
+  std::vector<std::string> found;
+  for (const Kernel* kernel : find_kernels<Kernel>()) found.emplace_back(kernel->name);
+  return found;
 }
 
 template <class Kernel>
-const Kernel& named(const std::vector<const Kernel*>& kernels, const std::string& name) {
-  for (const Kernel* kernel : kernels) {
+const Kernel& named(const std::string& name) {
+  for (const Kernel* kernel : find_kernels<Kernel>()) {
     if (kernel->name == name) return *kernel;
   }
   throw std::invalid_argument("this processor has no kernel " + name);
@@ -40,7 +39,7 @@ const Kernel& named(const std::vector<const Kernel*>& kernels, const std::string
 template <class Weight>
 void pack(PackedWeight<Weight>* self, const std::string& name, std::uintptr_t values,
           std::size_t out, std::size_t in) {
-  const auto& kernel = named(find_linear_kernels<Weight>(), name);
+  const auto& kernel = named<LinearKernel<Weight>>(name);
   const nb::gil_scoped_release unlocked;
   new (self) PackedWeight<Weight>(kernel, reinterpret_cast<const NumberOf<Weight>*>(values), out,
                                   in);
@@ -58,7 +57,7 @@ void multiply(const PackedWeight<Weight>& weight, std::uintptr_t rows, std::size
 template <class Weight>
 void define_linear(nb::module_& module, const char* name) {
   nb::class_<PackedWeight<Weight>>(module, name)
-      .def_static("kernels", [] { return names_of(find_linear_kernels<Weight>()); })
+      .def_static("kernels", names<LinearKernel<Weight>>)
       .def("__init__", pack<Weight>, "kernel"_a, "values"_a, "out"_a, "in_"_a)
       .def("multiply", multiply<Weight>, "rows"_a, "stride"_a, "count"_a, "bias"_a, "outputs"_a);
 }
@@ -80,14 +79,14 @@ struct Attention {
 
 template <class Number>
 void make_attention(Attention<Number>* self, const std::string& name, std::uintptr_t keys,
-                    std::uintptr_t values, std::size_t block_stride, std::size_t head_stride,
-                    std::size_t block_tokens, std::size_t heads, std::size_t kv_heads,
-                    std::size_t dim, float scale) {
-  const auto& kernel = named(find_attention_kernels<Number>(), name);
+                    std::uintptr_t values, std::size_t blocks, std::size_t block_stride,
+                    std::size_t head_stride, std::size_t block_tokens, std::size_t heads,
+                    std::size_t kv_heads, std::size_t dim, float scale) {
+  const auto& kernel = named<AttentionKernel<Number>>(name);
   new (self) Attention<Number>{
       kernel,
       {reinterpret_cast<const Number*>(keys), reinterpret_cast<const Number*>(values),
-       block_stride, head_stride, block_tokens},
+       blocks, block_stride, head_stride, block_tokens},
       heads,
       kv_heads,
       dim,
@@ -97,23 +96,23 @@ void make_attention(Attention<Number>* self, const std::string& name, std::uintp
 template <class Number>
 void attend_to(const Attention<Number>& attention, const Requests& requests,
                std::uintptr_t queries, std::size_t queries_stride, std::uintptr_t outputs,
-               std::size_t outputs_stride) {
+               std::size_t outputs_stride, std::size_t tokens) {
   const nb::gil_scoped_release unlocked;
   attend(attention.kernel, requests, attention.cache,
          Queries<Number>{reinterpret_cast<const Number*>(queries), queries_stride,
-                         reinterpret_cast<Number*>(outputs), outputs_stride, attention.heads,
-                         attention.kv_heads, attention.dim, attention.scale});
+                         reinterpret_cast<Number*>(outputs), outputs_stride, tokens,
+                         attention.heads, attention.kv_heads, attention.dim, attention.scale});
 }
 
 template <class Number>
 void define_attention(nb::module_& module, const char* name) {
   nb::class_<Attention<Number>>(module, name)
-      .def_static("kernels", [] { return names_of(find_attention_kernels<Number>()); })
+      .def_static("kernels", names<AttentionKernel<Number>>)
       .def("__init__", make_attention<Number>, "kernel"_a, "keys"_a, "values"_a,
-           "block_stride"_a, "head_stride"_a, "block_tokens"_a, "heads"_a, "kv_heads"_a, "dim"_a,
-           "scale"_a)
+           "blocks"_a, "block_stride"_a, "head_stride"_a, "block_tokens"_a, "heads"_a,
+           "kv_heads"_a, "dim"_a, "scale"_a)
       .def("attend", attend_to<Number>, "requests"_a, "queries"_a, "queries_stride"_a,
-           "outputs"_a, "outputs_stride"_a);
+           "outputs"_a, "outputs_stride"_a, "tokens"_a);
 }
 
 }  // namespace
@@ -126,6 +125,7 @@ void bind(nb::module_& module) {
       default: return "absent";
     }
   });
+  module.attr("is_checked") = kIsChecked;
   define_linear<float>(module, "PackedFloat32");
   define_linear<BFloat16>(module, "PackedBFloat16");
   define_linear<Pair>(module, "PackedPairs");

@@ -1,7 +1,48 @@
-// What this processor and this system let a process use.
+// The kernels for each instruction set, and what this processor and this system let a process use.
 #pragma once
 
+#include <vector>
+
+#include "attention_kernels.hpp"
+#include "linear_kernels.hpp"
+
 namespace specgate::kernels {
+
+template <class Kernel>
+struct One {
+  const Kernel* kernel;
+};
+
+// The kernels of one instruction set; null where it has none, or was not compiled in.
+struct Instructions : One<LinearKernel<float>>,
+                      One<LinearKernel<BFloat16>>,
+                      One<LinearKernel<Pair>>,
+                      One<AttentionKernel<float>>,
+                      One<AttentionKernel<BFloat16>> {};
+
+extern const Instructions kAvx2;
+extern const Instructions kAvx512;
+extern const Instructions kAvx512BFloat16;
+extern const Instructions kAmx;
+
+template <class Kernel>
+const Kernel* kernel_of(const Instructions& instructions) {
+  return static_cast<const One<Kernel>&>(instructions).kernel;
+}
+
+// The instruction sets of this processor, best first.
+std::vector<const Instructions*> find_instructions();
+
+// The kernels of this processor, best first.
+template <class Kernel>
+std::vector<const Kernel*> find_kernels() {
+  std::vector<const Kernel*> found;
+  for (const Instructions* const instructions : find_instructions()) {
+    const Kernel* const kernel = kernel_of<Kernel>(*instructions);
+    if (kernel != nullptr) found.push_back(kernel);
+  }
+  return found;
+}
 
 enum class Tiles { kAbsent, kRefused, kUsable };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <vector>
 
 #include "bfloat16.hpp"
 
@@ -58,21 +57,5 @@ struct LinearKernel {
   // Releases what a thread keeps between products; null if that is nothing.
   void (*release)();
 };
-
-// The kernels of this processor, best first.
-template <class Weight>
-std::vector<const LinearKernel<Weight>*> find_linear_kernels();
-
-// The kernels of one instruction set; null if it was not compiled in.
-struct LinearKernels {
-  const LinearKernel<float>* floats;
-  const LinearKernel<BFloat16>* halves;
-  const LinearKernel<Pair>* pairs;
-};
-
-extern const LinearKernels kLinearAvx2;
-extern const LinearKernels kLinearAvx512;
-extern const LinearKernels kLinearAvx512BFloat16;
-extern const LinearKernels kLinearAmx;
 
 }  // namespace specgate::kernels

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "checks.hpp"
+
 namespace specgate::kernels {
 namespace {
 
@@ -65,7 +67,7 @@ Rows<float> as_inputs(const BFloat16* rows, std::size_t stride, std::size_t coun
                       std::size_t, std::vector<float>& memory) {
   memory.resize(count * in);
   for (std::size_t row = 0; row < count; ++row) {
-    for (std::size_t i = 0; i < in; ++i) memory[row * in + i] = widen(rows[row * stride + i]);
+    widen(rows + row * stride, in, memory.data() + row * in);
   }
   return {memory.data(), in};
 }
@@ -98,6 +100,7 @@ PackedWeight<Weight>::PackedWeight(const LinearKernel<Weight>& kernel, const Num
       panels_((out + kernel.width - 1) / kernel.width),
       values_(static_cast<Weight*>(
           allocate(panels_ * inputs_ * kernel.width * sizeof(Weight)))) {
+  if constexpr (kIsChecked) check_numbers(values, out * in, "values");
 #pragma omp parallel for schedule(static)
   for (std::size_t panel = 0; panel < panels_; ++panel) {
     Weight* const to = values_.get() + panel * inputs_ * kernel_.width;
@@ -112,6 +115,11 @@ PackedWeight<Weight>::PackedWeight(const LinearKernel<Weight>& kernel, const Num
 template <class Weight>
 void PackedWeight<Weight>::multiply(const Number* rows, std::size_t stride, std::size_t count,
                                     const Number* bias, Number* outputs) const {
+  if constexpr (kIsChecked) {
+    check_numbers(rows, count == 0 ? 0 : (count - 1) * stride + in_, "rows");
+    check_numbers(bias, bias == nullptr ? 0 : out_, "bias");
+    check_numbers(outputs, count * out_, "outputs");
+  }
   thread_local std::vector<Input> memory;
   for (std::size_t first = 0; first < count; first += kernel_.most_rows) {
     const std::size_t some = std::min(kernel_.most_rows, count - first);
@@ -140,7 +148,7 @@ template <class Weight>
 void PackedWeight<Weight>::multiply_one(std::size_t panel, const Input* rows, std::size_t stride,
                                         std::size_t count, const Number* bias,
                                         Number* outputs) const {
-  alignas(kLineBytes) thread_local float sums[kMostRows * kMostWidth];
+  alignas(kLineBytes) float sums[kMostRows * kMostWidth];
   const std::size_t width = kernel_.width;
   kernel_.multiply(values_.get() + panel * inputs_ * width, inputs_, rows, stride, count, sums);
   const std::size_t first = panel * width;

@@ -9,10 +9,9 @@
 namespace specgate::kernels {
 namespace {
 
-struct PairedLines {
+struct PairedLines : Lanes<16> {
   using Number = BFloat16;
   using Input = Pair;
-  using Vector = __m512;
   using Values = __m512bh;
   static constexpr std::size_t kInputs = 2;
 

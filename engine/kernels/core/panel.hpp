@@ -9,40 +9,32 @@
 #include <utility>
 
 #include "linear_kernels.hpp"
+#include "products.hpp"
 
 namespace specgate::kernels {
 
-// How vectors of kLanes sums use a kind of weight: its values for one input (or a pair of inputs)
-// and all rows of the panel, in two halves, and the multiply-add with an input.
+// The lines of a panel: the values of its rows for one input, or for a pair of inputs.
 template <std::size_t kLanes, class Weight>
-struct Lanes {
-  using Vector [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = float;
-  using Values = Vector;
+struct PanelLines : Lanes<kLanes> {
+  using Vector = typename Lanes<kLanes>::Vector;
+  using Words = typename Lanes<kLanes>::Words;
 
-  [[gnu::always_inline]] static inline void load(const float* panel, Values& left,
-                                                 Values& right) {
+  [[gnu::always_inline]] static inline void load(const float* panel, Vector& left, Vector& right) {
     left = reinterpret_cast<const Vector*>(panel)[0];
     right = reinterpret_cast<const Vector*>(panel)[1];
   }
 
-  [[gnu::always_inline]] static inline void load(const BFloat16* panel, Values& left,
-                                                 Values& right) {
-    using Words [[gnu::vector_size(kLanes * sizeof(float)), gnu::may_alias]] = std::uint32_t;
+  [[gnu::always_inline]] static inline void load(const BFloat16* panel, Vector& left,
+                                                 Vector& right) {
     const Words pairs = *reinterpret_cast<const Words*>(panel);
     left = __builtin_bit_cast(Vector, pairs << 16);
     right = __builtin_bit_cast(Vector, pairs & 0xffff0000u);
-  }
-
-  [[gnu::always_inline]] static inline void add(Vector& sums, Values values, float input) {
-    sums += values * input;
   }
 };
 
 template <std::size_t kLanes, class Weight>
 struct Panel {
-  using Take = Lanes<kLanes, Weight>;
-  using Vector = typename Take::Vector;
-  using Values = typename Take::Values;
+  using Lines = PanelLines<kLanes, Weight>;
   using Input = InputOf<Weight>;
 
   static constexpr std::size_t kWidth = 2 * kLanes;
@@ -59,32 +51,13 @@ struct Panel {
     std::size_t lines;
   };
 
-  template <std::size_t kRows>
-  [[gnu::always_inline]] static inline void multiply_input(const Weight* panel,
-                                                           const Input* rows, std::size_t stride,
-                                                           Vector (&sums)[kRows][2]) {
-    Values left, right;
-    Take::load(panel, left, right);
-    // Prevents reloading them for each row, which would make loads the bottleneck.
-    asm("" : "+v"(left), "+v"(right));
-#pragma GCC unroll 16
-    for (std::size_t row = 0; row < kRows; ++row) {
-      const Input input = rows[row * stride];
-      Take::add(sums[row][0], left, input);
-      Take::add(sums[row][1], right, input);
-    }
-  }
-
   // Adds the products of a piece to the sums (kRows, kWidth).
   template <std::size_t kRows>
   static void multiply_rows(const Weight* panel, std::size_t inputs, const Input* rows,
                             std::size_t stride, float* into, Fetch fetch) {
-    Vector sums[kRows][2];  // stays in registers, since every loop over it is unrolled
-#pragma GCC unroll 16
-    for (std::size_t row = 0; row < kRows; ++row) {
-      sums[row][0] = reinterpret_cast<const Vector*>(into + row * kWidth)[0];
-      sums[row][1] = reinterpret_cast<const Vector*>(into + row * kWidth)[1];
-    }
+    RowSums<kRows, kLanes, Lines> sums;
+    typename Lines::Values left, right;
+    sums.read(into, kWidth);
     std::size_t input = 0;
     for (; input + kUnrolled <= inputs; input += kUnrolled) {
       for (std::size_t line = 0; line < fetch.lines; ++line, fetch.from += kLineValues) {
@@ -92,17 +65,15 @@ struct Panel {
       }
 #pragma GCC unroll 4
       for (std::size_t i = 0; i < kUnrolled; ++i, panel += kWidth) {
-        multiply_input<kRows>(panel, rows + input + i, stride, sums);
+        Lines::load(panel, left, right);
+        sums.add(left, right, rows + input + i, stride);
       }
     }
     for (; input < inputs; ++input, panel += kWidth) {
-      multiply_input<kRows>(panel, rows + input, stride, sums);
+      Lines::load(panel, left, right);
+      sums.add(left, right, rows + input, stride);
     }
-#pragma GCC unroll 16
-    for (std::size_t row = 0; row < kRows; ++row) {
-      reinterpret_cast<Vector*>(into + row * kWidth)[0] = sums[row][0];
-      reinterpret_cast<Vector*>(into + row * kWidth)[1] = sums[row][1];
-    }
+    sums.write(into, kWidth);
   }
 
   using MultiplyRows = void (*)(const Weight*, std::size_t, const Input*, std::size_t, float*,

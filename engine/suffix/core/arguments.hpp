@@ -57,6 +57,22 @@ inline std::uint64_t count_of(nb::handle value, const char* what, std::uint64_t 
   return count;
 }
 
+// Returns a token id. Any other integer is no token: kGap, which an index never drafts.
+inline Token token_of(nb::handle value, const char* what) {
+  nb::object whole = nb::borrow(value);
+  if (!PyLong_CheckExact(value.ptr())) {
+    if (!PyIndex_Check(value.ptr()) || PyBool_Check(value.ptr())) {
+      throw BadInput(std::string(what) + ": must be integers");
+    }
+    whole = nb::steal(PyNumber_Index(value.ptr()));
+    if (!whole.is_valid()) throw nb::python_error();
+  }
+  int overflow = 0;
+  const long long number = PyLong_AsLongLongAndOverflow(whole.ptr(), &overflow);
+  const bool is_token = overflow == 0 && number >= 0 && number <= std::numeric_limits<Token>::max();
+  return is_token ? static_cast<Token>(number) : kGap;
+}
+
 // Returns NaN if the value is not a number.
 inline double number_of(nb::handle value) {
   const double number = PyBool_Check(value.ptr()) ? NAN : PyFloat_AsDouble(value.ptr());
@@ -129,8 +145,7 @@ class TokenIds {
     // An item's `__index__` may change the list, so the size is read again on every iteration.
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
       const nb::object item = nb::borrow(PySequence_Fast_GET_ITEM(items.ptr(), i));
-      copy_.push_back(static_cast<Token>(
-          count_of(item, what_, std::numeric_limits<Token>::max())));
+      copy_.push_back(token_of(item, what_));
     }
     span_ = copy_;
   }
@@ -141,7 +156,7 @@ class TokenIds {
     for (std::size_t i = 0; i < size; ++i) {
       PyObject* item = PySequence_Fast_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(i));
       if (!PyLong_CheckExact(item)) return false;
-      few_[i] = static_cast<Token>(count_of(item, what_, std::numeric_limits<Token>::max()));
+      few_[i] = token_of(item, what_);
     }
     span_ = {few_.data(), size};
     return true;

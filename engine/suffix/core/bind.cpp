@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -28,6 +29,16 @@ struct OwnedDraft {
   int predicted;
 };
 
+// A request for which the system has no memory is refused as one for which the index has none.
+template <class Call>
+void no_room_without_memory(Call call) {
+  try {
+    call();
+  } catch (const std::bad_alloc&) {
+    throw OutOfRoom("the system has no memory for the request");
+  }
+}
+
 void start(Index& index, nb::handle request, nb::handle tenant, nb::handle prompt,
            nb::handle temperature) {
   const auto request_name = name_of(request);
@@ -35,7 +46,9 @@ void start(Index& index, nb::handle request, nb::handle tenant, nb::handle promp
   const TokenIds tokens(prompt, "prompt_tokens");
   const float warmth = amount_of(temperature, "temperature");
   const nb::gil_scoped_release released;
-  index.start(request_name, tenant_name, tokens.span(), warmth);
+  no_room_without_memory([&] {
+    index.start(request_name, tenant_name, tokens.span(), warmth);
+  });
 }
 
 void extend(Index& index, nb::handle request, nb::handle generated) {
@@ -47,7 +60,7 @@ void predict(Index& index, nb::handle request, nb::handle prediction) {
   const auto name = name_of(request);
   const TokenIds tokens(prediction, "tokens");
   const nb::gil_scoped_release released;
-  index.predict(name, tokens.span());
+  no_room_without_memory([&] { index.predict(name, tokens.span()); });
 }
 
 float survival_of(nb::handle min_survival) { return probability_of(min_survival, "min_survival"); }
@@ -188,11 +201,12 @@ void bind(nb::module_& module) {
 
   nb::class_<Index>(module, "Index")
       .def("__init__",
-           [](Index* index, nb::handle capacity_bytes, nb::handle salt) {
+           [](Index* index, nb::handle capacity_bytes, nb::handle vocabulary, nb::handle salt) {
              constexpr auto most = std::numeric_limits<std::uint64_t>::max();
              new (index) Index(count_of(capacity_bytes, "capacity_bytes", most),
+                               count_of(vocabulary, "vocabulary", most),
                                count_of(salt, "salt", most));
-           }, any(), any())
+           }, any(), any(), any())
       .def("start", &start, any(), any(), any(), any())
       .def("extend", &extend, any(), any())
       .def("predict", &predict, any(), any())
@@ -203,17 +217,19 @@ void bind(nb::module_& module) {
              index.finish(name_of(request), bool_of(keep, "keep"));
            }, any(), any())
       .def("save",
-           [](Index& index, const nb::bytes& path) {
+           [](Index& index, const nb::bytes& path, nb::handle identity) {
              const std::string name = path_of(path);
+             const auto whose = name_of(identity);
              const nb::gil_scoped_release released;
-             index.save(name);
-           })
+             index.save(name, whose);
+           }, nb::arg(), any())
       .def("load",
-           [](Index& index, const nb::bytes& path) {
+           [](Index& index, const nb::bytes& path, nb::handle identity) {
              const std::string name = path_of(path);
+             const auto whose = name_of(identity);
              const nb::gil_scoped_release released;
-             index.load(name);
-           })
+             index.load(name, whose);
+           }, nb::arg(), any())
       .def("clear", &Index::clear)
       .def("stats", &Index::stats)
       .def("calibration", &calibration);

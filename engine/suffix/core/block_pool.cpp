@@ -2,9 +2,9 @@
 
 #include <sys/mman.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 // Makes AddressSanitizer report any access to a block after it was given back.
 #if defined(__SANITIZE_ADDRESS__)
@@ -24,17 +24,40 @@ BlockPool::BlockPool(std::size_t capacity_bytes) : capacity_(capacity_bytes / kB
 
 void BlockPool::Free::operator()(void* slab) const {
   ASAN_UNPOISON_MEMORY_REGION(slab, kSlabBytes);
-  std::free(slab);
+  ::operator delete(slab, std::align_val_t{kSlabBytes});
+}
+
+std::size_t BlockPool::ready_blocks() const {
+  return returned_count_ + slabs_.size() * kBlocksPerSlab - cut_;
+}
+
+bool BlockPool::reserve(std::size_t blocks) {
+  if (blocks > free_blocks()) return false;
+  try {
+    while (ready_blocks() < blocks) add_slab();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
+void BlockPool::add_slab() {
+  std::unique_ptr<void, Free> slab(::operator new(kSlabBytes, std::align_val_t{kSlabBytes}));
+  // Only advice: without huge pages the kernel uses small ones.
+  ::madvise(slab.get(), kSlabBytes, MADV_HUGEPAGE);
+  ASAN_POISON_MEMORY_REGION(slab.get(), kSlabBytes);
+  slabs_.push_back(std::move(slab));
 }
 
 void* BlockPool::take() {
-  if (used_ == capacity_) return nullptr;
-  void* block;
-  if (returned_.empty()) {
-    block = cut();
+  void* block = returned_;
+  if (block != nullptr) {
+    returned_ = returned_->next;
+    --returned_count_;
   } else {
-    block = returned_.back();
-    returned_.pop_back();
+    void* slab = slabs_[cut_ / kBlocksPerSlab].get();
+    block = static_cast<char*>(slab) + cut_ % kBlocksPerSlab * kBlockBytes;
+    ++cut_;
   }
   ++used_;
   ASAN_UNPOISON_MEMORY_REGION(block, kBlockBytes);
@@ -42,29 +65,16 @@ void* BlockPool::take() {
 }
 
 void BlockPool::give_back(void* block) {
-  ASAN_POISON_MEMORY_REGION(block, kBlockBytes);
-  returned_.push_back(block);
+  returned_ = new (block) Returned{returned_};
+  ++returned_count_;
   --used_;
+  ASAN_POISON_MEMORY_REGION(returned_ + 1, kBlockBytes - sizeof(Returned));
 }
 
 bool BlockPool::charge(std::size_t blocks) {
   if (blocks > free_blocks()) return false;
   used_ += blocks;
   return true;
-}
-
-void* BlockPool::cut() {
-  const std::size_t within = cut_ % kBlocksPerSlab;
-  if (within == 0) {
-    void* slab = std::aligned_alloc(kSlabBytes, kSlabBytes);
-    if (slab == nullptr) throw std::bad_alloc();
-    slabs_.emplace_back(slab);
-    ASAN_POISON_MEMORY_REGION(slab, kSlabBytes);
-    // Only advice: without huge pages the kernel uses small ones.
-    ::madvise(slab, kSlabBytes, MADV_HUGEPAGE);
-  }
-  ++cut_;
-  return static_cast<char*>(slabs_.back().get()) + within * kBlockBytes;
 }
 
 }  // namespace specgate::suffix

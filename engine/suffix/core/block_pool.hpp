@@ -19,9 +19,13 @@ class BlockPool {
  public:
   explicit BlockPool(std::size_t capacity_bytes);
 
-  // Returns a zeroed block, or null when all are in use.
+  // Makes sure that `blocks` blocks can be taken. Returns false if fewer are free, or if the system
+  // has no memory for them.
+  bool reserve(std::size_t blocks);
+
+  // Returns a zeroed block. It must have been reserved.
   void* take();
-  void give_back(void* block);
+  void give_back(void* block);  // never allocates, because destructors call it
 
   // Counts memory outside the pool against its capacity. Returns false if too few blocks are free.
   bool charge(std::size_t blocks);
@@ -35,14 +39,20 @@ class BlockPool {
   struct Free {
     void operator()(void* slab) const;
   };
+  // A block that was given back; they form a list.
+  struct Returned {
+    Returned* next;
+  };
 
-  void* cut();
+  std::size_t ready_blocks() const;
+  void add_slab();
 
   std::size_t capacity_;
   std::size_t used_ = 0;
   std::size_t cut_ = 0;  // blocks cut from the slabs so far
+  std::size_t returned_count_ = 0;
+  Returned* returned_ = nullptr;
   std::vector<std::unique_ptr<void, Free>> slabs_;
-  std::vector<void*> returned_;
 };
 
 }  // namespace specgate::suffix

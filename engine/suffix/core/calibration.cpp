@@ -73,6 +73,16 @@ void Reliability::learn(Kind kind, int match_length, bool right) {
   refresh(entry);
 }
 
+bool Reliability::is_sound() const {
+  return std::ranges::all_of(entries_, [](const auto& lengths) {
+    return std::ranges::all_of(lengths, [](const Entry& entry) {
+      // The bounds of weights are the cubes of those in `refresh`, and rounding.
+      return entry.right >= 0.0f && entry.right <= entry.seen && entry.seen <= kForget &&
+             entry.weight > 8e-6f && entry.weight < 1.2e5f;
+    });
+  });
+}
+
 void RecentOutcomes::learn(int accepted_tokens, int drafted_tokens) {
   last = accepted_tokens == 0                ? Outcome::kWrong
          : accepted_tokens < drafted_tokens ? Outcome::kPartlyRight
@@ -90,6 +100,19 @@ SurvivalModel::SurvivalModel() {
   for (std::size_t i = 0; i < kPriorWeights.size(); ++i) {
     weights_[i] = {kPriorWeights[i], kPriorSquares[i]};
   }
+}
+
+bool SurvivalModel::is_sound() const {
+  // Far beyond what is learnt, and far from where sums overflow. NaN fails every comparison.
+  const auto is_weight = [](float value) { return std::abs(value) <= 1e4f; };
+  const auto is_square = [](float value) { return value > 1e-3f && value <= 1e12f; };
+  const auto is_step = [](float value) { return value >= 0.0f && value <= 1e2f; };
+  return until_steps_ >= 0 && until_steps_ < kStepsAgain &&
+         std::ranges::all_of(dense_, is_weight) && std::ranges::all_of(dense_squares_, is_square) &&
+         std::ranges::all_of(dense_steps_, is_step) &&
+         std::ranges::all_of(weights_, [&](const Weight& weight) {
+           return is_weight(weight.value) && is_square(weight.square);
+         });
 }
 
 Features SurvivalModel::features(const Vote& vote, const RecentOutcomes& outcomes) {

@@ -46,6 +46,8 @@ class Reliability {
     return entries_[row(kind)][static_cast<std::size_t>(match_length)].weight;
   }
   void learn(Kind kind, int match_length, bool right);
+  // Whether `learn` could have led to these values; for those that were read from a file.
+  bool is_sound() const;
 
  private:
   struct Entry {
@@ -121,6 +123,8 @@ class SurvivalModel {
   float score(const Features& features) const;
   // `score`: the value returned for these features when the draft was made.
   void learn(const Features& features, float score, bool right);
+  // As that of Reliability.
+  bool is_sound() const;
 
   // The parts that the prior contains. Hashed weights depend on the tokenizer and are not in it.
   std::span<const float> dense() const { return dense_; }
@@ -134,7 +138,7 @@ class SurvivalModel {
 
   std::array<float, kDense> dense_;
   std::array<float, kDense> dense_squares_;  // sums of squared gradients
-  std::array<float, kDense> dense_steps_;    // step sizes, from the squares as of some time ago
+  std::array<float, kDense> dense_steps_{};  // step sizes, from the squares as of some time ago
   int until_steps_ = 0;                      // outcomes until the step sizes are computed again
   std::array<Weight, kWeights> weights_;
 };
@@ -142,6 +146,8 @@ class SurvivalModel {
 struct Model {
   Reliability reliability;
   SurvivalModel survival;
+
+  bool is_sound() const { return reliability.is_sound() && survival.is_sound(); }
 };
 
 }  // namespace specgate::suffix

@@ -52,7 +52,10 @@ class ContextTable {
   Slot& at(std::uint32_t hash) { return slot(index_of(hash)); }
   const Slot& at(std::uint32_t hash) const { return slot(index_of(hash)); }
 
-  // The pool must have the blocks that this takes.
+  // Prepares for growth to `slots`; the pool must have reserved its blocks.
+  void reserve(std::uint32_t slots) { reserve_more(blocks_, blocks_for(slots)); }
+
+  // Its room must have been reserved.
   void grow(std::uint32_t slots) {
     if (size_ == 0) return begin(slots);
     while (size_ < slots) {

@@ -12,20 +12,15 @@ namespace specgate::suffix {
 
 namespace {
 
-constexpr std::size_t kRequestBlocks = 1;  // for a request's state, without its texts
 constexpr float kHottest = 2.0f;  // higher temperatures count as this one
-constexpr std::size_t kLongestName = 1024;  // bytes; names are allocated outside the pool
 
 void check_tokens(std::span<const Token> tokens) {
   if (tokens.empty()) throw BadInput("tokens: there are none");
-  if (std::any_of(tokens.begin(), tokens.end(), [](Token token) { return token < 0; })) {
-    throw BadInput("tokens: a token id is negative");
-  }
 }
 
 void check_name(std::string_view name) {
   if (name.empty()) throw BadInput("a name must not be empty");
-  if (name.size() > kLongestName) throw BadInput("a name must have at most 1024 bytes");
+  if (name.size() > Index::kLongestName) throw BadInput("a name must have at most 1024 bytes");
 }
 
 bool is_probability(float value) { return value >= 0.0f && value <= 1.0f; }
@@ -43,13 +38,16 @@ void check_proposed(std::span<const Token> tokens, float survival) {
 
 }  // namespace
 
-Index::Index(std::size_t capacity_bytes, std::uint64_t salt)
-    : pool_(capacity_bytes), hash_(salt) {
+Index::Index(std::size_t capacity_bytes, std::uint64_t vocabulary, std::uint64_t salt)
+    : vocabulary_(vocabulary), pool_(capacity_bytes), hash_(salt) {
   if (pool_.capacity_blocks() < kLeastBlocks) {
     throw BadInput("capacity_bytes: must be at least 1 MiB");
   }
   if (pool_.capacity_blocks() > kMostBlocks) {
     throw BadInput("capacity_bytes: must be at most 64 GiB");
+  }
+  if (vocabulary == 0 || vocabulary > kMostTokens) {
+    throw BadInput("vocabulary: must be from 1 to 2147483648");
   }
 }
 
@@ -65,15 +63,17 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   check_tokens(prompt);
   check_name(name);
   check_name(tenant_name);
+  std::vector<Token> copy;
+  prompt = with_gaps(prompt, copy);
   std::scoped_lock lock(mutex_);
   if (requests_.contains(name)) throw DuplicateRequest("the request is running already");
+  const auto slot = std::find(slots_.begin(), slots_.end(), nullptr) - slots_.begin();
+  if (static_cast<std::size_t>(slot) == slots_.size()) slots_.push_back(nullptr);
   const bool is_new = !tenants_.contains(tenant_name);
   Tenant& tenant = tenant_of(tenant_name);
-  static_assert(sizeof(Request) <= kRequestBlocks * kBlockBytes);
-  ++tenant.requests;
+  static_assert(sizeof(Request) <= Request::kFixedBlocks * kBlockBytes);
   tenant.last_used = ++clock_;
-  if (!make_room(tenant, kRequestBlocks + Store(pool_, hash_).blocks_for(1))) {
-    --tenant.requests;
+  if (!make_room(tenant, Request::kFixedBlocks + Store(pool_, hash_).blocks_for(1))) {
     if (is_new) drop(tenant);
     throw OutOfRoom("running requests use all of the index's memory");
   }
@@ -82,18 +82,18 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   request->recent.push(prompt);
   request->outcomes.temperature = std::min(temperature, kHottest);
   // If the prompt does not fit, keep its latest part.
-  while (!make_room(tenant, request->own.blocks_for(prompt.size()))) {
+  while (!reserve(tenant, request->own, prompt.size())) {
+    if (prompt.empty()) throw OutOfRoom("the system has no memory for the request");
     prompt = prompt.last(prompt.size() / 2);
   }
   request->own.presize(prompt.size());
   request->own.append(prompt);
-  tenant.request_blocks += kRequestBlocks + request->own.blocks();
+  request->recount();
   request->answer = request->own.text().end();
-  const auto slot = std::find(slots_.begin(), slots_.end(), nullptr) - slots_.begin();
-  if (static_cast<std::size_t>(slot) == slots_.size()) slots_.push_back(nullptr);
   request->handle = {static_cast<std::uint32_t>(slot), clock_};
-  slots_[request->handle.slot] = request.get();
+  Request& started = *request;
   requests_.emplace(name, std::move(request));
+  slots_[started.handle.slot] = &started;
 }
 
 void Index::extend(std::string_view name, std::span<const Token> tokens) {
@@ -104,9 +104,14 @@ void Index::extend(std::string_view name, std::span<const Token> tokens) {
 
 void Index::extend_for(Request& request, std::span<const Token> tokens) {
   Model& model = request.tenant->model;
+  tokens = with_gaps(tokens, replaced_);
   if (request.pending.asked) score(request, tokens);
   for (const Token token : tokens) {
-    request.matcher.advance(token, model.reliability);
+    if (token == kGap) {
+      request.matcher = {};  // nothing can be learnt from it, and no match goes on
+    } else {
+      request.matcher.advance(token, model.reliability);
+    }
     request.recent.push(token);
   }
   append_own(request, tokens);
@@ -137,39 +142,34 @@ void Index::score(Request& request, std::span<const Token> tokens) {
 
 void Index::append_own(Request& request, std::span<const Token> tokens) {
   if (!request.has_room) return;
-  Tenant& tenant = *request.tenant;
-  while (!make_room(tenant, request.own.blocks_for(tokens.size()))) {
+  while (!reserve(*request.tenant, request.own, tokens.size())) {
     request.has_room = shorten(request);
     if (!request.has_room) return;
   }
-  const std::size_t before = request.own.blocks();
   request.own.append(tokens);
-  tenant.request_blocks += request.own.blocks() - before;
+  request.recount();
 }
 
 void Index::predict(std::string_view name, std::span<const Token> tokens) {
   check_tokens(tokens);
+  std::vector<Token> copy;
+  tokens = with_gaps(tokens, copy);
   std::scoped_lock lock(mutex_);
   Request& request = find(name);
   if (!request.has_room) return;
-  Tenant& tenant = *request.tenant;
-  const std::size_t before = request.blocks();
   if (request.prediction) {
     request.matcher.drop(&*request.prediction);
   }
   request.prediction.emplace(pool_, hash_);
-  while (!make_room(tenant, request.prediction->blocks_for(tokens.size()))) {
+  request.recount();
+  while (!reserve(*request.tenant, *request.prediction, tokens.size())) {
     tokens = tokens.first(tokens.size() / 2);
-    if (tokens.empty()) {
-      request.prediction.reset();
-      tenant.request_blocks += request.blocks() - before;
-      return;
-    }
+    if (tokens.empty()) return request.prediction.reset();
   }
   request.prediction->presize(tokens.size());
   request.prediction->append(tokens);
   request.matcher.expect(&*request.prediction, request.prediction->text().begin());
-  tenant.request_blocks += request.blocks() - before;
+  request.recount();
 }
 
 void Index::propose(std::string_view name, float min_survival, Draft& draft) {
@@ -200,9 +200,11 @@ void Index::propose_after(std::string_view name, std::span<const Token> tokens, 
 }
 
 void Index::propose_after_for(Request& request, std::span<const Token> tokens, float survival,
-                              float min_survival, Draft& draft) {
+                              float min_survival, Draft& draft) const {
   draft.length = draft.predicted = 0;
-  if (!request.has_room) return;
+  // A proposal with a token that the model does not have cannot be accepted.
+  const bool is_possible = std::ranges::all_of(tokens, [&](Token token) { return is_known(token); });
+  if (!request.has_room || !is_possible) return;
   const Sources sources = request.sources();
   Matcher matcher = request.matcher;
   matcher.assume(tokens, request.recent, sources);
@@ -251,21 +253,19 @@ void Index::propose_after(Handle handle, std::span<const Token> tokens, float su
 
 void Index::finish(std::string_view name, bool keep) {
   std::scoped_lock lock(mutex_);
-  Request& request = find(name);
-  Tenant& tenant = *request.tenant;
+  Tenant& tenant = *find(name).tenant;
+  slots_[find(name).handle.slot] = nullptr;
+  // It ends even if there is no memory for its answer.
+  auto ended = requests_.extract(requests_.find(name));
+  const Request& request = *ended.mapped();
   std::vector<Token> answer;
   const Text& text = request.own.text();
-  if (keep) {
+  if (keep && request.answer != text.end()) {
     const Position from = text.contains(request.answer) ? request.answer : text.begin();
-    if (request.answer != text.end()) {
-      answer.reserve(text.end() - from);
-      for (Position at = from; at != text.end(); ++at) answer.push_back(text[at]);
-    }
+    answer.reserve(text.end() - from);
+    for (Position at = from; at != text.end(); ++at) answer.push_back(text[at]);
   }
-  tenant.request_blocks -= kRequestBlocks + request.blocks();
-  --tenant.requests;
-  slots_[request.handle.slot] = nullptr;
-  requests_.erase(requests_.find(name));
+  ended = {};  // so that its memory can be used for the answer
   if (!answer.empty()) this->keep(tenant, answer);
 }
 
@@ -273,12 +273,21 @@ void Index::keep(Tenant& tenant, std::span<const Token> tokens) {
   bool has_any = false;
   while (!tokens.empty()) {
     const auto part = tokens.first(std::min<std::size_t>(tokens.size(), kTokensPerBlock));
-    if (!make_room(tenant, tenant.store.blocks_for(part.size() + 1))) break;
+    if (!reserve(tenant, tenant.store, part.size() + 1)) break;
     tenant.store.append(part);
     tokens = tokens.subspan(part.size());
     has_any = true;
   }
-  if (has_any) tenant.store.append_gap();  // its room was reserved with the last part
+  if (has_any) tenant.store.append(std::span(&kGap, 1));  // reserved with the last part
+}
+
+std::span<const Token> Index::with_gaps(std::span<const Token> tokens,
+                                        std::vector<Token>& copy) const {
+  const auto is_unknown = [this](Token token) { return !is_known(token); };
+  if (std::ranges::none_of(tokens, is_unknown)) return tokens;
+  copy.assign(tokens.begin(), tokens.end());
+  std::ranges::replace_if(copy, is_unknown, kGap);
+  return copy;
 }
 
 Index::Request& Index::find(std::string_view name) {
@@ -298,9 +307,10 @@ Index::Request& Index::find(Handle handle) {
 Index::Tenant& Index::tenant_of(std::string_view name) {
   const auto found = tenants_.find(name);
   if (found != tenants_.end()) return *found->second;
+  if (tenants_.size() == kMostTenants) drop_for_new_tenant();
   // It is added first, so that the equal share is computed with it.
   const auto added =
-      tenants_.emplace(name, std::make_unique<Tenant>(name, pool_, hash_)).first;
+      tenants_.emplace(name, std::make_unique<Tenant>(name, ++clock_, pool_, hash_)).first;
   Tenant& tenant = *added->second;
   if (!make_room(tenant, Tenant::kFixedBlocks) || !pool_.charge(Tenant::kFixedBlocks)) {
     tenants_.erase(added);
@@ -309,8 +319,12 @@ Index::Tenant& Index::tenant_of(std::string_view name) {
   return tenant;
 }
 
+bool Index::reserve(const Tenant& wanting, Store& store, std::size_t tokens) {
+  return make_room(wanting, store.blocks_for(tokens)) && store.reserve(tokens);
+}
+
 bool Index::make_room(const Tenant& wanting, std::size_t blocks) {
-  while (pool_.free_blocks() < blocks) {
+  while (!pool_.reserve(blocks)) {
     Tenant* gives = victim(wanting);
     if (gives == nullptr) return false;
     const std::size_t tokens = gives->store.text().size();
@@ -356,20 +370,30 @@ Index::Request* Index::longest_of(const Tenant& tenant) {
 }
 
 bool Index::shorten(Request& request) {
-  const std::size_t before = request.blocks();
   if (request.prediction) {
     request.matcher.drop(&*request.prediction);
     request.prediction.reset();
   } else if (!request.own.forget()) {
     return false;
   }
-  request.tenant->request_blocks -= before - request.blocks();
+  request.recount();
   return true;
 }
 
 void Index::drop(Tenant& tenant) {
   pool_.refund(Tenant::kFixedBlocks);
   tenants_.erase(tenants_.find(tenant.name));
+}
+
+void Index::drop_for_new_tenant() {
+  Tenant* oldest = nullptr;
+  for (const auto& [name, tenant] : tenants_) {
+    if (tenant->requests > 0) continue;
+    if (oldest == nullptr || tenant->last_used < oldest->last_used) oldest = tenant.get();
+  }
+  if (oldest == nullptr) throw OutOfRoom("the index has 1024 tenants with running requests");
+  evicted_tokens_ += oldest->store.text().size();
+  drop(*oldest);
 }
 
 void Index::require_idle() const {

@@ -4,7 +4,12 @@
 // loses its oldest answers, then text of its running requests. That tenant uses at least the
 // average, so no tenant is pushed below an equal share by another. A request's own text (prompt,
 // prediction, answer so far) is dropped when the request ends; its answer may be kept for its tenant
-// only. One mutex guards everything: a call takes microseconds.
+// only. If the system has no memory, it is as if the pool were exhausted.
+//
+// Ids outside of the vocabulary (of images, for example) are stored as gaps: they keep their
+// position, no context spans them, and no draft contains them.
+//
+// One mutex guards everything: a call takes microseconds.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +30,8 @@
 #include "store.hpp"
 
 namespace specgate::suffix {
+
+class SnapshotReader;
 
 struct Stats {
   std::size_t tokens;          // of finished answers of all tenants
@@ -52,8 +59,8 @@ struct Query {
 class Index {
  public:
   // See engine/suffix/index.py for what each call does. `capacity_bytes` must be the size of
-  // kLeastBlocks to kMostBlocks blocks.
-  Index(std::size_t capacity_bytes, std::uint64_t salt);
+  // kLeastBlocks to kMostBlocks blocks, `vocabulary` from 1 to kMostTokens.
+  Index(std::size_t capacity_bytes, std::uint64_t vocabulary, std::uint64_t salt);
   ~Index();
 
   void start(std::string_view request, std::string_view tenant, std::span<const Token> prompt,
@@ -75,9 +82,11 @@ class Index {
 
   void finish(std::string_view request, bool keep);
 
-  void save(const std::string& path);
-  void load(const std::string& path);  // no request may be running
-  void clear();                        // likewise
+  // `identity`: of the model, at most 4096 bytes. A file of another one, or with another
+  // vocabulary, is not loaded.
+  void save(const std::string& path, std::string_view identity);
+  void load(const std::string& path, std::string_view identity);  // no request may be running
+  void clear();                                                   // likewise
 
   Stats stats();
   // Returns a copy of a tenant's model, for the script that fits the prior.
@@ -86,10 +95,15 @@ class Index {
   static constexpr std::size_t kLeastBlocks = 64;
   // 64 GiB: a text that fits in it, with its tables, cannot exhaust the 32-bit positions.
   static constexpr std::size_t kMostBlocks = std::size_t{1} << 22;
+  static constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 31;  // of a vocabulary
+  // Eviction looks at every tenant, so their number bounds its time.
+  static constexpr std::size_t kMostTenants = 1024;
+  static constexpr std::size_t kLongestName = 1024;  // bytes; names lie outside of the pool
 
  private:
   struct Tenant;
   struct Request;
+  struct Copying;
   struct NameHash {
     using is_transparent = void;
     std::size_t operator()(std::string_view name) const {
@@ -113,12 +127,17 @@ class Index {
   void extend_for(Request& request, std::span<const Token> tokens);
   Tenant& tenant_of(std::string_view name);
   static void propose_for(Request& request, float min_survival, Draft& draft);
-  static void propose_after_for(Request& request, std::span<const Token> tokens, float survival,
-                                float min_survival, Draft& draft);
+  void propose_after_for(Request& request, std::span<const Token> tokens, float survival,
+                         float min_survival, Draft& draft) const;
   // Compares the last draft with the tokens that came, and learns from that.
   static void score(Request& request, std::span<const Token> tokens);
   void append_own(Request& request, std::span<const Token> tokens);
   void keep(Tenant& tenant, std::span<const Token> tokens);
+  bool is_known(Token token) const { return static_cast<std::uint32_t>(token) < vocabulary_; }
+  // Returns the tokens with a gap for each unknown one. `copy` is used only if there are any.
+  std::span<const Token> with_gaps(std::span<const Token> tokens, std::vector<Token>& copy) const;
+  // Makes sure that `tokens` tokens can be appended to the store. Returns false if there is no room.
+  bool reserve(const Tenant& wanting, Store& store, std::size_t tokens);
   // Evicts until `blocks` blocks are free. Returns false if that would be unfair to other tenants.
   bool make_room(const Tenant& wanting, std::size_t blocks);
   Tenant* victim(const Tenant& wanting);
@@ -128,17 +147,29 @@ class Index {
   // left to drop.
   bool shorten(Request& request);
   void drop(Tenant& tenant);
+  void drop_for_new_tenant();
   void drop_all();
   void require_idle() const;
 
+  Copying begin_copy();
+  void copy_piece(Copying& copying, std::vector<char>& piece);
+  // Copies a part of the text. Returns false if nothing is left to copy.
+  static bool copy_text(const Text& text, Copying& copying, std::vector<char>& piece);
+  void require_same(SnapshotReader& reader, std::string_view identity) const;
+  // Returns false at the end of the file.
+  bool load_tenant(SnapshotReader& reader);
+
+  std::mutex saving_;  // held during a save, so that there is one at a time
   std::mutex mutex_;
+  const std::uint64_t vocabulary_;
   BlockPool pool_;
   ContextHash hash_;
   Named<std::unique_ptr<Tenant>> tenants_;
   Named<RunningRequest> requests_;
   std::vector<Request*> slots_;      // by handle; null where the request has ended
   std::vector<Proposal> proposals_;  // of one call of `advance`; kept for its memory
-  std::uint64_t clock_ = 0;          // counts started requests, for `last_used`
+  std::vector<Token> replaced_;      // for `with_gaps`, likewise
+  std::uint64_t clock_ = 0;          // counts started requests and tenants
   std::uint64_t steps_ = 0;          // counts calls of `advance`
   std::uint64_t evicted_tokens_ = 0;
 };

@@ -1,4 +1,5 @@
-// The latest tokens of a request in contiguous memory, for comparison with matches.
+// The latest tokens of a request since the last gap, in contiguous memory, for comparison with
+// matches.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,10 @@ namespace specgate::suffix {
 class Recent {
  public:
   void push(Token token) {
+    if (token == kGap) {
+      size_ = 0;
+      return;
+    }
     if (size_ == kRoom) {
       std::copy(tokens_.end() - kLongestMatch, tokens_.end(), tokens_.begin());
       size_ = kLongestMatch;
@@ -26,7 +31,7 @@ class Recent {
   }
 
   bool empty() const { return size_ == 0; }
-  Token newest() const { return tokens_[size_ - 1]; }
+  Token newest() const { return empty() ? kGap : tokens_[size_ - 1]; }
 
   Tail tail() const {
     Tail tail;

@@ -1,280 +1,218 @@
-// Saves and loads the finished answers and the model of every tenant.
+// Saves and loads the finished answers and the calibration of every tenant.
 //
-// A file is a header followed by a payload. The header's checksum covers the payload, and the whole
-// file is verified before anything is added to the index. Only texts are stored; the loading index
-// builds its own tables, with its own salt. Numbers are in native byte order, which the magic number
-// reveals. A file is written under a temporary name and renamed, so a crash keeps the old one.
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+// A save copies one bounded piece after another under the lock, and writes it without the lock.
+// Tenants are copied one by one, so each is as of a slightly different moment:
+//   - its calibration and the end of its text are those of the moment when its copy began;
+//   - a position's token never changes, so what is copied later still belongs to that text;
+//   - what is evicted before its turn is missing. A gap takes its place, so that no context spans it.
+// Tenants that come later are not in the file, and neither is the text of running requests. Only
+// texts are stored; the loading index builds its own tables, with its own salt.
+//
+// Payload: vocabulary, identity, then for each tenant its name, model and parts of its text. Names
+// and parts have their sizes in front; size 0 ends a list.
 #include <algorithm>
-#include <cerrno>
+#include <chrono>
 #include <cstring>
-#include <system_error>
+#include <thread>
 #include <vector>
 
 #include "errors.hpp"
 #include "index.hpp"
+#include "snapshot_file.hpp"
 #include "tenant.hpp"
 
 namespace specgate::suffix {
 
 namespace {
 
-constexpr std::uint64_t kMagic = 0x58465355'45544753u;  // "SGTEUSFX" where bytes run upwards
-constexpr std::uint32_t kVersion = 3;
+// A piece of this size is copied in some 0.1 ms, at most 0.3 ms from cold memory. Calls that wait
+// for the lock go first during the pause. After it the copying thread has a new time slice, so it is
+// rarely interrupted while it holds the lock.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 18;
+constexpr auto kPause = std::chrono::microseconds(200);
 
-struct Header {
-  std::uint64_t magic;
-  std::uint32_t version;
-  std::uint32_t model_bytes;  // a different size of the model counts as another version
-  std::uint64_t payload_bytes;
-  std::uint64_t checksum;
-};
-static_assert(sizeof(Header) == 32);
+constexpr std::size_t kLongestIdentity = 4096;  // bytes
 
-// Multiply-and-fold checksum over eight bytes at a time. Detects damage, not forgery.
-class Checksum {
- public:
-  void add(const void* data, std::size_t bytes) {
-    const auto* from = static_cast<const unsigned char*>(data);
-    for (; bytes >= 8; from += 8, bytes -= 8) {
-      std::uint64_t word;
-      std::memcpy(&word, from, 8);
-      mix(word);
-    }
-    std::uint64_t rest = bytes;
-    for (std::size_t i = 0; i < bytes; ++i) rest = rest << 8 | from[i];
-    mix(rest);
-  }
-  std::uint64_t value() const { return state_; }
-
- private:
-  void mix(std::uint64_t word) {
-    const auto product = static_cast<unsigned __int128>(state_ ^ word) * 0x9E3779B97F4A7C15u;
-    state_ = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-    state_ += 0xD6E8FEB86659FD93u;
-  }
-  std::uint64_t state_ = 0x2545F4914F6CDD1Du;
-};
-
-[[noreturn]] void fail(const char* what) {
-  throw std::system_error(errno, std::generic_category(), what);
+template <class T>
+std::span<const char> bytes_of(std::span<const T> items) {
+  return {reinterpret_cast<const char*>(items.data()), items.size_bytes()};
 }
 
-class File {
- public:
-  File(const std::string& path, int flags) : descriptor_(::open(path.c_str(), flags, 0600)) {
-    if (descriptor_ < 0) fail("cannot open the snapshot");
-  }
-  ~File() { ::close(descriptor_); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-
-  int descriptor() const { return descriptor_; }
-
-  void write(const void* data, std::size_t bytes) {
-    const auto* from = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = ::write(descriptor_, from, bytes);
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) fail("cannot write the snapshot");
-      from += written;
-      bytes -= static_cast<std::size_t>(written);
-    }
-  }
-
- private:
-  int descriptor_;
-};
-
-// Writes the payload and computes the header.
-class Writer {
- public:
-  explicit Writer(File& file) : file_(&file) {}
-
-  void put(const void* data, std::size_t bytes) {
-    checksum_.add(data, bytes);
-    bytes_ += bytes;
-    file_->write(data, bytes);
-  }
-  void put_count(std::uint64_t count) { put(&count, sizeof(count)); }
-
-  Header header() const { return {kMagic, kVersion, sizeof(Model), bytes_, checksum_.value()}; }
-
- private:
-  File* file_;
-  Checksum checksum_;
-  std::uint64_t bytes_ = 0;
-};
-
-class Mapped {
- public:
-  explicit Mapped(const std::string& path) {
-    const File file(path, O_RDONLY | O_CLOEXEC);
-    struct stat status {};
-    if (::fstat(file.descriptor(), &status) != 0) fail("cannot read the snapshot");
-    size_ = static_cast<std::size_t>(status.st_size);
-    if (size_ < sizeof(Header)) throw BadSnapshot("the file is too short to be a snapshot");
-    data_ = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
-    if (data_ == MAP_FAILED) fail("cannot read the snapshot");
-  }
-  ~Mapped() { ::munmap(data_, size_); }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
-
-  std::span<const unsigned char> bytes() const {
-    return {static_cast<const unsigned char*>(data_), size_};
-  }
-
- private:
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-// Reads one part after another and never past the end.
-class Reader {
- public:
-  explicit Reader(std::span<const unsigned char> bytes) : rest_(bytes) {}
-
-  std::span<const unsigned char> take(std::uint64_t bytes) {
-    if (bytes > rest_.size()) throw BadSnapshot("the snapshot is damaged: a part is cut off");
-    const auto part = rest_.first(static_cast<std::size_t>(bytes));
-    rest_ = rest_.subspan(part.size());
-    return part;
-  }
-  std::uint64_t take_count() {
-    std::uint64_t count;
-    std::memcpy(&count, take(sizeof(count)).data(), sizeof(count));
-    return count;
-  }
-  bool at_end() const { return rest_.empty(); }
-
- private:
-  std::span<const unsigned char> rest_;
-};
-
-// Computes the checksum while reading. Padding depends on where a part ends, so it is computed over
-// the same parts as when writing.
-class CheckedReader : public Reader {
- public:
-  using Reader::Reader;
-  std::span<const unsigned char> take(std::uint64_t bytes) {
-    const auto part = Reader::take(bytes);
-    checksum_.add(part.data(), part.size());
-    return part;
-  }
-  std::uint64_t take_count() {
-    std::uint64_t count;
-    std::memcpy(&count, take(sizeof(count)).data(), sizeof(count));
-    return count;
-  }
-  std::uint64_t checksum() const { return checksum_.value(); }
-
- private:
-  Checksum checksum_;
-};
-
-struct SavedTenant {
-  std::string name;
-  std::vector<std::span<const unsigned char>> texts;
-  Model model;
-};
-
-std::vector<SavedTenant> parse(std::span<const unsigned char> bytes) {
-  Header header;
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.magic != kMagic) throw BadSnapshot("the file is not a snapshot of a suffix index");
-  if (header.version != kVersion || header.model_bytes != sizeof(Model)) {
-    throw BadSnapshot("the snapshot was written by another version");
-  }
-  const auto payload = bytes.subspan(sizeof(header));
-  if (payload.size() != header.payload_bytes) {
-    throw BadSnapshot("the snapshot is damaged: its length is wrong");
-  }
-  CheckedReader reader(payload);
-  std::vector<SavedTenant> tenants;
-  for (std::uint64_t left = reader.take_count(); left > 0; --left) {
-    SavedTenant& tenant = tenants.emplace_back();
-    const auto name = reader.take(reader.take_count());
-    tenant.name.assign(name.begin(), name.end());
-    std::memcpy(&tenant.model, reader.take(sizeof(Model)).data(), sizeof(Model));
-    for (std::uint64_t texts = reader.take_count(); texts > 0; --texts) {
-      tenant.texts.push_back(reader.take(reader.take_count() * sizeof(Token)));
-    }
-  }
-  if (!reader.at_end() || reader.checksum() != header.checksum) {
-    throw BadSnapshot("the snapshot is damaged: its checksum is wrong");
-  }
-  return tenants;
+void put(std::vector<char>& piece, std::span<const char> bytes) {
+  piece.insert(piece.end(), bytes.begin(), bytes.end());
 }
 
-std::vector<std::vector<Token>> answers_of(const Text& text) {
-  std::vector<std::vector<Token>> answers(1);
-  for (Position at = text.begin(); at != text.end(); ++at) {
-    if (text[at] != kGap) answers.back().push_back(text[at]);
-    else if (!answers.back().empty()) answers.emplace_back();
-  }
-  if (answers.back().empty()) answers.pop_back();
-  return answers;
+void put_count(std::vector<char>& piece, std::uint64_t count) {
+  put(piece, bytes_of(std::span<const std::uint64_t>(&count, 1)));
+}
+
+void put_text(std::vector<char>& piece, std::span<const Token> tokens) {
+  put_count(piece, tokens.size());
+  put(piece, bytes_of(tokens));
+}
+
+void put_name(std::vector<char>& piece, std::string_view name) {
+  put_count(piece, name.size());
+  put(piece, name);
+}
+
+std::uint64_t read_size(SnapshotReader& reader, std::uint64_t most) {
+  const std::uint64_t size = reader.read_count();
+  if (size > most) throw BadSnapshot("the snapshot is damaged: a part is too long");
+  return size;
+}
+
+std::string read_name(SnapshotReader& reader, std::uint64_t most) {
+  std::string name(read_size(reader, most), '\0');
+  reader.read(name);
+  return name;
+}
+
+// Returns text from a file in a form that can be logged.
+std::string printable(std::string text) {
+  constexpr std::size_t kMost = 300;
+  if (text.size() > kMost) text.resize(kMost);
+  std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
+
+std::string described(const std::string& identity, std::uint64_t vocabulary) {
+  return "\"" + printable(identity) + "\" with " + std::to_string(vocabulary) + " tokens";
 }
 
 }  // namespace
 
-void Index::save(const std::string& path) {
+// What a save has still to copy.
+struct Index::Copying {
+  struct Source {
+    std::string name;
+    std::uint64_t number;
+    std::uint64_t last_used;
+  };
+  std::vector<Source> tenants;  // in order of their last use
+  std::size_t at = 0;           // the tenant that is being copied
+  bool has_begun = false;       // whether its name and model are copied
+  Position next = 0;            // of its text
+  Position end = 0;
+
+  bool is_done() const { return at == tenants.size(); }
+};
+
+Index::Copying Index::begin_copy() {
   std::scoped_lock lock(mutex_);
-  const std::string partial = path + ".partial";
-  try {
-    File file(partial, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC);
-    Writer writer(file);
-    const Header blank{};
-    file.write(&blank, sizeof(blank));
-    std::vector<const Tenant*> order;
-    for (const auto& [name, tenant] : tenants_) order.push_back(tenant.get());
-    std::sort(order.begin(), order.end(), [](const Tenant* a, const Tenant* b) {
-      return a->last_used != b->last_used ? a->last_used < b->last_used : a->name < b->name;
-    });
-    writer.put_count(order.size());
-    for (const Tenant* tenant : order) {
-      writer.put_count(tenant->name.size());
-      writer.put(tenant->name.data(), tenant->name.size());
-      writer.put(&tenant->model, sizeof(Model));
-      const auto answers = answers_of(tenant->store.text());
-      writer.put_count(answers.size());
-      for (const auto& answer : answers) {
-        writer.put_count(answer.size());
-        writer.put(answer.data(), answer.size() * sizeof(Token));
-      }
+  Copying copying;
+  copying.tenants.reserve(tenants_.size());
+  for (const auto& [name, tenant] : tenants_) {
+    copying.tenants.push_back({name, tenant->number, tenant->last_used});
+  }
+  std::ranges::sort(copying.tenants, {}, &Copying::Source::last_used);
+  return copying;
+}
+
+void Index::copy_piece(Copying& copying, std::vector<char>& piece) {
+  std::scoped_lock lock(mutex_);
+  while (piece.size() < kPieceBytes && !copying.is_done()) {
+    const Copying::Source& source = copying.tenants[copying.at];
+    const auto found = tenants_.find(source.name);
+    const bool is_there = found != tenants_.end() && found->second->number == source.number;
+    if (is_there && !copying.has_begun) {
+      const Tenant& tenant = *found->second;
+      put_name(piece, tenant.name);
+      put(piece, bytes_of(std::span(&tenant.model, 1)));
+      copying.next = tenant.store.text().begin();
+      copying.end = tenant.store.text().end();
+      copying.has_begun = true;
     }
-    const Header header = writer.header();
-    if (::lseek(file.descriptor(), 0, SEEK_SET) != 0) fail("cannot write the snapshot");
-    file.write(&header, sizeof(header));
-    if (::fsync(file.descriptor()) != 0) fail("cannot write the snapshot");
-    if (::rename(partial.c_str(), path.c_str()) != 0) fail("cannot rename the snapshot");
+    if (is_there && copy_text(found->second->store.text(), copying, piece)) continue;
+    if (copying.has_begun) put_count(piece, 0);
+    copying.has_begun = false;
+    ++copying.at;
+  }
+}
+
+bool Index::copy_text(const Text& text, Copying& copying, std::vector<char>& piece) {
+  // How far the end is from the front; negative if all of the text was evicted.
+  const auto left = static_cast<std::int32_t>(copying.end - text.begin());
+  if (left <= 0 || copying.next == copying.end) return false;
+  if (!text.contains(copying.next)) {
+    put_text(piece, std::span(&kGap, 1));
+    copying.next = text.begin();
+  }
+  auto tokens = text.from(copying.next);
+  tokens = tokens.first(std::min<std::size_t>(tokens.size(), copying.end - copying.next));
+  put_text(piece, tokens);
+  copying.next += static_cast<Position>(tokens.size());
+  return true;
+}
+
+void Index::save(const std::string& path, std::string_view identity) {
+  if (identity.size() > kLongestIdentity) throw BadInput("identity: over the limit of 4096 bytes");
+  std::scoped_lock saving(saving_);
+  SnapshotWriter file(path);
+  std::vector<char> piece;
+  piece.reserve(2 * kPieceBytes);  // a piece is exceeded by at most a name, a model and a part
+  static_assert(sizeof(Model) + kBlockBytes + kLongestName < kPieceBytes);
+  put_count(piece, vocabulary_);
+  put_name(piece, identity);
+  Copying copying = begin_copy();
+  while (!copying.is_done()) {
+    copy_piece(copying, piece);
+    file.write(piece);
+    piece.clear();
+    std::this_thread::sleep_for(kPause);
+  }
+  put_count(piece, 0);
+  file.write(piece);
+  file.commit();
+}
+
+void Index::load(const std::string& path, std::string_view identity) {
+  std::scoped_lock lock(mutex_);
+  drop_all();
+  try {
+    // No index of this capacity writes a larger file; names are outside of the capacity.
+    const std::size_t capacity = pool_.capacity_blocks() * kBlockBytes;
+    SnapshotReader reader(path, capacity + 2 * kMostTenants * kLongestName);
+    require_same(reader, identity);
+    while (load_tenant(reader)) {
+    }
+    reader.finish();
   } catch (...) {
-    ::unlink(partial.c_str());
+    drop_all();
     throw;
   }
 }
 
-void Index::load(const std::string& path) {
-  std::scoped_lock lock(mutex_);
-  drop_all();
-  const Mapped file(path);
-  const std::vector<SavedTenant> saved = parse(file.bytes());
-  for (const SavedTenant& from : saved) {
-    Tenant& tenant = tenant_of(from.name);
-    tenant.last_used = ++clock_;
-    tenant.model = from.model;
-    for (const auto bytes : from.texts) {
-      std::vector<Token> tokens(bytes.size() / sizeof(Token));
-      std::memcpy(tokens.data(), bytes.data(), bytes.size());
-      if (std::any_of(tokens.begin(), tokens.end(), [](Token token) { return token < 0; })) continue;
-      if (!tokens.empty()) keep(tenant, tokens);
-    }
+void Index::require_same(SnapshotReader& reader, std::string_view identity) const {
+  const std::uint64_t vocabulary = reader.read_count();
+  const std::string theirs = read_name(reader, kLongestIdentity);
+  if (vocabulary == vocabulary_ && theirs == identity) return;
+  throw BadSnapshot("the snapshot is of another model: " + described(theirs, vocabulary) +
+                    "; this is " + described(std::string(identity), vocabulary_));
+}
+
+bool Index::load_tenant(SnapshotReader& reader) {
+  const std::string name = read_name(reader, kLongestName);
+  if (name.empty()) return false;
+  Model model;
+  reader.read({reinterpret_cast<char*>(&model), sizeof(model)});
+  if (!model.is_sound() || tenants_.contains(name)) {
+    throw BadSnapshot("the snapshot is damaged: it has an impossible value");
   }
+  Tenant& tenant = tenant_of(name);
+  tenant.last_used = ++clock_;
+  tenant.model = model;
+  std::vector<Token> tokens;
+  while (const std::uint64_t size = read_size(reader, kTokensPerBlock)) {
+    tokens.resize(size);
+    reader.read({reinterpret_cast<char*>(tokens.data()), size * sizeof(Token)});
+    const auto is_possible = [this](Token token) { return token == kGap || is_known(token); };
+    if (!std::ranges::all_of(tokens, is_possible)) {
+      throw BadSnapshot("the snapshot is damaged: it has an impossible token");
+    }
+    if (reserve(tenant, tenant.store, size)) tenant.store.append(tokens);
+  }
+  return true;
 }
 
 }  // namespace specgate::suffix

@@ -1,6 +1,7 @@
 #include "store.hpp"
 
 #include <algorithm>
+#include <new>
 
 namespace specgate::suffix {
 
@@ -59,6 +60,18 @@ std::size_t Store::blocks_for(std::size_t tokens) const {
   return sum;
 }
 
+bool Store::reserve(std::size_t tokens) {
+  try {
+    text_.reserve(tokens);
+    for (int order = 0; order < kOrders; ++order) {
+      tables_[order].reserve(slots_for(order, text_.size() + tokens));
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  return true;
+}
+
 void Store::grow(std::size_t tokens) {
   for (int order = 0; order < kOrders; ++order) {
     tables_[order].grow(slots_for(order, text_.size() + tokens));
@@ -81,11 +94,16 @@ void Store::append_batch(std::span<const Token> tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     for (int order = 0; order < kOrders; ++order) {
       Slot* slot = nullptr;
-      if (known_ >= kOrderLength[order]) {
+      if (tokens[i] != kGap && known_ >= kOrderLength[order]) {
         slot = &tables_[order].at((*hash_)(tail_, order));
         __builtin_prefetch(slot, 1);
       }
       slots[i][order] = slot;
+    }
+    if (tokens[i] == kGap) {
+      tail_.fill(kGap);
+      known_ = 0;
+      continue;
     }
     shift_in(tail_, tokens[i]);
     known_ = std::min(known_ + 1, kLongestOrder);
@@ -97,13 +115,6 @@ void Store::append_batch(std::span<const Token> tokens) {
     }
     text_.push(tokens[i]);
   }
-}
-
-void Store::append_gap() {
-  grow(1);
-  text_.push(kGap);
-  tail_.fill(kGap);
-  known_ = 0;
 }
 
 bool Store::forget() {

@@ -1,7 +1,8 @@
 // A text and the tables that find contexts in it. Requests, predictions and tenants have one each.
 //
 // Appending a token inserts three contexts (of 1, 2 and 4 tokens; adr/0011 has the figures) and
-// never searches. The caller reserves memory first, so that an append cannot fail halfway.
+// never searches. No context spans a gap. The caller reserves memory first, so that an append cannot
+// fail halfway.
 #pragma once
 
 #include <array>
@@ -50,11 +51,12 @@ class Store {
   // Returns how many more blocks `tokens` more tokens need, including table growth.
   std::size_t blocks_for(std::size_t tokens) const;
 
-  // The pool must have `blocks_for(tokens.size())` blocks.
-  void append(std::span<const Token> tokens);
+  // Prepares for `tokens` more tokens; the pool must have reserved their blocks. Returns false if
+  // the system has no memory.
+  bool reserve(std::size_t tokens);
 
-  // Separates what follows from what came before: no context spans the gap.
-  void append_gap();
+  // Appends tokens and gaps. Their room must have been reserved.
+  void append(std::span<const Token> tokens);
 
   // Grows the tables at once to the size that `tokens` more tokens need.
   void presize(std::size_t tokens);

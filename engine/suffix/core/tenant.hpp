@@ -13,8 +13,9 @@ constexpr std::size_t in_blocks(std::size_t bytes) {
 struct Index::Tenant {
   static constexpr std::size_t kFixedBlocks = in_blocks(sizeof(Model));
 
-  Tenant(std::string_view its_name, BlockPool& pool, const ContextHash& hash)
-      : name(its_name), store(pool, hash) {}
+  Tenant(std::string_view its_name, std::uint64_t its_number, BlockPool& pool,
+         const ContextHash& hash)
+      : name(its_name), number(its_number), store(pool, hash) {}
 
   std::size_t used_blocks() const { return kFixedBlocks + store.blocks() + request_blocks; }
 
@@ -30,17 +31,27 @@ struct Index::Tenant {
   }
 
   std::string name;
+  std::uint64_t number;  // unique, also among tenants that were dropped
   Store store;
   Model model;
-  std::size_t requests = 0;
+  std::size_t requests = 0;  // running
   std::size_t request_blocks = 0;  // of its running requests
   std::uint64_t last_used = 0;
   std::uint64_t prefetched = 0;  // number of the step in which the model was prefetched
 };
 
 struct Index::Request {
+  static constexpr std::size_t kFixedBlocks = 1;  // for its state, without its texts
+
   Request(Tenant& its_tenant, BlockPool& pool, const ContextHash& hash)
-      : tenant(&its_tenant), own(pool, hash) {}
+      : tenant(&its_tenant), own(pool, hash) {
+    ++tenant->requests;
+    recount();
+  }
+  ~Request() {
+    tenant->request_blocks -= counted;
+    --tenant->requests;
+  }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
@@ -49,7 +60,12 @@ struct Index::Request {
             tenant->store.text().size() > 0 ? &tenant->store : nullptr};
   }
   std::size_t blocks() const {
-    return own.blocks() + (prediction ? prediction->blocks() : 0);
+    return kFixedBlocks + own.blocks() + (prediction ? prediction->blocks() : 0);
+  }
+  // Adds what changed to the blocks of its tenant.
+  void recount() {
+    tenant->request_blocks += blocks() - counted;
+    counted = blocks();
   }
 
   // After a model step none of this is in the caches, and each of these calls needs what the one
@@ -72,6 +88,7 @@ struct Index::Request {
   RecentOutcomes outcomes;
   Position answer = 0;    // where its answer begins in `own`
   bool has_room = true;   // false: there is no memory for its text, and it gets no drafts
+  std::size_t counted = 0;  // of its blocks, in those of its tenant
   Pending pending;
 };
 

@@ -2,9 +2,10 @@
 //
 // A position is a running number (modulo 2^32) and is not reused within four billion tokens. So the
 // distance from the front tells whether a position is still in the text. kGap separates two answers
-// and equals no token.
+// and stands for tokens outside of the vocabulary; it equals no token.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,6 +20,13 @@ using Position = std::uint32_t;
 
 inline constexpr Token kGap = -1;
 inline constexpr std::uint32_t kTokensPerBlock = kBlockBytes / sizeof(Token);
+
+// Makes room for `more` elements, so that adding them cannot fail. Growth is geometric.
+template <class T>
+void reserve_more(std::vector<T>& elements, std::size_t more) {
+  const std::size_t needed = elements.size() + more;
+  if (needed > elements.capacity()) elements.reserve(std::max(needed, 2 * elements.capacity()));
+}
 
 class Text {
  public:
@@ -60,13 +68,23 @@ class Text {
     return needed > blocks() ? needed - blocks() : 0;
   }
 
-  // The pool must have a free block if the text needs one.
+  // Prepares for `more_tokens` more tokens; the pool must have reserved their blocks.
+  void reserve(std::size_t more_tokens) { reserve_more(blocks_, blocks_for(more_tokens)); }
+
+  // Its room must have been reserved.
   void push(Token token) {
     if (size_ == blocks() * kTokensPerBlock) {
       blocks_.push_back(static_cast<Token*>(pool_->take()));
     }
     blocks_[first_ + size_ / kTokensPerBlock][size_ % kTokensPerBlock] = token;
     ++size_;
+  }
+
+  // Returns the contiguous tokens from `position` on, at least one. The text must contain it.
+  std::span<const Token> from(Position position) const {
+    const std::uint32_t offset = position - front_;
+    const std::uint32_t within = offset % kTokensPerBlock;
+    return {address(position), std::min(kTokensPerBlock - within, size_ - offset)};
   }
 
   // Evicts the oldest block. Returns false if only the block that is being written is left.

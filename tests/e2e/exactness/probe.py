@@ -47,6 +47,16 @@ class Probe:
         gc.collect()
         return {"objects": len(gc.get_objects())}
 
+    def specgate_kernels(self) -> dict[str, int]:
+        """Count the layers that our CPU kernels compute."""
+        is_ours = resolve_name("engine.worker.linear:is_ours")
+        attention = resolve_name("engine.worker.attention:Attention")
+        layers = list(self.model_runner.model.modules())
+        return {
+            "linear": sum(is_ours(layer) for layer in layers),
+            "attention": sum(isinstance(getattr(one, "impl", None), attention) for one in layers),
+        }
+
     def specgate_break(self, room: str, every: str) -> None:
         """Make each `every`th call of a room raise, until `specgate_mend`."""
         owner, name = _room(room)

@@ -8,11 +8,19 @@ from typing import Any
 import pytest
 import torch
 from vllm import _custom_ops as ops
+from vllm.platforms.cpu import CpuPlatform
+from vllm.utils.import_utils import resolve_obj_by_qualname
 from vllm.v1.attention.backend import AttentionType
-from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackendImpl
+from vllm.v1.attention.backends.cpu_attn import (
+    CPUAttentionBackend,
+    CPUAttentionBackendImpl,
+    CPUAttentionMetadataBuilder,
+)
+from vllm.v1.attention.backends.registry import AttentionBackendEnum
+from vllm.v1.attention.selector import AttentionSelectorConfig
 
 from engine.kernels import attention_kernels
-from engine.worker.attention import _Forward, attend_with_ours
+from engine.worker.attention import Attention, Backend, Builder, attend_with_ours
 
 needs_kernel = pytest.mark.skipif(
     not attention_kernels(torch.float32), reason="needs a processor with AVX2 and FMA, or AVX-512"
@@ -21,17 +29,67 @@ needs_kernel = pytest.mark.skipif(
 HEADS, KV_HEADS, DIM, BLOCK = 6, 2, 32, 32
 
 
+def backend() -> Any:
+    """What vLLM's CPU platform chooses for a layer that is built now."""
+    wanted = AttentionSelectorConfig(DIM, torch.bfloat16, "auto", BLOCK)
+    path = CpuPlatform.get_attn_backend_cls(AttentionBackendEnum.CPU_ATTN, wanted)
+    return resolve_obj_by_qualname(path)
+
+
 @pytest.fixture
-def patched() -> Iterator[Any]:
-    before = CPUAttentionBackendImpl.forward
+def registry() -> Iterator[None]:
+    yield
+    AttentionBackendEnum.CPU_ATTN.clear_override()
+
+
+@needs_kernel
+@pytest.mark.usefixtures("registry")
+def test_vllm_builds_layers_with_our_backend_once_it_is_registered() -> None:
+    before = backend()
+
     attend_with_ours()
-    yield CPUAttentionBackendImpl
-    CPUAttentionBackendImpl.forward = before
+    attend_with_ours()  # idempotent
+
+    assert before is CPUAttentionBackend
+    assert backend() is Backend
+    assert backend().get_name() == before.get_name()
+    assert (backend().get_impl_cls(), backend().get_builder_cls()) == (Attention, Builder)
 
 
-def impl_of(owner: type, **changes: Any) -> Any:
+@needs_kernel
+@pytest.mark.parametrize(
+    ("isa", "dtype", "cache", "transfer", "layout"),
+    [
+        ("amx", torch.bfloat16, "auto", None, "vec"),
+        ("amx", torch.float16, "auto", None, "amx"),
+        ("amx", torch.bfloat16, "fp8", None, "amx"),
+        ("amx", torch.bfloat16, "auto", object(), "amx"),
+        ("vec16", torch.bfloat16, "auto", None, "vec16"),
+    ],
+)
+def test_the_cache_has_our_layout_where_our_kernel_computes(
+    isa: str,
+    dtype: torch.dtype,
+    cache: str,
+    transfer: object,
+    layout: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    tell = CPUAttentionMetadataBuilder, "_set_isa_to_layers"
+    monkeypatch.setattr(*tell, lambda self, names: told.append(self.isa))
+    builder: Any = object.__new__(Builder)
+    builder.isa, builder.dtype, builder.kv_cache_dtype = isa, dtype, cache
+    builder.vllm_config = SimpleNamespace(kv_transfer_config=transfer)
+
+    builder._set_isa_to_layers(["layer"])
+
+    assert (told, builder.isa) == ([layout], layout)
+
+
+def impl_of(**changes: Any) -> Any:
     """The implementation of a plain decoder layer, as vLLM makes it."""
-    impl: Any = object.__new__(owner)
+    impl: Any = object.__new__(Attention)
     usual = {
         "num_heads": HEADS,
         "head_size": DIM,
@@ -110,25 +168,25 @@ class Step:
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_our_attention_equals_vllms(dtype: torch.dtype, patched: Any) -> None:
-    impl = impl_of(patched)
+def test_our_attention_equals_vllms(dtype: torch.dtype) -> None:
+    impl = impl_of()
     step = Step(impl, dtype)
-    theirs = impl_of(patched, attn_type=None)  # not supported by ours
+    theirs = impl_of(attn_type=None)  # not supported by ours
 
     expected = step.run(theirs).clone()
     found = step.run(impl)
 
     assert found is step.output
-    assert impl.specgate_forward._attention is not None
-    assert theirs.specgate_forward._attention is None
+    assert impl._attention is not None
+    assert theirs._attention is None
     close = 5e-6 if dtype is torch.float32 else 2**-7  # of values around 1
     torch.testing.assert_close(found, expected, rtol=0, atol=close)
     assert bool((found[6] == -1).all())
 
 
 @needs_kernel
-def test_a_new_cache_is_noticed(patched: Any) -> None:
-    impl = impl_of(patched)
+def test_a_new_cache_is_noticed() -> None:
+    impl = impl_of()
     step = Step(impl, torch.float32)
     first = step.run(impl).clone()
 
@@ -142,8 +200,8 @@ def test_a_new_cache_is_noticed(patched: Any) -> None:
 
 
 @needs_kernel
-def test_changed_metadata_of_a_step_are_noticed(patched: Any) -> None:
-    impl = impl_of(patched)
+def test_changed_metadata_of_a_step_are_noticed() -> None:
+    impl = impl_of()
     step = Step(impl, torch.float32)
     first = step.run(impl).clone()
 
@@ -175,7 +233,12 @@ PLAIN = {"causal": True, "dynamic_causal": None}
     ],
 )
 def test_other_layers_and_steps_stay_with_vllm(
-    layer: dict[str, Any], metadata: dict[str, Any] | None, isa: str, dtype: torch.dtype, scale: Any
+    layer: dict[str, Any],
+    metadata: dict[str, Any] | None,
+    isa: str,
+    dtype: torch.dtype,
+    scale: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[tuple[Any, ...]] = []
 
@@ -183,11 +246,11 @@ def test_other_layers_and_steps_stay_with_vllm(
         asked.append(given)
         return "theirs"
 
-    owner = type("Owner", (), {"forward": _Forward(theirs)})
+    monkeypatch.setattr(CPUAttentionBackendImpl, "forward", theirs)
     query = torch.zeros(1, HEADS, DIM, dtype=dtype)
     of = (SimpleNamespace(isa=isa), query, None, None, None)
     step = None if metadata is None else SimpleNamespace(**metadata)
-    impl = impl_of(owner, **layer)
+    impl = impl_of(**layer)
 
     assert impl.forward(*of, step, query, scale) == "theirs"
     assert asked == [(impl, *of, step, query, scale, None)]

@@ -44,8 +44,10 @@ def config(
     dtype: torch.dtype = torch.bfloat16,
     eager: bool = True,
     ranks: int = 1,
+    ours: bool = True,
 ) -> Any:
     return SimpleNamespace(
+        additional_config={"specgate": {"cpu_kernels": ours}},
         device_config=SimpleNamespace(device_type=device),
         model_config=SimpleNamespace(dtype=dtype, enforce_eager=eager),
         parallel_config=SimpleNamespace(tensor_parallel_size=ranks),
@@ -65,6 +67,7 @@ def test_a_model_that_our_kernels_compute_is_batch_invariant() -> None:
     ("reason", "loaded", "fields"),
     [
         ("device", model(), {"device": "cuda"}),
+        ("setting", model(packed=False), {"ours": False}),
         ("compiled", model(), {"eager": False}),
         ("dtype", model(torch.float16), {"dtype": torch.float16}),
         ("ranks", model(), {"ranks": 2}),
@@ -78,6 +81,7 @@ def test_what_vllm_computes_is_named(reason: str, loaded: nn.Module, fields: Any
 
     assert found.reason == reason
     assert found.detail
+    assert found.kernel == "vllm"
     assert not found.is_batch_invariant
 
 

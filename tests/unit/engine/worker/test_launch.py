@@ -30,19 +30,25 @@ def test_other_files_are_not_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("multiplies", "supported", "eager", "good"),
+    ("multiplies", "supported", "eager", "on", "good"),
     [
-        (True, False, False, True),
-        (False, True, True, True),
-        (False, True, False, False),
-        (False, False, True, False),
+        (True, False, False, False, True),
+        (False, True, True, True, True),
+        (False, True, False, True, False),
+        (False, False, True, True, False),
+        (False, True, True, False, False),
     ],
 )
 def test_bfloat16_needs_fast_instructions_or_our_products(
-    multiplies: bool, supported: bool, eager: bool, good: bool, monkeypatch: pytest.MonkeyPatch
+    multiplies: bool,
+    supported: bool,
+    eager: bool,
+    on: bool,
+    good: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(launch, "multiplies_bfloat16", lambda: multiplies)
     monkeypatch.setattr("engine.kernels.is_supported", lambda: supported)
-    settings = EngineSettings(model="m", vllm={"enforce_eager": eager})
+    settings = EngineSettings(model="m", vllm={"enforce_eager": eager}, cpu_kernels=on)
 
     assert is_good_at_bfloat16(settings) is good

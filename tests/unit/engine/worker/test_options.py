@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 from pydantic import JsonValue
 
@@ -65,8 +67,20 @@ def test_speculation_off_sets_no_speculative_options() -> None:
     options = build_options(settings(speculation={"sources": "off"}), MODEL, has_bfloat16=True)
 
     assert {"speculative_config", "per_request_spec_decode_metrics"}.isdisjoint(options)
-    assert {"scheduler_cls", "additional_config"}.isdisjoint(options)
+    assert "scheduler_cls" not in options
     assert options["worker_cls"] == "engine.worker.worker.PlainWorker"
+
+
+@pytest.mark.parametrize("sources", ["off", ["suffix"]])
+@pytest.mark.parametrize("on", [True, False])
+def test_the_worker_knows_whether_to_use_our_kernels(sources: object, on: bool) -> None:
+    chosen = settings(speculation={"sources": sources}, cpu_kernels=on)
+
+    options = build_options(chosen, MODEL, has_bfloat16=True)
+
+    assert isinstance(ours := options["additional_config"], dict)
+    assert isinstance(found := ours["specgate"], dict)
+    assert found["cpu_kernels"] is on
 
 
 def test_our_sources_run_in_our_worker_and_scheduler() -> None:
@@ -100,7 +114,7 @@ def test_a_native_drafter_keeps_its_options(speculation: dict[str, object], long
 @pytest.mark.parametrize(
     ("speculation", "snapshot", "head"),
     [
-        ({"suffix": {"capacity_mb": 7}}, "/cache/suffix/org-model", None),
+        ({"suffix": {"capacity_mb": 7}}, "/cache/suffix/org-model-c87c0c64d2fb215b", None),
         ({"suffix": {"warm_start": False}}, None, None),
         (NATIVE, None, None),
         ({"sources": ["head"], "head": {"path": "/head"}}, None, "/head"),
@@ -163,6 +177,38 @@ def test_engines_with_experts_refuse_a_native_drafter(
     )
 
     assert find_parallel_problems(chosen, model) == ([NATIVE_IN_STEP] if refused else [])
+
+
+def snapshot_of(served_name: str) -> Path:
+    model = ResolvedModel("/models/m", served_name, is_local=True)
+    ours = build_options(settings(cache_dir="/cache"), model, has_bfloat16=True)[
+        "additional_config"
+    ]
+    assert isinstance(ours, dict)
+    found = ours["specgate"]
+    assert isinstance(found, dict)
+    return Path(str(found["snapshot"]))
+
+
+def test_every_served_name_has_a_snapshot_of_its_own() -> None:
+    names = [
+        "a/b",
+        "a-b",
+        "a b",
+        "A-b",
+        "x" * 1000,
+        "x" * 1001,
+        "../../etc",
+        "模型",
+        "模型型",
+        "..",
+    ]
+
+    paths = [snapshot_of(name) for name in names]
+
+    assert {path.parent for path in paths} == {Path("/cache/suffix")}
+    assert len({path.name.lower() for path in paths}) == len(names)
+    assert max(len(path.name) for path in paths) < 200
 
 
 def test_a_model_without_a_shipped_head_needs_a_folder() -> None:

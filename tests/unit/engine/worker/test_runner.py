@@ -1,6 +1,7 @@
 """What our hooks pass on, over a runner without a model; tests/e2e/exactness has the real one."""
 
 import inspect
+import platform
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 from engine.drafting import Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
+from engine.processor import describe_processor
 from engine.worker import runner
 from engine.worker.runner import HybridGPUModelRunner, NoDrafts, _HybridDrafting, _V1Batch
 from engine.worker.step import BatchView, NextStep, SampledStep
@@ -264,3 +266,21 @@ def test_the_models_length_limits_a_request_too(hooked: Hooked) -> None:
 
 def test_vllm_gets_a_drafter_that_proposes_nothing() -> None:
     assert NoDrafts(None).propose([[1], [2]], None, None) == [[], []]
+
+
+def test_a_profile_of_steps_belongs_to_a_processor() -> None:
+    model = SimpleNamespace(model="m", dtype=torch.float32, quantization=None, enforce_eager=True)
+    ranks = SimpleNamespace(parallel_config=SimpleNamespace(world_size=1))
+    vllms: Any = SimpleNamespace(
+        model_config=model,
+        vllm_config=ranks,
+        device=torch.device("cpu"),
+        max_num_reqs=4,
+        num_spec_tokens=3,
+        max_num_tokens=64,
+        _most_rows=64,
+    )
+
+    facts = _HybridDrafting._profile_facts(vllms)
+
+    assert facts["machine"] == describe_processor() != platform.machine()

@@ -1,6 +1,8 @@
 """Saving and loading: the same drafts afterwards, and refusal of damaged files."""
 
 import os
+import struct
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +228,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_beside_it(path: Path) -> 
     blocker = path.with_name("snapshot.partial")
     blocker.mkdir()
 
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(FileExistsError):
         SuffixIndex(MIB, salt=1).save(path)
 
     assert path.read_bytes() == before
@@ -241,3 +243,202 @@ def test_a_save_replaces_the_old_file_and_is_for_its_owner_alone(path: Path) -> 
     assert path.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in path.parent.iterdir()] == ["snapshot"]
     SuffixIndex(4 * MIB, salt=1).load(path)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o666])
+def test_what_an_interrupted_save_left_does_not_open_the_file_to_others(
+    path: Path, mode: int
+) -> None:
+    left = path.with_name("snapshot.partial")
+    left.write_bytes(b"left")
+    left.chmod(mode)
+
+    build().save(path)
+
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_link_in_the_place_of_the_temporary_file_is_not_followed(path: Path) -> None:
+    victim = path.with_name("victim")
+    victim.write_bytes(b"mine")
+    path.with_name("snapshot.partial").symlink_to(victim)
+
+    build().save(path)
+
+    assert victim.read_bytes() == b"mine"
+    assert not path.is_symlink()
+
+
+def test_a_pipe_is_refused_at_once(path: Path) -> None:
+    os.mkfifo(path)
+
+    with pytest.raises(SnapshotError):
+        SuffixIndex(MIB).load(path)
+
+
+def test_a_file_of_another_model_is_refused_and_both_are_named(path: Path) -> None:
+    build().save(path, identity="org/a\n, tokenizer 1")
+    index = build()
+
+    with pytest.raises(SnapshotError, match=r'"org/a\?, tokenizer 1".* this is "org/b, tok'):
+        index.load(path, identity="org/b, tokenizer 2")
+
+    assert_empty(index)
+    index.load(path, identity="org/a\n, tokenizer 1")
+    assert offers(index) == offers(build())
+
+
+def test_a_file_of_another_vocabulary_is_refused(path: Path) -> None:
+    build().save(path)
+    index = SuffixIndex(4 * MIB, vocabulary=49_152)
+
+    with pytest.raises(SnapshotError, match=r"with 2147483648 tokens.* with 49152 tokens"):
+        index.load(path)
+
+    assert_empty(index)
+
+
+# Of a forged file, which has a correct checksum.
+HEADER = 32
+PAYLOAD_SIZE = 16
+
+
+def checksum(payload: bytes) -> int:
+    """The checksum of core/snapshot_file.cpp, written anew."""
+    state = 0x2545F4914F6CDD1D
+    words = [int.from_bytes(payload[at : at + 8], "little") for at in range(0, len(payload), 8)]
+    rest = payload[len(payload) // 8 * 8 :]
+    if rest:
+        words[-1] = int.from_bytes(bytes([len(rest)]) + rest, "big")
+    for word in words:
+        product = (state ^ word) * 0x9E3779B97F4A7C15
+        state = (product ^ product >> 64) & (1 << 64) - 1
+        state = (state + 0xD6E8FEB86659FD93) & (1 << 64) - 1
+    return state
+
+
+def forged(content: bytes, at: int, change: bytes) -> bytes:
+    payload = bytearray(content[HEADER:])
+    payload[at : at + len(change)] = change
+    sizes = struct.pack("<QQ", len(payload), checksum(bytes(payload)))
+    return content[:PAYLOAD_SIZE] + sizes + bytes(payload)
+
+
+def count(number: int) -> bytes:
+    return struct.pack("<Q", number)
+
+
+# vocabulary 0, identity 8 (empty), the first tenant's name 16 and 24 ("acme"), its calibration 28
+CALIBRATION = 28
+
+
+@pytest.mark.parametrize(
+    ("at", "change"),
+    [
+        pytest.param(8, count(1 << 60), id="identity of an exabyte"),
+        pytest.param(16, count(1 << 60), id="name of an exabyte"),
+        pytest.param(16, count(1025), id="name over the limit"),
+        pytest.param(CALIBRATION, struct.pack("<f", float("nan")), id="calibration is no number"),
+        pytest.param(CALIBRATION, struct.pack("<f", float("inf")), id="calibration is infinite"),
+        pytest.param(CALIBRATION + 4, struct.pack("<f", -1.0), id="calibration is negative"),
+        pytest.param(-28, struct.pack("<i", -2), id="token that is none"),
+        pytest.param(-24, struct.pack("<i", -(1 << 31)), id="lowest token"),
+        pytest.param(-16, count(4097), id="text over the limit"),
+        pytest.param(-8, count(1), id="tenant behind the last one"),
+    ],
+)
+def test_a_forged_file_is_refused(path: Path, at: int, change: bytes) -> None:
+    build().save(path)
+    content = path.read_bytes()
+    assert forged(content, 0, b"") == content
+    at = at if at >= 0 else len(content) - HEADER + at
+    path.write_bytes(forged(content, at, change))
+    index = build()
+
+    with pytest.raises(SnapshotError, match="damaged"):
+        index.load(path)
+
+    assert_empty(index)
+
+
+def test_a_forged_file_with_a_token_outside_of_the_vocabulary_is_refused(path: Path) -> None:
+    saved = SuffixIndex(MIB, vocabulary=49_152, salt=1)
+    saved.start("one", "acme", [1])
+    saved.extend("one", SONG)
+    saved.finish("one", keep=True)
+    saved.save(path)
+    content = path.read_bytes()
+    token = content.rindex(struct.pack("<i", SONG[-1])) - HEADER
+    path.write_bytes(forged(content, token, struct.pack("<i", 122_803)))
+
+    with pytest.raises(SnapshotError, match="impossible token"):
+        saved.load(path)
+
+
+def test_a_file_larger_than_the_index_is_refused_unread(path: Path) -> None:
+    build().save(path)
+    content = path.read_bytes()
+    size = 1 << 40
+    path.write_bytes(content[:PAYLOAD_SIZE] + count(size) + content[PAYLOAD_SIZE + 8 :])
+    os.truncate(path, size + HEADER)  # takes no space on the disk
+
+    with pytest.raises(SnapshotError, match="larger"):
+        SuffixIndex(4 * MIB).load(path)
+
+
+def test_calls_go_on_during_a_save(path: Path) -> None:
+    index = SuffixIndex(64 * MIB, salt=1)
+    for number in range(50):
+        index.start("one", "acme", [1])
+        index.extend("one", [number * 40_000 + i for i in range(40_000)])
+        index.finish("one", keep=True)
+    index.start("running", "acme", SONG)
+
+    with ThreadPoolExecutor(1) as pool:
+        saving = pool.submit(index.save, path)
+        calls = 0
+        while not saving.done():
+            index.extend("running", [7])
+            calls += 1
+        saving.result()
+
+    assert path.stat().st_size > 50 * 40_000 * 4
+    # A save takes at least 5 ms, and a call some microseconds when it need not wait.
+    assert calls > 100
+
+
+def test_a_save_during_evictions_holds_whole_pieces_of_text(path: Path) -> None:
+    index = SuffixIndex(4 * MIB, salt=1)
+    stop = False
+
+    def count_up() -> int:
+        token = 1000
+        while not stop:
+            index.start("one", "acme", [1])
+            index.extend("one", list(range(token, token + 5_000)))
+            index.finish("one", keep=True)
+            token += 5_010
+        return token
+
+    saves = []
+    with ThreadPoolExecutor(1) as pool:
+        counting = pool.submit(count_up)
+        for number in range(10):
+            saves.append(path.with_name(f"{number}"))
+            index.save(saves[-1])
+        stop = True
+        last = counting.result()
+
+    continued = 0
+    for save in saves:
+        loaded = SuffixIndex(4 * MIB, salt=2)
+        loaded.load(save)
+        for token in range(1000, last, 497):
+            loaded.start("probe", "acme", [2])
+            loaded.extend("probe", list(range(token, token + 4)))
+            draft = loaded.propose("probe", 100).tokens
+            loaded.finish("probe", keep=False)
+            assert draft == list(range(token + 4, token + 4 + len(draft)))
+            continued += len(draft)
+    assert index.stats().evicted_tokens > 0
+    assert continued > 0

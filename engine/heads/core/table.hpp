@@ -1,26 +1,19 @@
-// bfloat16 numbers (the upper half of float32), and tables of them.
+// A table with a row per token, of embeddings or of an output layer, in bfloat16.
 #pragma once
 
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 
+#include "bfloat16.hpp"
+
 namespace specgate::heads {
 
-inline float widen(std::uint16_t number) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(number) << 16);
-}
-
-inline void widen(const std::uint16_t* numbers, std::size_t count, float* floats) {
-  for (std::size_t i = 0; i < count; ++i) floats[i] = widen(numbers[i]);
-}
-
-// A table with a row per token, of embeddings or of an output layer; borrows its memory.
+// Borrows its memory.
 class Table {
  public:
   // Of shape (rows, width), row by row.
-  Table(const std::uint16_t* numbers, std::size_t rows, std::size_t width)
+  Table(const BFloat16* numbers, std::size_t rows, std::size_t width)
       : numbers_(numbers), rows_(rows), width_(width) {}
 
   std::size_t width() const { return width_; }
@@ -29,7 +22,7 @@ class Table {
 
   // Adds `factor` times a row to a vector; throws std::out_of_range if there is no such row.
   void add_row(std::int64_t row, float factor, float* vector) const {
-    const std::uint16_t* const numbers = at(row);
+    const BFloat16* const numbers = at(row);
     for (std::size_t i = 0; i < width_; ++i) vector[i] += factor * widen(numbers[i]);
   }
 
@@ -37,14 +30,14 @@ class Table {
   void read_row(std::int64_t row, float* vector) const { widen(at(row), width_, vector); }
 
  private:
-  const std::uint16_t* at(std::int64_t row) const {
+  const BFloat16* at(std::int64_t row) const {
     if (row < 0 || static_cast<std::size_t>(row) >= rows_) {
       throw std::out_of_range("token: there is no such row in the head's table");
     }
     return numbers_ + static_cast<std::size_t>(row) * width_;
   }
 
-  const std::uint16_t* numbers_;
+  const BFloat16* numbers_;
   std::size_t rows_;
   std::size_t width_;
 };
