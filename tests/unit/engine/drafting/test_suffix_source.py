@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from engine.drafting import Control, SuffixSource
-from engine.errors import UnknownRequestError
+from engine.errors import SuffixCapacityError, UnknownRequestError
 from tests.unit.engine.drafting.scripted import suffix
 
 PROMPT = np.arange(100, 120, dtype=np.int32)
@@ -36,10 +36,17 @@ def test_a_kept_answer_is_drafted_for_its_tenant_alone(
     assert drafted(source, "next", [1, 2, 3]) == expected
 
 
-def test_a_bad_prediction_leaves_nothing_running() -> None:
+def test_a_prediction_that_is_refused_leaves_nothing_running(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     source = suffix()
-    with pytest.raises(ValueError, match="token"):
-        source.begin("r", Control(prediction=(-1,)), PROMPT)
+
+    def refuse(request: str, tokens: object) -> None:
+        raise SuffixCapacityError("full")
+
+    monkeypatch.setattr(source.index, "predict", refuse)
+    with pytest.raises(SuffixCapacityError):
+        source.begin("r", Control(prediction=(7,)), PROMPT)
 
     with pytest.raises(UnknownRequestError):
         source.end("r", keep=False)
