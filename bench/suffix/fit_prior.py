@@ -65,7 +65,7 @@ def blank() -> Prior:
 
 def fit(datasets: Iterable[DataSet]) -> Prior:
     """Replay everything in one index and return what its tenant has learnt."""
-    index = _core.Index(2**31, 0)
+    index = _core.Index(2**31, 2**31 - 1, 0)
     for dataset in datasets:
         for number, request in enumerate(dataset.requests):
             name = f"{dataset.name}/{number}"

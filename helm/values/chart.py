@@ -58,8 +58,8 @@ class ChartValues(Values):
     )
     tenantSecret: SecretKey = Field(
         SecretKey(),
-        description="What tenants' names for the workers are made with. Without it each gateway pod "
-        "names them differently, so they share no prefix cache and no learnt text.",
+        description="What tenants' names for the workers are made with. Without it each gateway "
+        "pod names them differently, so they share no prefix cache and no learnt text.",
     )
     limitsPassword: SecretKey = Field(
         SecretKey(),
