@@ -41,6 +41,14 @@ async def _restarts(gateway: GatewayProcess) -> dict[str, Any]:
     return found
 
 
+async def _restarts_once(gateway: GatewayProcess, state: str) -> dict[str, Any]:
+    """The supervisor sees a ready worker one check after the gateway does."""
+    async with asyncio.timeout(_RESTART_SECONDS):
+        while (found := await _restarts(gateway))["state"] != state:
+            await asyncio.sleep(0.02)
+    return found
+
+
 def _alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
@@ -51,7 +59,7 @@ async def test_requests_are_served_by_the_worker_it_starts(folder: Path) -> None
         await CHAT.read_stream(gateway.url, {}, pieces)
 
         assert "".join(pieces) == " hello" * 8
-        assert await _restarts(gateway) == {
+        assert await _restarts_once(gateway, "ready") == {
             "state": "ready",
             "pid": gateway.lives[0][0],
             "restarts": 0,
