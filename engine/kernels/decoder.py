@@ -150,7 +150,7 @@ class Decoder:
         Raises:
             ValueError: Their number is wrong.
         """
-        self._core.bind([cache.core for cache in caches])
+        self._core.bind([cache.core for cache in caches])  # type: ignore[misc]  # the core checks
         self._caches = caches
 
     def __call__(

@@ -65,21 +65,21 @@ _KNOWN_TYPES: Mapping[str, tuple[type, ...]] = {
     "layers.0.mlp": (llama.LlamaMLP, mistral.MistralMLP, qwen2.Qwen2MLP),
     "layers.0.mlp.act_fn": (SiluAndMul,),
 }
-# What configs of these families may say. The loaded modules follow the first line; the others say
+# What configs of these families may say. The loaded modules follow the first; the others say
 # nothing about the computation.
-_KNOWN_KEYS = frozenset(
-    """
-    attention_bias head_dim hidden_act hidden_size intermediate_size layer_types
-    max_position_embeddings max_window_layers mlp_bias num_attention_heads num_hidden_layers
-    num_key_value_heads qkv_bias rms_norm_eps rope_parameters rope_scaling rope_theta
-    is_causal sliding_window tie_word_embeddings use_sliding_window vocab_size
-    _name_or_path architectures attention_dropout attn_implementation auto_map bos_token_id
-    chunk_size_feed_forward dtype eos_token_id id2label initializer_range is_encoder_decoder
-    is_llama_config label2id model_type output_attentions output_hidden_states pad_token_id
-    pretraining_tp problem_type return_dict rope_interleaved torch_dtype transformers.js_config
-    transformers_version unsloth_fixed unsloth_version use_cache
-    """.split()
-)
+_KNOWN_KEYS = frozenset({
+    "attention_bias", "head_dim", "hidden_act", "hidden_size", "intermediate_size",
+    "layer_types", "max_position_embeddings", "max_window_layers", "mlp_bias",
+    "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "qkv_bias",
+    "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "is_causal",
+    "sliding_window", "tie_word_embeddings", "use_sliding_window", "vocab_size",
+    "_name_or_path", "architectures", "attention_dropout", "attn_implementation", "auto_map",
+    "bos_token_id", "chunk_size_feed_forward", "dtype", "eos_token_id", "id2label",
+    "initializer_range", "is_encoder_decoder", "is_llama_config", "label2id", "model_type",
+    "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp",
+    "problem_type", "return_dict", "rope_interleaved", "torch_dtype", "transformers.js_config",
+    "transformers_version", "unsloth_fixed", "unsloth_version", "use_cache",
+})  # fmt: skip
 _UNIT = 16  # widths are multiples of it
 
 
@@ -111,7 +111,7 @@ def is_in_one_call(model: nn.Module) -> bool:
 
 def _objections(model: Any, vllm_config: Any, groups: Sequence[Any]) -> Iterator[str]:
     """Yield why the model is not known, in an order in which each may rely on those before."""
-    inner = getattr(model, "model", None)
+    inner: Any = getattr(model, "model", None)
     if type(inner) not in _MODELS:
         yield f"{type(model).__name__} is not a known architecture"
     yield from _objections_to_settings(vllm_config)
@@ -159,16 +159,15 @@ def _objections_to_layer(inner: Any, index: int, dtype: torch.dtype) -> Iterator
         module: Any = inner.get_submodule(path)
         if type(module) not in types:
             yield f"{path} is a {type(module).__name__}, which is not known"
-        if isinstance(module, RMSNorm) and module.variance_size_override is not None:
-            yield f"{path} takes the variance of some numbers only"
     layer = inner.layers[index]
-    for product in (
-        layer.self_attn.qkv_proj, layer.self_attn.o_proj, layer.mlp.gate_up_proj,
-        layer.mlp.down_proj,
-    ):  # fmt: skip
+    mixing, mlp = layer.self_attn, layer.mlp
+    for product in (mixing.qkv_proj, mixing.o_proj, mlp.gate_up_proj, mlp.down_proj):
         if not is_ours(product):
             yield f"{product.prefix} is not one of our products"
-    mixing = layer.self_attn
+    yield from _objections_to_attention(mixing, dtype)
+
+
+def _objections_to_attention(mixing: Any, dtype: torch.dtype) -> Iterator[str]:
     rotary, attention = mixing.rotary_emb, mixing.attn
     if not rotary.is_neox_style or rotary.rotary_dim != mixing.head_dim:
         yield "a part of each head is rotated, or in another order"

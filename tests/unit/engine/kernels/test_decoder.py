@@ -16,7 +16,6 @@ from engine.kernels import (
     PackedLinear,
     PagedAttention,
     StepRequests,
-    attention_kernels,
     linear_kernels,
 )
 
@@ -120,10 +119,9 @@ class Model:
             queries = self.scale(queries, self.norms[index][2])
             keys = self.scale(keys, self.norms[index][3])
         queries, keys = self.rotate(queries), self.rotate(keys)
+        queries, keys, values = (each.transpose(0, 1).double() for each in (queries, keys, values))
         found = functional.scaled_dot_product_attention(
-            *(each.transpose(0, 1).double() for each in (queries, keys, values)),
-            is_causal=True,
-            enable_gqa=True,
+            queries, keys, values, is_causal=True, enable_gqa=True
         )
         return found.transpose(0, 1).reshape(count, -1).to(self.dtype)
 
@@ -318,8 +316,8 @@ def test_wrong_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="angles: got"):
         Decoder(model.sizes, [model.layer(0)], embeddings=model.embeddings,
                 angles=model.angles[:, :30], norm=model.norm)  # fmt: skip
+    model.sizes = replace(model.sizes, intermediate=81)
     with pytest.raises(ValueError, match="no kernel supports"):
-        model.sizes = replace(model.sizes, intermediate=81)
         model.decoder()
     with pytest.raises(ValueError, match="slots: requests need them"):
         requests.decoder(torch.arange(1), torch.arange(1), None, StepRequests(
