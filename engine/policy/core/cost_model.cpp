@@ -18,11 +18,6 @@ constexpr double kContext = 1.5;       // of the cost of a context token
 // sequence, and of how much more it adds for sixteen.
 constexpr double kVerify = 0.15;
 constexpr double kVerifyMany = 0.1;
-// Knots are an octave apart up to 2^kFine tokens and a quarter of an octave beyond: a GPU's curve has
-// its knee there, and between distant knots it would look like a slope.
-constexpr double kFine = 5.0;
-constexpr double kPerOctave = 4.0;
-
 // Cost of a context token relative to a step of one token: the KV cache of an 8B model on an H100. A
 // 70B model on four of them has a third of it.
 constexpr double kContextShare = 6e-6;
@@ -54,25 +49,21 @@ constexpr double kGoesOn = 0.85;
 // The weight of w for so many sequences.
 double many(double sequences) { return std::log2(std::max(1.0, sequences)) / 4.0; }
 
-// The position of a knot in octaves above one token.
-double octave(std::size_t knot) {
-  const auto number = static_cast<double>(knot);
-  return number <= kFine ? number : kFine + (number - kFine) / kPerOctave;
-}
-
 }  // namespace
 
-CostModel::CostModel(std::vector<Point> profile, std::size_t longest)
+CostModel::CostModel(std::vector<Point> profile, std::size_t longest,
+                     std::span<const std::size_t> edges)
     : profile_(std::move(profile)),
+      edges_(edges.begin(), edges.end()),
       context_unit_(kContextShare * profile_.front().time),
       noise_(kFirstNoise),
       curve_(profile_) {
   const double most = std::log2(std::max(2.0, static_cast<double>(longest)));
-  while (knots_ < kMostKnots && (knots_ < 2 || octave(knots_ - 1) < most)) ++knots_;
+  while (knots_ < kMostKnots && (knots_ < 2 || static_cast<double>(knots_ - 1) < most)) ++knots_;
   states_ = knots_ + 3;
   for (std::size_t i = 0; i < knots_; ++i) {
     for (std::size_t j = 0; j < knots_; ++j) {
-      const double apart = std::abs(octave(i) - octave(j));
+      const double apart = std::abs(static_cast<double>(i) - static_cast<double>(j));
       // Smooth, so that noisy steps of a few sizes still determine the slope between them.
       shape_[i][j] = kShape * kShape * std::exp(-0.5 * std::pow(apart / kOctaves, 2)) +
                      kRough * kRough * std::exp(-apart / kRoughOctaves);
@@ -84,8 +75,10 @@ CostModel::CostModel(std::vector<Point> profile, std::size_t longest)
   drift(kScale * kScale, 1.0);
   points_ = profile_;
   for (std::size_t knot = 0; knot < knots_; ++knot) {
-    points_.push_back({std::round(std::exp2(octave(knot))), 0.0});
+    points_.push_back({std::exp2(static_cast<double>(knot)), 0.0});
   }
+  // A stair: flat up to an edge, and one token more costs the next edge's time.
+  for (const double edge : edges_) points_.insert(points_.end(), {{edge, 0.0}, {edge + 1.0, 0.0}});
   std::sort(points_.begin(), points_.end(),
             [](const Point& a, const Point& b) { return a.at < b.at; });
   const auto same = [](const Point& a, const Point& b) { return a.at == b.at; };
@@ -113,8 +106,8 @@ double CostModel::observe(double tokens, double context_tokens, double seconds, 
   const double plain = verifying >= 1.0 ? base(sequences_count) : 0.0;
   const double added = plain * std::max(0.0, verified(verifying));
   const double expected = alone + of_context(context_tokens) + added;
-  const Place at = place(counts);
-  const Place sequences = place(sequences_count);
+  const Place at = place(padded(counts));
+  const Place sequences = place(padded(sequences_count));
   // Derivative of the logarithm of the time with respect to each state.
   const std::array<std::pair<std::size_t, double>, 7> seen{{
       {at.knot, (1.0 - at.next) * alone / expected},
@@ -163,15 +156,6 @@ double CostModel::verification(double sequences) const {
   return curve_.time(sequences) * std::max(0.0, verified(sequences));
 }
 
-double CostModel::verification_doubt(double sequences) const {
-  const std::size_t v = knots_ + 1;
-  const std::size_t w = knots_ + 2;
-  const double share = many(sequences);
-  const double variance =
-      spread_[v][v] + share * (2.0 * spread_[v][w] + share * spread_[w][w]);
-  return curve_.time(sequences) * std::sqrt(std::max(0.0, variance));
-}
-
 void CostModel::set_unit(double seconds) {
   unit_ = seconds;
   for (Point& point : profile_) point.time *= seconds;
@@ -181,10 +165,13 @@ void CostModel::set_unit(double seconds) {
 
 CostModel::Place CostModel::place(double tokens) const {
   const double octaves = std::log2(std::max(1.0, tokens));
-  // One knot per octave up to `kFine`, four beyond.
-  const double knots = octaves + (kPerOctave - 1.0) * std::max(0.0, octaves - kFine);
-  if (knots >= static_cast<double>(knots_ - 1)) return {knots_ - 1, 0.0};
-  return {static_cast<std::size_t>(knots), knots - std::floor(knots)};
+  if (octaves >= static_cast<double>(knots_ - 1)) return {knots_ - 1, 0.0};
+  return {static_cast<std::size_t>(octaves), octaves - std::floor(octaves)};
+}
+
+double CostModel::padded(double tokens) const {
+  const auto edge = std::lower_bound(edges_.begin(), edges_.end(), tokens);
+  return edge == edges_.end() ? tokens : *edge;
 }
 
 double CostModel::profile(double tokens) const {
@@ -206,7 +193,8 @@ double CostModel::correction(double tokens) const {
 }
 
 double CostModel::base(double tokens) const {
-  return profile(tokens) * std::exp(correction(tokens));
+  const double computed = padded(tokens);
+  return profile(computed) * std::exp(correction(computed));
 }
 
 double CostModel::highest_up_to(double tokens) const {
