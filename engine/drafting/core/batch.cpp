@@ -99,6 +99,10 @@ void Batch::learn(policy::Load load) {
   load.sequences = sequences_.size();
   context_tokens_ = load.context_tokens;
   gate_.begin(load);
+  floor_ = 1.0;
+  for (const Sequence& sequence : sequences_) {
+    floor_ = std::min(floor_, price_of(sequence, gate_.floor()));
+  }
 }
 
 void Batch::account() {
@@ -119,12 +123,8 @@ void Batch::account() {
   gate_.learn_trust(stated, kept);
 }
 
-void Batch::ask() {
-  floor_ = 1.0;
-  for (const Sequence& sequence : sequences_) {
-    floor_ = std::min(floor_, price_of(sequence, gate_.floor()));
-  }
-  if (source_) source_->advance(sequences_, floor_, gate_.trust(), drafts_);
+std::size_t Batch::ask() {
+  return source_ ? source_->advance(sequences_, floor_, gate_.trust(), drafts_) : 0;
 }
 
 double Batch::settle() {

@@ -41,7 +41,7 @@ class Batch {
   Request& begin(std::string_view name, const RequestOptions& options);
   void end(Request& request) { running_.erase(running_.find(request.name)); }
   template <class Each>
-  void for_each(Each each) const {  // `each` may change the requests
+  void for_each(Each each) const {
     for (const auto& [name, request] : running_) each(*request);
   }
 
@@ -53,8 +53,8 @@ class Batch {
   // Tells the drafters what was generated, and the gate how the last drafts fared and what the next
   // step is like. The sequences of this step, and their context tokens, are added to `load`.
   void learn(policy::Load load);
-  // Tells the index what was generated, and asks it for drafts.
-  void ask();
+  // Tells the index what was generated, and asks it for drafts. Returns for how many sequences.
+  std::size_t ask();
   // Returns the price at which the current drafts are cut. Requests with a price of their own do not
   // take part.
   double settle();

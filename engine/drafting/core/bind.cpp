@@ -107,16 +107,6 @@ class PyBatch {
     request->in_source = true;
   }
 
-  // Returns the requests that the index knew.
-  std::vector<std::string> leave_index() {
-    std::vector<std::string> left;
-    batch_.for_each([&](Request& request) {
-      if (std::exchange(request.in_source, false)) left.push_back(request.name);
-      request.handle = {};
-    });
-    return left;
-  }
-
   // Returns whether the index has to be told.
   bool end(nb::handle name) {
     Request* request = batch_.find(name_of(name));
@@ -159,7 +149,7 @@ class PyBatch {
     return nb::none();
   }
 
-  void ask() { batch_.ask(); }
+  std::size_t ask() { return batch_.ask(); }
 
   // The price is settled again after each source that proposed drafts.
   nb::object draft(nb::handle native, nb::handle head) {
@@ -283,7 +273,6 @@ void bind(nb::module_& module) {
            "known"_a)
       .def("join", &PyBatch::join, "request"_a)
       .def("end", &PyBatch::end, "request"_a)
-      .def("leave_index", &PyBatch::leave_index)
       .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "verified"_a, "load"_a)
       .def("ask", &PyBatch::ask)
       .def("draft", &PyBatch::draft, "native"_a.none(), "head"_a.none())

@@ -19,8 +19,8 @@ Origin origin_of(std::size_t length, std::size_t predicted) {
 
 }  // namespace
 
-void IndexSource::advance(std::span<Sequence> sequences, double floor, double trust,
-                          Drafts& drafts) {
+std::size_t IndexSource::advance(std::span<Sequence> sequences, double floor, double trust,
+                                 Drafts& drafts) {
   std::size_t room = 0;
   for (const Sequence& sequence : sequences) room += sequence.suffix_room();
   reserve(room);
@@ -44,6 +44,7 @@ void IndexSource::advance(std::span<Sequence> sequences, double floor, double tr
                                origin_of(static_cast<std::size_t>(draft.length),
                                          static_cast<std::size_t>(draft.predicted)));
   }
+  return queries_.size();
 }
 
 Draft IndexSource::go_on(const Sequence& sequence, const Draft& sure, double floor,

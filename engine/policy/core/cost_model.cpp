@@ -97,7 +97,7 @@ double CostModel::observe(double tokens, double context_tokens, double seconds, 
     return 0.0;
   }
   if (!is_measured()) set_unit(seconds / (base(tokens) + of_context(context_tokens)));
-  seen_ = std::max(tokens, kSeenFade * seen_);
+  seen_ = std::max(padded(tokens), kSeenFade * seen_);
   // Where fewer tokens are estimated to take longer, their time counts, as in `curve`. Otherwise, if
   // every step verifies drafts, the cost could shift from tokens to verification without bound.
   const double counts = highest_up_to(tokens);

@@ -15,12 +15,12 @@ def test_while_it_does_not_pay_tries_become_rarer_but_never_stop() -> None:
     again = [step for step in range(1, 20) if drafter.runs(pays=False)]
 
     gaps = [later - step for step, later in zip([0, *ran], ran, strict=False)]
-    assert gaps == [*[16] * 4, *[32] * 4, *[48] * 16]
+    assert gaps == [*[1] * 8, *[16] * 4, *[32] * 4, *[48] * 16]
     assert again == [16]
 
 
 def test_a_try_covers_a_few_sequences_and_all_in_turn() -> None:
-    drafter = ForwardDrafter(3, calibrated=False, probe_steps=1)
+    drafter = ForwardDrafter(3, calibrated=False)
     tried: list[list[int]] = []
     while len(tried) < 3:
         if drafter.runs(pays=False):
@@ -35,7 +35,7 @@ def test_a_try_covers_a_few_sequences_and_all_in_turn() -> None:
 
 def test_a_step_that_pays_restarts_the_count() -> None:
     drafter = ForwardDrafter(3, calibrated=False, probe_steps=64)
-    for _ in range(63):
+    for _ in range(8 + 63):
         drafter.runs(pays=False)
     drafter.runs(pays=True)
 

@@ -2,14 +2,14 @@ import math
 
 import pytest
 
-from engine.policy import ForwardDrafter, ProposalValue
+from engine.policy import ForwardDrafter, Proposals
 
 
-def plain(positions: int) -> ProposalValue:
-    return ForwardDrafter(positions, calibrated=False).proposal_value()
+def plain(positions: int) -> Proposals:
+    return ForwardDrafter(positions, calibrated=False).proposals()
 
 
-def survival(value: ProposalValue, *confidence: float, tokens: int | None = None) -> list[float]:
+def survival(value: Proposals, *confidence: float, tokens: int | None = None) -> list[float]:
     """The survival of a proposal that is then forgotten without an outcome."""
     return value.propose([1] * (tokens or len(confidence)), confidence or None)
 
@@ -43,11 +43,11 @@ def test_a_proposal_is_scored_once_and_no_further_than_tokens_came() -> None:
 def test_a_new_request_starts_from_what_others_showed_and_soon_differs() -> None:
     drafter = ForwardDrafter(1, calibrated=False)
     for _ in range(200):
-        other = drafter.proposal_value()
+        other = drafter.proposals()
         other.propose([1])
         other.learn([1])
 
-    mine = drafter.proposal_value()
+    mine = drafter.proposals()
     (before,) = survival(mine, tokens=1)
     for _ in range(12):
         mine.propose([1])
@@ -82,20 +82,20 @@ def test_requests_of_similar_temperature_share_what_they_learn(
     taught: float, asked: float, shares: bool, calibrated: bool
 ) -> None:
     drafter = ForwardDrafter(1, calibrated=calibrated)
-    (before,) = survival(drafter.proposal_value(asked), 0.9)
+    (before,) = survival(drafter.proposals(asked), 0.9)
     for _ in range(100):
-        other = drafter.proposal_value(taught)
+        other = drafter.proposals(taught)
         other.propose([1], [0.9])
         other.learn([2])
 
-    (after,) = survival(drafter.proposal_value(asked), 0.9)
+    (after,) = survival(drafter.proposals(asked), 0.9)
 
     assert (after < before - 0.2) if shares else (after == before)
 
 
 def test_an_overconfident_drafter_is_corrected() -> None:
     drafter = ForwardDrafter(1, calibrated=True)
-    value = drafter.proposal_value()
+    value = drafter.proposals()
     for step in range(900):
         value.propose([1], [0.9])
         value.learn([1 if step % 3 == 0 else 2])
@@ -104,7 +104,7 @@ def test_an_overconfident_drafter_is_corrected() -> None:
 
 
 def test_more_confidence_means_more_survival_and_later_tokens_survive_less() -> None:
-    value = ForwardDrafter(3, calibrated=True).proposal_value()
+    value = ForwardDrafter(3, calibrated=True).proposals()
 
     chances = [survival(value, each)[0] for each in (0.0, 0.1, 0.5, 0.9, 1.0)]
     draft = survival(value, 0.9, 0.5, 0.99)
@@ -121,7 +121,7 @@ def test_without_calibration_confidence_does_not_count() -> None:
 
 
 def test_nan_counts_as_probability_zero() -> None:
-    value = ForwardDrafter(1, calibrated=True).proposal_value()
+    value = ForwardDrafter(1, calibrated=True).proposals()
 
     assert survival(value, math.nan) == survival(value, 0.0)
 
@@ -140,7 +140,7 @@ def test_without_confidence_the_expected_gain_is_that_of_the_mean_acceptance() -
 
 def test_a_drafter_certain_of_every_second_proposal_gains_at_a_price_above_its_mean() -> None:
     drafter = ForwardDrafter(1, calibrated=True)
-    value = drafter.proposal_value()
+    value = drafter.proposals()
     for _ in range(200):
         for confidence in (0.95, 0.05):
             value.propose([1], [confidence])
@@ -148,12 +148,37 @@ def test_a_drafter_certain_of_every_second_proposal_gains_at_a_price_above_its_m
     (high,), (low,) = value.propose([1], [0.95]), value.propose([1], [0.05])
     price = (1.2 * high + 0.8 * low) / 2
 
-    for each in (value, drafter.proposal_value()):
+    for each in (value, drafter.proposals()):
         assert each.expected_gain(1, price) == pytest.approx((high - price) / 2, rel=0.4)
 
 
+def test_a_draft_that_would_be_replaced_is_taken_off_each_proposal() -> None:
+    """Beside a draft that is worth the mean, a drafter that is sure of half still gains."""
+    proposals = ForwardDrafter(1, calibrated=True).proposals()
+    for _ in range(200):
+        for confidence in (0.95, 0.05):
+            proposals.propose([1], [confidence])
+            proposals.learn([1 if confidence > 0.5 else 2])
+    alone = proposals.expected_gain(1, 0.0)
+
+    assert 0.5 * alone < proposals.expected_gain(1, 0.0, 0.4 * alone) < alone
+    assert proposals.expected_gain(1, 0.0, alone) > 0.2 * alone
+    assert proposals.expected_gain(1, 0.0, 1.0) == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_calibration_yields_to_new_outcomes_after_a_long_history() -> None:
+    drafter = ForwardDrafter(1, calibrated=True)
+    proposals = drafter.proposals()
+    for count, token in ((100_000, 1), (400, 2)):
+        for _ in range(count):
+            proposals.propose([1], [0.9])
+            proposals.learn([token])
+
+    assert survival(proposals, 0.9)[0] < 0.2
+
+
 def test_the_latest_proposals_count_most() -> None:
-    value = ForwardDrafter(1, calibrated=True).proposal_value()
+    value = ForwardDrafter(1, calibrated=True).proposals()
     gains = []
     for confidence in (0.01, 0.99):
         for _ in range(16):
@@ -167,7 +192,7 @@ def test_the_latest_proposals_count_most() -> None:
 
 @pytest.mark.parametrize("confidence", [None, [0.9, 0.9]], ids=["unstated", "stated"])
 def test_survival_is_no_longer_than_the_proposal(confidence: list[float] | None) -> None:
-    value = ForwardDrafter(3, calibrated=True).proposal_value()
+    value = ForwardDrafter(3, calibrated=True).proposals()
 
     assert len(value.propose([1, 2], confidence)) == 2
     assert value.propose([], confidence) == []
