@@ -143,7 +143,7 @@ class _Lane:
             pass_cost=curve.head_profile(),
             most_sequences=most_sequences,
             longest_draft=DEPTH,
-            edges=getattr(curve, "edges", ()),
+            edges=curve.edges,
         )
         self._head = ForwardDrafter(
             HEAD_TOKENS if has_head else 0, calibrated=True, probe_steps=_PROBE_STEPS
