@@ -231,6 +231,7 @@ class _Lane:
             if sequence.proposals is not None and sequence.room > 0
         ]
         began = time.perf_counter_ns()
+        price = self._price_with_head(sequences, price)
         gains = sorted(((_gain(sequences[at], price), at) for at in able), reverse=True)
         most, best, brings = 0, 0.0, 0.0
         for count, (gain, _) in enumerate(gains, 1):
@@ -242,6 +243,15 @@ class _Lane:
             return []
         chosen = [at for _, at in gains[:most]]
         return sorted(chosen) if chosen else [able[at] for at in self._head.trial(len(able))]
+
+    def _price_with_head(self, sequences: list[_Sequence], price: float) -> float:
+        pool: list[Survival] = []
+        for sequence in sequences:
+            proposals = sequence.proposals
+            proposed = [] if proposals is None else proposals.example()[: sequence.room]
+            is_better = worth(proposed, price) > worth(sequence.best, price)
+            pool.append(proposed if is_better else sequence.best)
+        return self._gate.price_of(np.fromiter(chain.from_iterable(pool), dtype=np.float64))
 
     def _offer_head(self, sequence: _Sequence, confidence: Survival, price: float) -> None:
         assert sequence.proposals is not None

@@ -34,6 +34,9 @@ class Proposals:
                 it states none, or is not calibrated.
         """
 
+    def example(self) -> list[float]:
+        """Return the survival of the latest proposal's tokens, as an example of the next one."""
+
     def learn(self, sampled: Sequence[int]) -> None:
         """Score the last proposal by the tokens that came, and forget it."""
 
@@ -162,6 +165,13 @@ class Gate:
         Args:
             drafts: Survival of each token by draft; or of all tokens as float64 of shape (n,), in
                 any order.
+        """
+
+    def price_of(self, survival: NDArray[np.float64]) -> float:
+        """Return the price that tokens would have; settles nothing.
+
+        Args:
+            survival: Of all tokens, in any order; shape (n,).
         """
 
     @property

@@ -144,7 +144,22 @@ void Batch::offer_native(Sequence& sequence, std::span<const Token> tokens, doub
   prefer(sequence, drafts_.add(first_of(tokens, sequence.room), known, {kNative}), price);
 }
 
+double Batch::price_with_head(double price) {
+  pool_.clear();
+  for (const Sequence& sequence : sequences_) {
+    if (sequence.request->price) continue;
+    const auto drafted = drafts_.survival(sequence.best);
+    const std::vector<double> example =
+        sequence.request->head ? sequence.request->head->example() : std::vector<double>{};
+    const auto proposed = first_of(std::span(example), sequence.room);
+    const bool is_better = policy::worth(proposed, price) > policy::worth(drafted, price);
+    std::ranges::copy(is_better ? proposed : drafted, std::back_inserter(pool_));
+  }
+  return gate_.price_of(pool_);
+}
+
 std::vector<Sequence*> Batch::head_sequences(double price) {
+  price = price_with_head(price);
   struct Wanted {
     Sequence* sequence;
     double gain;

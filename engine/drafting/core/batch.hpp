@@ -104,6 +104,9 @@ class Batch {
   // Returns the head's draft. If its last token is worth the price, the index continues it.
   Draft head_draft(const Sequence& sequence, std::span<const Token> tokens,
                    std::span<const double> survival, double price);
+  // Returns the price of the step if the head ran for all sequences and proposed as it did last:
+  // what it brings is worth less if it fills the step up to a jump of the cost.
+  double price_with_head(double price);
   // Prefetches the state of all sequences.
   void fetch_ahead();
   // Tells the gate how the drafts of the last step fared.

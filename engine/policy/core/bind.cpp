@@ -89,6 +89,7 @@ void bind(nb::module_& module) {
              return proposals.propose(tokens, confidence);
            },
            "tokens"_a, "confidence"_a.none() = nb::none())
+      .def("example", &Proposals::example)
       .def("learn", [](Proposals& proposals, const Tokens& sampled) { proposals.learn(sampled); },
            "sampled"_a);
 
@@ -146,6 +147,13 @@ void bind(nb::module_& module) {
              return gate.settle(pool);
            },
            "drafts"_a)
+      .def("price_of",
+           [](const Gate& gate,
+              nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu> pool) {
+             Numbers copy(pool.data(), pool.data() + pool.size());
+             return gate.price_of(copy);
+           },
+           "survival"_a)
       .def("cost_of_pass", &Gate::cost_of_pass, "sequences"_a)
       .def("predict_step",
            [](const Gate& gate, double tokens, double context_tokens) {

@@ -70,14 +70,18 @@ Proposals::Proposals(std::shared_ptr<DrafterHistory> history)
       acceptance_(history_->acceptance->positions(), history_->acceptance),
       latest_(kLatestOfOne, history_->acceptance->positions(), kKeepOfOne) {}
 
+std::vector<double> Proposals::chained_rates() const {
+  std::vector<double> survival = acceptance_.rates();
+  for (std::size_t at = 1; at < survival.size(); ++at) survival[at] *= survival[at - 1];
+  return survival;
+}
+
 double Proposals::expected_gain(std::size_t most, double price, double had) const {
   const std::size_t length = std::min(most, acceptance_.positions());
   // What follows from the rates of acceptance by position is all that is known of a drafter that
   // states no probabilities; for others it is the prior.
-  std::vector<double> survival = acceptance_.rates();
-  survival.resize(length);
-  for (std::size_t at = 1; at < length; ++at) survival[at] *= survival[at - 1];
-  double gain = std::max(0.0, worth(survival, price) - had);
+  const std::vector<double> survival = chained_rates();
+  double gain = std::max(0.0, worth(std::span(survival).first(length), price) - had);
   if (!history_->calibration) return gain;
   gain = history_->latest.gain(length, price, had, gain);
   return latest_.gain(length, price, had, gain);
@@ -93,8 +97,7 @@ std::vector<double> Proposals::propose(std::span<const std::int32_t> tokens,
     confidence_.assign(confidence->begin(), confidence->end());
     survival_ = history_->calibration->survival(confidence_, rates_);
   } else {
-    survival_ = rates_;
-    for (std::size_t at = 1; at < survival_.size(); ++at) survival_[at] *= survival_[at - 1];
+    survival_ = chained_rates();
   }
   if (survival_.size() > tokens_.size()) survival_.resize(tokens_.size());
   if (!confidence_.empty()) {

@@ -58,6 +58,9 @@ class Proposals {
  public:
   explicit Proposals(std::shared_ptr<DrafterHistory> history);
 
+  // Returns the survival of the latest proposal's tokens, as an example of the next one.
+  std::vector<double> example() const { return survival_.empty() ? chained_rates() : survival_; }
+
   // Returns the gain (`worth`) to expect of the next proposal at a price, beyond the gain `had` of
   // a draft that it would replace.
   double expected_gain(std::size_t most, double price, double had = 0.0) const;
@@ -76,6 +79,9 @@ class Proposals {
   void prefetch() const;
 
  private:
+  // What follows from the rates of acceptance by position.
+  std::vector<double> chained_rates() const;
+
   std::shared_ptr<DrafterHistory> history_;
   PositionAcceptance acceptance_;
   Latest latest_;

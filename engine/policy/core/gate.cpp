@@ -121,19 +121,23 @@ double Gate::floor() const {
 double Gate::settle(std::span<double> survival) {
   buys_ = true;
   missing_ = 0.0;
-  if (load_.sequences == 0 || is_limited()) return price_ = kNothing;
+  const auto [price, gain] = buy(survival);
+  if (!probing_) {
+    const double verification = steps_.verification(static_cast<double>(load_.sequences));
+    missing_ = std::max(0.0, worth_of_time() * verification - gain);
+    buys_ = missing_ == 0.0;
+  }
+  return price_ = price.value_or(floor());
+}
+
+Curve::Purchase Gate::buy(std::span<double> survival) const {
+  if (load_.sequences == 0 || is_limited()) return {kNothing, 0.0};
   Curve::Terms terms{worth_of_time(), floor(), load_.room_tokens.value_or(SIZE_MAX), reach()};
   if (probing_) {
     terms.worth = 0.0;
     terms.most = std::min(terms.most, std::max(kLeastProbe, load_.sequences / 2));
   }
-  const auto [price, gain] = ahead_.settle(survival, known_tokens(), terms);
-  if (!probing_) {
-    const double verification = steps_.verification(static_cast<double>(load_.sequences));
-    missing_ = std::max(0.0, terms.worth * verification - gain);
-    buys_ = missing_ == 0.0;
-  }
-  return price_ = price.value_or(floor());
+  return ahead_.settle(survival, known_tokens(), terms);
 }
 
 double Gate::cost_of_pass(std::size_t sequences) const {

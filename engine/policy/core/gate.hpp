@@ -56,6 +56,8 @@ class Gate {
   // Returns the price that separates the draft tokens worth verifying from the others, given the
   // survival of all of them. Reorders `survival`.
   double settle(std::span<double> survival);
+  // Returns the price that these tokens would have; settles nothing. Reorders `survival`.
+  double price_of(std::span<double> survival) const { return buy(survival).price.value_or(floor()); }
   // Whether the drafts settled last gain more together than verification costs.
   bool buys() const { return buys_; }
   // Returns how many expected tokens a pass of the head over so many sequences has to add to pay:
@@ -78,6 +80,7 @@ class Gate {
   double worth_of_time() const;  // tokens that a unit of time must yield
   std::size_t known_tokens() const { return load_.sequences + load_.prefill_tokens; }
   double reach() const;  // most draft tokens that the step could have
+  Curve::Purchase buy(std::span<double> survival) const;
   void expect_prompts(std::size_t unforeseen);
 
   CostModel steps_;
