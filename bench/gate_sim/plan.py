@@ -5,7 +5,20 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from bench.gate_sim.course import Stage
-from bench.gate_sim.processes import CHAT, CREATIVE, EDIT, SHORT, SURE, UNSURE, Process
+from bench.gate_sim.processes import (
+    CHAT,
+    CHAT_TOO_MODEST,
+    CREATIVE,
+    EDIT,
+    EDIT_SHARP,
+    EDIT_TOO_MODEST,
+    EDIT_TOO_SURE,
+    SHORT,
+    SURE,
+    UNSURE,
+    WARM,
+    Process,
+)
 from bench.gate_sim.schedules import Source
 from bench.gate_sim.start import Start
 
@@ -100,6 +113,14 @@ CHAT_TRAFFIC = Traffic("chat", "head", (CHAT,))
 EDIT_TRAFFIC = Traffic("edit", "both", (EDIT,))
 CREATIVE_TRAFFIC = Traffic("creative", "both", (CREATIVE,))
 SHORT_TRAFFIC = Traffic("short", "head", (SHORT,))
+MISSTATED_TRAFFICS = (
+    Traffic("edit-too-sure", "both", (EDIT_TOO_SURE,)),
+    Traffic("edit-too-modest", "both", (EDIT_TOO_MODEST,)),
+    Traffic("edit-sharp", "suffix", (EDIT_SHARP,)),
+    Traffic("warm", "both", (WARM,)),
+    Traffic("chat-too-modest", "head", (CHAT_TOO_MODEST,)),
+)
+"""Drafters that are miscalibrated; those of other traffic are nearly right."""
 RECORDED_TRAFFIC = Traffic("recorded", "suffix")
 _LONG = replace(EDIT, name="long", answer_tokens=400.0, prompt_tokens=40.0)
 _SHIFTING = Traffic("sure-unsure", "both", (SURE, UNSURE))
@@ -150,6 +171,11 @@ FULL = Plan(
             (CHAT_TRAFFIC, EDIT_TRAFFIC, CREATIVE_TRAFFIC, RECORDED_TRAFFIC),
             (1, 2, 4, 8, 16, 32, 64, 128, 256),
         ),
+        Grid(
+            ("cpu-smollm2", "gpu-8b", "gpu-1b-captured", "cpu-tiles"),
+            MISSTATED_TRAFFICS,
+            (1, 8, 32, 128),
+        ),
     ],
     opened=Grid((*SMOOTH, *STAIRCASES), (EDIT_TRAFFIC, SHORT_TRAFFIC), (0.5, 0.85)),
     shift_curves=("cpu-smollm2", "cpu-smollm2-sampled", "gpu-8b"),
@@ -169,6 +195,9 @@ QUICK = Plan(
             ("cpu-smollm2", "gpu-8b", "gpu-8b-captured", "cpu-tiles"),
             (CHAT_TRAFFIC, EDIT_TRAFFIC),
             (1, 16, 256),
+        ),
+        Grid(
+            ("cpu-smollm2", "gpu-1b-captured"), (MISSTATED_TRAFFICS[0], MISSTATED_TRAFFICS[3]), (8,)
         ),
     ],
     opened=Grid(("gpu-8b",), (SHORT_TRAFFIC,), (0.85,)),

@@ -121,7 +121,7 @@ def test_where_verification_costs_more_than_all_drafts_bring_nothing_is_bought()
 
 
 def test_the_head_runs_for_what_it_may_add_to_a_suffix_draft() -> None:
-    market = _Market(np.arange(65) * 0.01, verify=0.0, worth=1.0)
+    market = _Market(np.linspace(0.0, 0.64, 65), verify=0.0, worth=1.0)
     suffix = np.array([[0.5, 0.0, 0.0]])
     # As good on average, but now and then much better.
     before = np.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
