@@ -26,6 +26,10 @@ TEXTS = 128
 """Answers of a seed; a run that needs more begins again with the first."""
 
 
+class PlanError(Exception):
+    """Something was asked for that the plan does not have; the message says what."""
+
+
 @dataclass(frozen=True, slots=True)
 class Traffic:
     """What is generated, and what drafts for it.
