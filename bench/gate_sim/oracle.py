@@ -12,7 +12,7 @@ from bench.gate_sim.schedules import Source
 from bench.gate_sim.texts import DEPTH, HEAD
 
 _KEEP = 1.0 - 1.0 / 256.0
-_PACE_KEEP, _PACE_PRIOR = 0.7, 2.0
+_PACE_KEEP, _PACE_PRIOR = 0.4, 0.5
 """Of a request's pace: what is kept a step, and steps of the mean pace that it begins with."""
 _PRICES = np.geomspace(0.02, 0.8, 7)
 """Of a token, at which drafts of two sources are compared; the best outcome is taken."""

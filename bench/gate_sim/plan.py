@@ -172,13 +172,18 @@ FULL = Plan(
     closed=[
         Grid(
             (*SMOOTH, *STAIRCASES),
-            (CHAT_TRAFFIC, EDIT_TRAFFIC, CREATIVE_TRAFFIC, RECORDED_TRAFFIC),
+            (CHAT_TRAFFIC, EDIT_TRAFFIC),
             (1, 2, 4, 8, 16, 32, 64, 128, 256),
+        ),
+        Grid(
+            (*SMOOTH, *STAIRCASES),
+            (CREATIVE_TRAFFIC, RECORDED_TRAFFIC),
+            (1, 4, 16, 64, 256),
         ),
         Grid(
             ("cpu-smollm2", "gpu-8b", "gpu-1b-captured", "cpu-tiles"),
             MISSTATED_TRAFFICS,
-            (1, 8, 32, 128),
+            (1, 8, 64),
         ),
     ],
     opened=Grid((*SMOOTH, *STAIRCASES), (EDIT_TRAFFIC, SHORT_TRAFFIC), (0.5, 0.85)),
@@ -190,8 +195,8 @@ FULL = Plan(
     starts=STARTS,
     seeds=3,
     shift_seeds=6,
-    tokens=16_000,
-    tokens_a_seat=(200, 3_000),
+    tokens=12_000,
+    tokens_a_seat=(200, 2_400),
 )
 QUICK = Plan(
     closed=[
