@@ -15,14 +15,13 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 
 from bench.command import add_data, look_at_machine, new_parser, print_line
-from bench.gate_sim.bench import Cell, cells_of, go_through
+from bench.gate_sim.bench import Cell, cells_of, go_through, matching
 from bench.gate_sim.curve import CurveError
 from bench.gate_sim.dump import compared, dumped
-from bench.gate_sim.plan import FULL, QUICK, Plan
+from bench.gate_sim.plan import FULL, QUICK, PlanError
 from bench.gate_sim.report import report
 from bench.gate_sim.specgate import Specgate
 from bench.gate_sim.traces import Trace, read_traces
@@ -40,31 +39,14 @@ def main() -> int:
     parser.add_argument("--dump", type=Path, help="file to write the speeds of every cell to")
     parser.add_argument("--against", type=Path, help="earlier such file to compare with")
     arguments = parser.parse_args()
-    return print_line(lambda: _measure(arguments), (CurveError, DataError, OSError))
-
-
-def chosen(plan: Plan, patterns: str) -> list[Cell]:
-    """The cells of a plan that match any of some patterns.
-
-    Raises:
-        DataError: A pattern matches none.
-    """
-    cells = cells_of(plan)
-    for pattern in patterns.split(","):
-        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
-            raise DataError(f"no cell is called {pattern}")
-    return [
-        cell
-        for cell in cells
-        if any(fnmatchcase(cell.name, pattern) for pattern in patterns.split(","))
-    ]
+    return print_line(lambda: _measure(arguments), (CurveError, DataError, PlanError, OSError))
 
 
 def _measure(arguments: argparse.Namespace) -> Json:
     plan = QUICK if arguments.quick else FULL
     if arguments.seeds:
         plan = replace(plan, seeds=arguments.seeds, shift_seeds=arguments.seeds)
-    cells = chosen(plan, arguments.cells)
+    cells = matching(cells_of(plan), arguments.cells.split(","))
     machine = asyncio.run(look_at_machine())
     traces = _read(cells, arguments.data.resolve())
     findings = go_through(cells, traces, Specgate, say)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import groupby, pairwise, product
 from operator import attrgetter
@@ -15,7 +16,7 @@ from bench.gate_sim.contest import Policy, Records, Result, hold, stage_ratio
 from bench.gate_sim.course import Course, Stage, course_of
 from bench.gate_sim.curve import FOLDER, Curve, load_curve
 from bench.gate_sim.engine import World, simulate
-from bench.gate_sim.plan import TEXTS, Plan, Shift, Traffic
+from bench.gate_sim.plan import TEXTS, Plan, PlanError, Shift, Traffic
 from bench.gate_sim.recovery import steps_to_recover
 from bench.gate_sim.schedules import Scheduled, fixed
 from bench.gate_sim.start import Start, lost_steps, run_from
@@ -121,6 +122,18 @@ def cells_of(plan: Plan) -> list[Cell]:
         name = f"{load} {start.name}"
         add("start", curve, traffic, name, partial(_started, plan, start, int(load)))
     return found
+
+
+def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+    """The cells whose names match any of these patterns, as a shell has them.
+
+    Raises:
+        PlanError: A pattern matches no cell.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
+            raise PlanError(f"no cell is called {pattern}")
+    return [cell for cell in cells if any(fnmatchcase(cell.name, one) for one in patterns)]
 
 
 def go_through(

@@ -5,12 +5,29 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from bench.gate_sim.course import Stage
-from bench.gate_sim.processes import CHAT, CREATIVE, EDIT, SHORT, SURE, UNSURE, Process
+from bench.gate_sim.processes import (
+    CHAT,
+    CHAT_TOO_MODEST,
+    CREATIVE,
+    EDIT,
+    EDIT_SHARP,
+    EDIT_TOO_MODEST,
+    EDIT_TOO_SURE,
+    SHORT,
+    SURE,
+    UNSURE,
+    WARM,
+    Process,
+)
 from bench.gate_sim.schedules import Source
 from bench.gate_sim.start import Start
 
 TEXTS = 128
 """Answers of a seed; a run that needs more begins again with the first."""
+
+
+class PlanError(Exception):
+    """Something was asked for that the plan does not have; the message says what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +117,14 @@ CHAT_TRAFFIC = Traffic("chat", "head", (CHAT,))
 EDIT_TRAFFIC = Traffic("edit", "both", (EDIT,))
 CREATIVE_TRAFFIC = Traffic("creative", "both", (CREATIVE,))
 SHORT_TRAFFIC = Traffic("short", "head", (SHORT,))
+MISSTATED_TRAFFICS = (
+    Traffic("edit-too-sure", "both", (EDIT_TOO_SURE,)),
+    Traffic("edit-too-modest", "both", (EDIT_TOO_MODEST,)),
+    Traffic("edit-sharp", "suffix", (EDIT_SHARP,)),
+    Traffic("warm", "both", (WARM,)),
+    Traffic("chat-too-modest", "head", (CHAT_TOO_MODEST,)),
+)
+"""Drafters that are miscalibrated; those of other traffic are nearly right."""
 RECORDED_TRAFFIC = Traffic("recorded", "suffix")
 _LONG = replace(EDIT, name="long", answer_tokens=400.0, prompt_tokens=40.0)
 _SHIFTING = Traffic("sure-unsure", "both", (SURE, UNSURE))
@@ -147,8 +172,18 @@ FULL = Plan(
     closed=[
         Grid(
             (*SMOOTH, *STAIRCASES),
-            (CHAT_TRAFFIC, EDIT_TRAFFIC, CREATIVE_TRAFFIC, RECORDED_TRAFFIC),
+            (CHAT_TRAFFIC, EDIT_TRAFFIC),
             (1, 2, 4, 8, 16, 32, 64, 128, 256),
+        ),
+        Grid(
+            (*SMOOTH, *STAIRCASES),
+            (CREATIVE_TRAFFIC, RECORDED_TRAFFIC),
+            (1, 4, 16, 64, 256),
+        ),
+        Grid(
+            ("cpu-smollm2", "gpu-8b", "gpu-1b-captured", "cpu-tiles"),
+            MISSTATED_TRAFFICS,
+            (1, 8, 64),
         ),
     ],
     opened=Grid((*SMOOTH, *STAIRCASES), (EDIT_TRAFFIC, SHORT_TRAFFIC), (0.5, 0.85)),
@@ -160,8 +195,8 @@ FULL = Plan(
     starts=STARTS,
     seeds=3,
     shift_seeds=6,
-    tokens=16_000,
-    tokens_a_seat=(200, 3_000),
+    tokens=12_000,
+    tokens_a_seat=(200, 2_400),
 )
 QUICK = Plan(
     closed=[
@@ -169,6 +204,9 @@ QUICK = Plan(
             ("cpu-smollm2", "gpu-8b", "gpu-8b-captured", "cpu-tiles"),
             (CHAT_TRAFFIC, EDIT_TRAFFIC),
             (1, 16, 256),
+        ),
+        Grid(
+            ("cpu-smollm2", "gpu-1b-captured"), (MISSTATED_TRAFFICS[0], MISSTATED_TRAFFICS[3]), (8,)
         ),
     ],
     opened=Grid(("gpu-8b",), (SHORT_TRAFFIC,), (0.85,)),

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.gate_sim.bench import Finding, cells_of, go_through, library_of
+from bench.gate_sim.bench import Finding, cells_of, go_through, library_of, matching
 from bench.gate_sim.course import Stage
-from bench.gate_sim.plan import QUICK, Grid, Plan, Shift, Traffic, oscillating
+from bench.gate_sim.plan import QUICK, Grid, Plan, PlanError, Shift, Traffic, oscillating
 from bench.gate_sim.start import Start
 from bench.gate_sim.traces import trace_of
 from tests.unit.bench.gate_sim.worlds import SURE, Eager
@@ -73,6 +73,18 @@ def test_a_rule_that_ignores_the_profile_loses_nothing_by_a_wrong_start(
     assert lost is not None
     assert lost.tolist() == [0.0, 0.0]
     assert findings["cpu-smollm2/sure/1"].lost_steps is None
+
+
+@pytest.mark.parametrize(
+    ("patterns", "count"), [(["gpu-graphs/sure/1"], 1), (["*/1", "cpu-*"], 4), (["*"], 8)], ids=str
+)
+def test_cells_are_chosen_by_name_or_pattern(patterns: list[str], count: int) -> None:
+    assert len(matching(cells_of(PLAN), patterns)) == count
+
+
+def test_a_pattern_that_matches_nothing_is_refused_by_name() -> None:
+    with pytest.raises(PlanError, match="gpu-9b"):
+        matching(cells_of(PLAN), ["*", "gpu-9b/*"])
 
 
 def test_recorded_traffic_is_left_out_without_recordings() -> None:
