@@ -12,8 +12,10 @@ from bench.gate_sim.schedules import Source
 from bench.gate_sim.texts import DEPTH, HEAD
 
 _KEEP = 1.0 - 1.0 / 256.0
-_PACE_KEEP, _PACE_PRIOR = 0.4, 0.5
-"""Of a request's pace: what is kept a step, and steps of the mean pace that it begins with."""
+_FEW = 4
+_PACE_FEW, _PACE_MANY = (0.4, 0.5), (0.7, 2.0)
+"""Of a request's pace, with few requests at once and with many: what is kept a step, and steps of
+the mean pace that it begins with. Each is up to 3 % faster than the other where it is used."""
 _PRICES = np.geomspace(0.02, 0.8, 7)
 """Of a token, at which drafts of two sources are compared; the best outcome is taken."""
 _COARSE = 3
@@ -60,7 +62,8 @@ class Oracle:
         self._world = world
         self._source: Source = source
         self._speeds: list[dict[int, _Rate]] = [{} for _ in range(lanes)]
-        self._paces = [_Paces() for _ in range(lanes)]
+        memory = _PACE_FEW if world.course.seats.max() <= _FEW else _PACE_MANY
+        self._paces = [_Paces(*memory) for _ in range(lanes)]
 
     def decide(self, view: View) -> Decision:
         """Choose for each lane by itself."""
@@ -154,16 +157,17 @@ class _Rate:
 class _Paces:
     """How many tokens a step requests get of late, and all of them together."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: float, prior: float) -> None:
+        self._keep, self._prior = keep, prior
         self._mean = _Rate(_KEEP, 1.0, 1.0)
         self._own: dict[int, _Rate] = {}
 
     def counts(self, requests: Sequence[int]) -> Floats:
         """By request, what one of its tokens counts."""
         own = [self._of(request) for request in requests]
-        mean = self._mean.value
+        mean, prior = self._mean.value, self._prior
         return np.array(
-            [mean * (rate.steps + _PACE_PRIOR) / (rate.tokens + _PACE_PRIOR * mean) for rate in own]
+            [mean * (rate.steps + prior) / (rate.tokens + prior * mean) for rate in own]
         )
 
     def learn(self, requests: Sequence[int], tokens: Sequence[float]) -> None:
@@ -172,7 +176,7 @@ class _Paces:
             self._of(request).learn(count, 1.0)
 
     def _of(self, request: int) -> _Rate:
-        return self._own.setdefault(request, _Rate(_PACE_KEEP))
+        return self._own.setdefault(request, _Rate(self._keep))
 
 
 @dataclass(frozen=True, slots=True)
