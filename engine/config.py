@@ -181,14 +181,6 @@ class Speculation(BaseModel):
         ge=1,
         description="Largest batch (requests in a step) that still drafts; unlimited if unset.",
     )
-    min_acceptance_ratio: float = Field(
-        default=0.4,
-        ge=0,
-        le=1,
-        description="Target ratio of accepted to drafted tokens, for each source. A source's "
-        "least certain tokens are dropped until it is met; tokens that cost almost nothing to "
-        "verify do not count.",
-    )
     fixed_price: float | None = Field(
         default=None,
         ge=0,

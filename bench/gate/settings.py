@@ -40,18 +40,12 @@ def settings_of(plan: Plan) -> Sequence[Setting]:
 
 
 def workers_of(profile: EngineSettings) -> Sequence[Method]:
-    """Plain vLLM, and two with all of the profile's sources: nothing learnt here helps the gate.
-
-    That of the fixed settings shuts no source, however little of it is accepted.
+    """Plain vLLM, and two with all of the profile's sources, so that fixed settings teach the gate
+    nothing.
     """
     methods = {method.name: method for method in methods_of(profile)}
     hybrid = methods[HYBRID]
-    open_always = {**hybrid.speculation, "min_acceptance_ratio": 0.0}
-    return [
-        methods[NONE],
-        replace(hybrid, name=GATE),
-        replace(hybrid, name=FIXED, speculation=open_always),
-    ]
+    return [methods[NONE], replace(hybrid, name=GATE), replace(hybrid, name=FIXED)]
 
 
 def seated(profile: EngineSettings) -> EngineSettings:

@@ -1,86 +1,148 @@
-"""Runs a plan: every curve with every traffic at every load, then the shifts."""
+"""Runs the cells of a plan: every curve with every traffic under every kind of conditions."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from itertools import groupby, pairwise, product
+from operator import attrgetter
+from typing import Literal
 
 import numpy as np
 
 from bench.gate_sim.arrays import Floats
-from bench.gate_sim.contest import Contest, Policy, hold
+from bench.gate_sim.contest import Policy, Records, Result, hold, stage_ratio
 from bench.gate_sim.course import Course, Stage, course_of
 from bench.gate_sim.curve import FOLDER, Curve, load_curve
 from bench.gate_sim.engine import World, simulate
-from bench.gate_sim.plan import TEXTS, Plan, Shift, Traffic
+from bench.gate_sim.plan import TEXTS, Plan, PlanError, Shift, Traffic
 from bench.gate_sim.recovery import steps_to_recover
 from bench.gate_sim.schedules import Scheduled, fixed
+from bench.gate_sim.start import Start, lost_steps, run_from
 from bench.gate_sim.texts import Library, build_library
 from bench.gate_sim.traces import Trace, texts_of
 
 _WARM_UP, _LEAST_WARM_UP = 0.2, 80
 """The part of a run that is not counted, as rules still learn: a share, and tokens a request."""
 
+Kind = Literal["closed", "open", "shift", "start"]
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Shifted:
-    """A run with shifts.
+class Recovery:
+    """What a run with shifts shows of each stage.
 
     Attributes:
-        recovery: Steps to recover, for each shift; None where it is not measured.
-        to_none: For each stage the speed over that without drafts; (seeds,). Likewise.
+        steps: Steps to recover, for each shift.
+        to_none: For each stage the speed over that without drafts; (seeds,).
         oracle_to_none: For each stage the same of the oracle.
-        regret: For each stage the share of the oracle's speed that is lost; (seeds,). Likewise.
+        regret: For each stage the share of the oracle's speed that is lost; (seeds,).
     """
 
-    contest: Contest
-    recovery: Sequence[int] | None = None
-    to_none: Sequence[Floats] = ()
-    oracle_to_none: Sequence[Floats] = ()
-    regret: Sequence[Floats] = ()
+    steps: Sequence[int]
+    to_none: Sequence[Floats]
+    oracle_to_none: Sequence[Floats]
+    regret: Sequence[Floats]
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """All runs of a plan.
+class Finding:
+    """What a cell shows.
 
     Attributes:
-        closed: By curve, traffic and requests at once.
-        opened: By curve, traffic and load.
-        shifted: By curve and shift.
+        has_edges: Whether its curve is a staircase.
+        recovery: Of shifts where it is measured.
+        lost_steps: Of wrong starts: time that they lose, in steps without drafts; (seeds,).
     """
 
-    closed: dict[tuple[str, str, float], Contest] = field(default_factory=dict)
-    opened: dict[tuple[str, str, float], Contest] = field(default_factory=dict)
-    shifted: dict[tuple[str, str], Shifted] = field(default_factory=dict)
-
-    def contests(self) -> list[Contest]:
-        """All of them, whatever they were for."""
-        shifted = [run.contest for run in self.shifted.values()]
-        return [*self.closed.values(), *self.opened.values(), *shifted]
-
-    @property
-    def curves(self) -> list[str]:
-        """Names of those that were run."""
-        keys: list[tuple[str, ...]] = [key[:2] for key in (*self.closed, *self.opened)]
-        return list(dict.fromkeys(key[0] for key in (*keys, *self.shifted)))
-
-    def of(self, curves: Collection[str]) -> "Findings":
-        """The findings of some curves."""
-        return Findings(
-            {key: run for key, run in self.closed.items() if key[0] in curves},
-            {key: run for key, run in self.opened.items() if key[0] in curves},
-            {key: run for key, run in self.shifted.items() if key[0] in curves},
-        )
+    cell: str
+    kind: Kind
+    has_edges: bool
+    result: Result
+    recovery: Recovery | None = None
+    lost_steps: Floats | None = None
 
 
-def go_through(plan: Plan, traces: Sequence[Trace], policy: Policy, say: Say) -> Findings:
-    """Run a plan.
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A run of all rules on one curve, with one traffic, under one kind of conditions.
+
+    Attributes:
+        name: Curve, traffic and conditions, with `/` between them; unique in a plan.
+        curve: Name of the curve.
+        run: Simulates it.
+    """
+
+    name: str
+    kind: Kind
+    curve: str
+    traffic: Traffic
+    seeds: int
+    run: Callable[["Setup"], Finding]
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a cell is run with."""
+
+    cell: Cell
+    curve: Curve
+    library: Library
+    policy: Policy
+
+    def finding(self, result: Result, recovery: Recovery | None = None) -> Finding:
+        """What the cell shows."""
+        cell, has_edges = self.cell, bool(self.curve.edges)
+        return Finding(cell.name, cell.kind, has_edges, result, recovery)
+
+    def world(self, course: Course) -> World:
+        """The cell's world under these conditions."""
+        return World(self.curve, self.library, course)
+
+
+def cells_of(plan: Plan) -> list[Cell]:
+    """All cells of a plan."""
+    found = []
+
+    def add(kind: Kind, curve: str, traffic: Traffic, conditions: str, run: _Run) -> None:
+        seeds = plan.shift_seeds if kind == "shift" else plan.seeds
+        name = f"{curve}/{traffic.name}/{conditions}"
+        found.append(Cell(name, kind, curve, traffic, seeds, run))
+
+    for grid in plan.closed:
+        for curve, traffic, load in grid.points():
+            add("closed", curve, traffic, f"{load}", partial(_closed, plan, int(load)))
+    for curve, traffic, share in plan.opened.points():
+        add("open", curve, traffic, f"open {share}", partial(_opened, plan, share))
+    for curve, shift in product(plan.shift_curves, plan.shifts):
+        add("shift", curve, shift.traffic, shift.name, partial(_shifted, shift))
+    for (curve, traffic, load), start in product(plan.started.points(), plan.starts):
+        name = f"{load} {start.name}"
+        add("start", curve, traffic, name, partial(_started, plan, start, int(load)))
+    return found
+
+
+def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> list[Cell]:
+    """The cells whose names match any of these patterns, as a shell has them.
+
+    Raises:
+        PlanError: A pattern matches no cell.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(cell.name, pattern) for cell in cells):
+            raise PlanError(f"no cell is called {pattern}")
+    return [cell for cell in cells if any(fnmatchcase(cell.name, one) for one in patterns)]
+
+
+def go_through(
+    cells: Sequence[Cell], traces: Sequence[Trace], policy: Policy, say: Say
+) -> list[Finding]:
+    """Run cells, on all processors.
 
     Args:
-        plan: What to run.
+        cells: What to run.
         traces: Recordings; traffic that needs them is left out where there are none.
         policy: Makes the rule under test.
         say: Reports progress.
@@ -88,30 +150,15 @@ def go_through(plan: Plan, traces: Sequence[Trace], policy: Policy, say: Say) ->
     Raises:
         CurveError: A curve cannot be read.
     """
-    findings = Findings()
-    curves = {name: load_curve(_file(name)) for name in {*plan.curves, *plan.shift_curves}}
-    for traffic in plan.traffics:
-        if not traffic.phases and not traces:
-            say(f"{traffic.name}: no recordings, left out")
-            continue
-        library = library_of(traffic, plan.seeds, traces)
-        for name in plan.curves:
-            for load in plan.loads:
-                contest = _run(World(curves[name], library, _at(load, plan)), traffic, policy, plan)
-                findings.closed[name, traffic.name, load] = contest
-            say(f"{name}, {traffic.name}: {_worst(findings.closed, name, traffic.name)}")
-    for traffic in plan.open_traffics:
-        library = library_of(traffic, plan.seeds, traces)
-        for name in plan.curves:
-            findings.opened.update(_opened(curves[name], library, traffic, policy, plan))
-            say(f"{name}, {traffic.name}, open: {_worst(findings.opened, name, traffic.name)}")
-    for shift in plan.shifts:
-        library = library_of(shift.traffic, plan.shift_seeds, traces)
-        for name in plan.shift_curves:
-            run = _shifted(curves[name], library, shift, policy, plan)
-            findings.shifted[name, shift.name] = run
-            say(f"{name}, {shift.name}: recovered in {run.recovery} steps")
-    return findings
+    of_texts = attrgetter("traffic.name", "curve")
+    groups = [list(group) for _, group in groupby(sorted(cells, key=of_texts), key=of_texts)]
+    found: list[Finding] = []
+    with ProcessPoolExecutor() as pool:
+        for done in pool.map(partial(_run_group, traces, policy), groups):
+            for finding in done:
+                say(f"{finding.cell}: {_brief(finding)}")
+            found += done
+    return found
 
 
 def library_of(traffic: Traffic, seeds: int, traces: Sequence[Trace]) -> Library:
@@ -123,13 +170,68 @@ def library_of(traffic: Traffic, seeds: int, traces: Sequence[Trace]) -> Library
     )
 
 
+_Run = Callable[[Setup], Finding]
+
+
+def _run_group(traces: Sequence[Trace], policy: Policy, cells: Sequence[Cell]) -> list[Finding]:
+    """Run cells that have the same curve and traffic."""
+    curve, traffic = load_curve(FOLDER / f"{cells[0].curve}.yaml"), cells[0].traffic
+    if not traffic.phases and not traces:
+        return []
+    library = library_of(traffic, max(cell.seeds for cell in cells), traces)
+    return [cell.run(Setup(cell, curve, library, policy)) for cell in cells]
+
+
+def _closed(plan: Plan, load: int, setup: Setup) -> Finding:
+    return setup.finding(_result(setup, _at(load, plan)))
+
+
+def _opened(plan: Plan, share: float, setup: Setup) -> Finding:
+    """Arrivals at a share of what a closed loop with as many seats serves without drafts."""
+    seats, lanes = plan.open_seats, np.arange(setup.cell.seeds)
+    closed = _at(seats, plan)
+    plain = simulate(setup.world(closed), Scheduled([fixed(0, "suffix")] * len(lanes)), lanes)
+    a_second = seats * float(plain.speed(_warm_up(closed), closed.tokens).mean())
+    served = a_second / float(setup.library.texts.lengths.mean())
+    course = course_of([Stage(2 * plan.tokens_for(seats), seats)], per_second=share * served)
+    return setup.finding(_result(setup, course))
+
+
+def _shifted(shift: Shift, setup: Setup) -> Finding:
+    course = course_of(shift.stages)
+    begin = int(course.ends[0]) // 2
+    records, result = _held(setup, course, begin)
+    if not shift.counts:
+        return setup.finding(result)
+    marks = list(pairwise([begin, *course.ends.tolist()]))
+    recovery = Recovery(
+        steps_to_recover(records["specgate"], records["oracle"], course),
+        [stage_ratio(records, "specgate", "none", *mark) for mark in marks],
+        [stage_ratio(records, "oracle", "none", *mark) for mark in marks],
+        [1.0 - stage_ratio(records, "specgate", "oracle", *mark) for mark in marks],
+    )
+    return setup.finding(result, recovery)
+
+
+def _started(plan: Plan, start: Start, load: int, setup: Setup) -> Finding:
+    world = setup.world(course_of([Stage(plan.start_tokens, load)]))
+    cell = setup.cell
+    result = run_from(start, world, cell.traffic.source, setup.policy, seeds=cell.seeds)
+    return replace(setup.finding(result), lost_steps=lost_steps(result, plan.start_tokens))
+
+
 def _at(load: int, plan: Plan) -> Course:
     return course_of([Stage(plan.tokens_for(load), load)])
 
 
-def _run(world: World, traffic: Traffic, policy: Policy, plan: Plan) -> Contest:
-    begin = _warm_up(world.course)
-    return hold(world, traffic.source, policy, seeds=plan.seeds, begin=begin)
+def _result(setup: Setup, course: Course) -> Result:
+    return _held(setup, course, _warm_up(course))[1]
+
+
+def _held(setup: Setup, course: Course, begin: int) -> tuple[Records, Result]:
+    cell = setup.cell
+    world = setup.world(course)
+    return hold(world, cell.traffic.source, setup.policy, seeds=cell.seeds, begin=begin)
 
 
 def _warm_up(course: Course) -> int:
@@ -137,47 +239,11 @@ def _warm_up(course: Course) -> int:
     return min(tokens // 2, max(int(_WARM_UP * tokens), _LEAST_WARM_UP * seats))
 
 
-def _opened(
-    curve: Curve, library: Library, traffic: Traffic, policy: Policy, plan: Plan
-) -> dict[tuple[str, str, float], Contest]:
-    """Arrivals at shares of what a closed loop with as many seats serves without drafts."""
-    seats = plan.open_seats
-    closed = World(curve, library, _at(seats, plan))
-    plain = simulate(closed, Scheduled([fixed(0, "suffix")] * plan.seeds), np.arange(plan.seeds))
-    tokens = closed.course.tokens
-    a_second = seats * float(plain.speed(_warm_up(closed.course), tokens).mean())
-    served = a_second / float(library.texts.lengths.mean())
-    found = {}
-    for load in plan.open_loads:
-        stages = [Stage(2 * plan.tokens_for(seats), seats)]
-        world = World(curve, library, course_of(stages, per_second=load * served))
-        found[curve.name, traffic.name, load] = _run(world, traffic, policy, plan)
-    return found
-
-
-def _shifted(curve: Curve, library: Library, shift: Shift, policy: Policy, plan: Plan) -> Shifted:
-    course = course_of(shift.stages)
-    world = World(curve, library, course)
-    begin = int(course.ends[0]) // 2
-    contest = hold(world, shift.traffic.source, policy, seeds=plan.shift_seeds, begin=begin)
-    if not shift.counts:
-        return Shifted(contest)
-    marks = list(pairwise([begin, *course.ends.tolist()]))
-    return Shifted(
-        contest,
-        steps_to_recover(contest.records["specgate"], contest.records["oracle"], course),
-        [contest.stage_ratio("specgate", "none", *mark) for mark in marks],
-        [contest.stage_ratio("oracle", "none", *mark) for mark in marks],
-        [1.0 - contest.stage_ratio("specgate", "oracle", *mark) for mark in marks],
-    )
-
-
-def _file(curve: str) -> Path:
-    return FOLDER / f"{curve}.yaml"
-
-
-def _worst(contests: Mapping[tuple[str, str, float], Contest], curve: str, traffic: str) -> str:
-    found = [one for key, one in contests.items() if key[:2] == (curve, traffic)]
-    none = min(float(np.median(one.ratio("specgate", "none"))) for one in found)
-    best = min(float(np.median(one.ratio("specgate", one.best_fixed()))) for one in found)
-    return f"at worst {none:.3f} of none, {best:.3f} of the best fixed"
+def _brief(finding: Finding) -> str:
+    result, regret = finding.result, finding.result.regret()
+    none = float(np.median(result.ratio("specgate", "none")))
+    if finding.lost_steps is not None:
+        return f"{none:.3f} of none, {float(np.median(finding.lost_steps)):.1f} steps lost"
+    best = float(np.median(result.ratio("specgate", result.best_fixed())))
+    brief = f"{none:.3f} of none, {best:.3f} of the best fixed"
+    return brief if regret is None else f"{brief}, regret {float(np.median(regret)):.1%}"

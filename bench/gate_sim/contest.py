@@ -19,65 +19,86 @@ _BOTH_TOKENS = (4, 16, 32)
 
 Policy = Callable[[World, int, Source], TimedRule]
 """Makes the rule under test for a world, so many lanes, and the sources that there are."""
+Records = Mapping[str, Record]
+"""By rule; (steps, seeds) each."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """How fast each rule was.
+class Result:
+    """How fast each rule was, and what the rule under test did.
 
     Attributes:
-        records: By rule; (steps, seeds).
-        begin: Tokens after which it counts.
-        end: Tokens up to which it counts.
+        speeds: By rule, tokens a second of a request; (seeds,).
+        drafted_per_step: Draft tokens.
+        accepted_ratio: Accepted over drafted tokens; None where nothing was drafted.
+        head_share: Of the steps, those in which the head ran.
         policy_ns: Of each step that the policy decided: sequences and its own time; (n, 2).
     """
 
-    records: Mapping[str, Record]
-    begin: int
-    end: int
+    speeds: Mapping[str, Floats]
+    drafted_per_step: float
+    accepted_ratio: float | None
+    head_share: float
     policy_ns: Ints
-
-    def speed(self, name: str) -> Floats:
-        """Tokens a second of a request; (seeds,)."""
-        return self.records[name].speed(self.begin, self.end)
 
     def best_fixed(self) -> str:
         """The name of the fastest fixed setting, no drafts being one of them."""
-        names = [name for name in self.records if is_fixed(name)]
-        return max(names, key=lambda name: float(self.speed(name).mean()))
+        names = [name for name in self.speeds if is_fixed(name)]
+        return max(names, key=lambda name: float(self.speeds[name].mean()))
 
     def ratio(self, name: str, other: str) -> Floats:
         """One rule's speed over another's, seed by seed; (seeds,)."""
-        return np.asarray(self.speed(name) / self.speed(other))
-
-    def stage_ratio(self, name: str, other: str, begin: int, end: int) -> Floats:
-        """The same between two marks, in tokens; (seeds,)."""
-        ours, theirs = (self.records[rule].speed(begin, end) for rule in (name, other))
-        return np.asarray(ours / theirs)
+        return np.asarray(self.speeds[name] / self.speeds[other])
 
     def regret(self) -> Floats | None:
         """What is missing to the oracle, of its speed; (seeds,). None where there is no oracle."""
-        return 1.0 - self.ratio("specgate", "oracle") if "oracle" in self.records else None
+        return 1.0 - self.ratio("specgate", "oracle") if "oracle" in self.speeds else None
 
     def as_json(self) -> Json:
-        """Every figure of this contest; ratios are medians over seeds, with [min, max]."""
-        best = self.best_fixed()
-        ours, regret = self.records["specgate"], self.regret()
+        """Every figure of this run; ratios are medians over seeds, with [min, max]."""
+        best, regret = self.best_fixed(), self.regret()
         return {
             "ratio_to_none": figure(self.ratio("specgate", "none")),
             "ratio_to_best_fixed": figure(self.ratio("specgate", best)),
             "regret_to_oracle": None if regret is None else figure(regret),
             "best_fixed": best,
             "tokens_per_second": {
-                name: float(np.median(self.speed(name))) for name in self.records
+                name: float(np.median(speed)) for name, speed in self.speeds.items()
             },
-            "drafted_per_step": float(ours.drafted.mean()),
-            "accepted_ratio": _accepted(ours),
-            "head_share": float(ours.head_passes.mean()),
+            "drafted_per_step": self.drafted_per_step,
+            "accepted_ratio": self.accepted_ratio,
+            "head_share": self.head_share,
         }
 
 
-def hold(world: World, source: Source, policy: Policy, *, seeds: int, begin: int) -> Contest:
+def result_of(records: Records, policy: TimedRule, *, begin: int, end: int) -> Result:
+    """Sum up the steps of every rule.
+
+    Args:
+        records: One of them is `specgate`.
+        policy: The rule that it is of.
+        begin: Tokens after which speed counts.
+        end: Tokens up to which it counts.
+    """
+    ours = records["specgate"]
+    return Result(
+        {name: record.speed(begin, end) for name, record in records.items()},
+        drafted_per_step=float(ours.drafted.mean()),
+        accepted_ratio=_accepted(ours),
+        head_share=float(ours.head_passes.mean()),
+        policy_ns=np.array([policy.sequences, policy.spent_ns]).T,
+    )
+
+
+def stage_ratio(records: Records, name: str, other: str, begin: int, end: int) -> Floats:
+    """One rule's speed over another's between two marks, in tokens; (seeds,)."""
+    ours, theirs = (records[rule].speed(begin, end) for rule in (name, other))
+    return np.asarray(ours / theirs)
+
+
+def hold(
+    world: World, source: Source, policy: Policy, *, seeds: int, begin: int
+) -> tuple[Records, Result]:
     """Run all rules with the same requests, arrivals and noise.
 
     Args:
@@ -87,9 +108,12 @@ def hold(world: World, source: Source, policy: Policy, *, seeds: int, begin: int
         policy: Makes the rule under test, which goes by the name of `specgate`.
         seeds: How many there are.
         begin: Tokens after which speed counts.
+
+    Returns:
+        Every step of every rule, and what they sum up to.
     """
     schedules = [*fixed_settings(source), vllm_schedule(world.curve, _one(source))]
-    records = _schedules(world, schedules, seeds)
+    records: dict[str, Record] = _schedules(world, schedules, seeds)
     specgate = policy(world, seeds, source)
     learning: dict[str, Rule] = {
         "sglang": SGLang(seeds, _one(source)),
@@ -101,9 +125,7 @@ def hold(world: World, source: Source, policy: Policy, *, seeds: int, begin: int
     lanes = np.arange(seeds)
     for name, rule in learning.items():
         records[name] = simulate(world, rule, lanes)
-    return Contest(
-        records, begin, world.course.tokens, np.array([specgate.sequences, specgate.spent_ns]).T
-    )
+    return records, result_of(records, specgate, begin=begin, end=world.course.tokens)
 
 
 def fixed_settings(source: Source) -> list[Schedule]:

@@ -35,6 +35,8 @@ class Curve:
         context_seconds: What a token of context adds that a sequence attends to.
         head: A pass of the draft head by sequences; (MOST_SEQUENCES + 1,).
         verify: What a step adds that verifies any draft, by sequences; (MOST_SEQUENCES + 1,).
+        edges: Sizes in tokens that steps are padded to, rising: up to the next of them a further
+            token costs nothing. Empty where cost is smooth.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Curve:
     context_seconds: float
     head: Floats
     verify: Floats
+    edges: tuple[int, ...] = ()
 
     def seconds(self, sequences: Ints, tokens: Ints, context: Ints) -> Floats:
         """Return the times of steps that verify nothing; all arrays have one shape.
@@ -82,14 +85,16 @@ def load_curve(path: Path) -> Curve:
         head = _checked(found["head_ms"])
         verify = _checked(found.get("verify_ms", [[1, 0.0]]))
         context_us = float(found["context_us"])
+        edges = _edges(found.get("edges", []))
     except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise CurveError(f"{path.name}: {error!r}") from error
     return Curve(
         name=path.stem,
-        step=_over_rows(by_sequences) / 1e3,
+        step=_over_rows(by_sequences)[:, _padded(edges)] / 1e3,
         context_seconds=context_us / 1e6,
         head=_along(head, np.arange(MOST_SEQUENCES + 1)) / 1e3,
         verify=_along(verify, np.arange(MOST_SEQUENCES + 1)) / 1e3,
+        edges=edges,
     )
 
 
@@ -103,6 +108,28 @@ def _checked(points: Points) -> Points:
     if not points or at != sorted(set(at)) or min(y for _, y in points) < 0:
         raise ValueError("points rise, and no time is below 0")
     return points
+
+
+def _edges(rows: Sequence[int | Sequence[int]]) -> tuple[int, ...]:
+    """Edges from a file: numbers, and rows of [first, last, apart]."""
+    edges: list[int] = []
+    for row in rows:
+        if isinstance(row, int):
+            edges.append(row)
+        else:
+            first, last, apart = row
+            edges += range(first, last + 1, apart)
+    if edges != sorted(set(edges)) or (edges and not 0 < edges[0] <= edges[-1] <= MOST_TOKENS):
+        raise ValueError("edges rise, and lie within a step")
+    return tuple(edges)
+
+
+def _padded(edges: Sequence[int]) -> Ints:
+    """The size that steps are padded to, by tokens; itself beyond the last edge."""
+    tokens = np.arange(MOST_TOKENS + 1)
+    last = edges[-1] if edges else 0
+    sizes = np.concatenate([np.array(edges, dtype=np.int64), tokens[tokens > last]])
+    return np.asarray(sizes[np.searchsorted(sizes, tokens)])
 
 
 def _over_rows(by_sequences: Mapping[int, Points]) -> Floats:

@@ -12,8 +12,18 @@ from bench.gate_sim.schedules import Source
 from bench.gate_sim.texts import DEPTH, HEAD
 
 _KEEP = 1.0 - 1.0 / 256.0
-_PACE_KEEP, _PACE_PRIOR = 0.7, 2.0
-"""Of a request's pace: what is kept a step, and steps of the mean pace that it begins with."""
+_FEW = 4
+_PACE_FEW, _PACE_MANY = (0.4, 0.5), (0.7, 2.0)
+"""Of a request's pace, with few requests at once and with many: what is kept a step, and steps of
+the mean pace that it begins with. Each is up to 3 % faster than the other where it is used."""
+_PRICES = np.geomspace(0.02, 0.8, 7)
+"""Of a token, at which drafts of two sources are compared; the best outcome is taken."""
+_COARSE = 3
+"""Before the head's pass every third price is tried."""
+_COUNTS = 6
+"""Numbers of sequences that the head may run for which are tried."""
+_MOST_DRAWN = 64
+"""Samples of survival for all sequences together."""
 
 
 class Oracle:
@@ -35,9 +45,12 @@ class Oracle:
     sequence is fast, as in a copy. So tokens are weighted by the mean pace over the sequence's own
     pace, in expected tokens per step.
 
+    Of the surest tokens, every number is considered, so a staircase is filled up to an edge. The
+    sequences of a head pass, and the sequences whose draft is then the head's, are the best of
+    some sets: those with the most to gain at a few prices of a token.
+
     It does not know which tokens will be accepted, what comes after this step, or when conditions
-    change. Sequences for the head are ordered by their marginal gain and the best number of them
-    is taken, which is not always the best set.
+    change.
 
     Args:
         world: What is true.
@@ -49,7 +62,8 @@ class Oracle:
         self._world = world
         self._source: Source = source
         self._speeds: list[dict[int, _Rate]] = [{} for _ in range(lanes)]
-        self._paces = [_Paces() for _ in range(lanes)]
+        memory = _PACE_FEW if world.course.seats.max() <= _FEW else _PACE_MANY
+        self._paces = [_Paces(*memory) for _ in range(lanes)]
 
     def decide(self, view: View) -> Decision:
         """Choose for each lane by itself."""
@@ -76,34 +90,33 @@ class Oracle:
         inside = len(at) + int(view.prefilling[lane].sum()) + int(view.waiting[lane])
         requests = view.requests[lane, at].tolist()
         counts = self._paces[lane].counts(requests)[:, None]
-        suffix = truth.suffix[positions] * (np.arange(DEPTH) < room[:, None])
-        if self._source == "head":
-            suffix = np.zeros_like(suffix)
+        depth = HEAD if self._source == "head" else DEPTH
+        within = np.arange(depth) < room[:, None]
+        suffix = truth.suffix[positions, :depth] * within * (self._source != "head")
         times, alone = self._times(view, lane, len(at))
         verify = self._verify(view, lane, len(at))
         speed = self._speeds[lane].setdefault(int(course.condition[view.stage[lane]]), _Rate(_KEEP))
         worth = speed.value * inside if speed.steps else _best_ratio(suffix, len(at), times, verify)
-        market = _Market(times, verify, worth, len(at))
-        valued = suffix * counts
-        chosen = _Chosen(_lengths(valued, *market.buy(valued)), np.zeros(len(at), np.bool_), 0)
-        head_seconds = 0.0
+        market = _Market(times, verify, worth)
+        drafts, head_seconds = suffix, 0.0
+        wanted = from_head = np.zeros(len(at), dtype=np.bool_)
         if self._source != "suffix":
-            within = (np.arange(HEAD) < room[:, None]) * counts
-            before = truth.head_before[positions] * within[:, None]
-            after = truth.head[positions] * within
+            head = _wide(truth.head[positions], depth) * within
+            before = _wide(truth.head_before[positions], depth) * within[:, None]
             passes = course.slow[view.stage[lane]] * self._world.curve.head
-            wanted = market.wants(valued, before, passes)
+            wanted = market.wants(suffix * counts, before * counts[:, None], passes)
             if wanted.any():
-                chosen = market.with_head(valued, after, wanted)
-                head_seconds = float(passes[chosen.head_sequences])
-        survival = np.where(chosen.from_head[:, None], _wide(truth.head[positions]), suffix)
-        bought = (survival * (np.arange(DEPTH) < chosen.lengths[:, None])).sum(1)
+                head_seconds = float(passes[wanted.sum()])
+                from_head = market.better(suffix * counts, head * counts, wanted)
+                drafts = np.where(from_head[:, None], head, suffix)
+        lengths = market.buy(drafts * counts)
+        bought = (drafts * (np.arange(depth) < lengths[:, None])).sum(1)
         # Prompts of others take their time whatever these sequences draft, so it is left out.
-        drafted = int(chosen.lengths.sum())
+        drafted = int(lengths.sum())
         seconds = float(alone[drafted]) + (verify if drafted else 0.0) + head_seconds
         speed.learn(len(at) + float(bought.sum()), seconds * len(at))
         self._paces[lane].learn(requests, (1.0 + bought).tolist())
-        return chosen
+        return _Chosen(lengths, from_head, int(wanted.sum()))
 
     def _times(self, view: View, lane: int, decoding: int) -> tuple[Floats, Floats]:
         """Seconds of the step by draft tokens, and what they would be without prompts."""
@@ -144,16 +157,17 @@ class _Rate:
 class _Paces:
     """How many tokens a step requests get of late, and all of them together."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: float, prior: float) -> None:
+        self._keep, self._prior = keep, prior
         self._mean = _Rate(_KEEP, 1.0, 1.0)
         self._own: dict[int, _Rate] = {}
 
     def counts(self, requests: Sequence[int]) -> Floats:
         """By request, what one of its tokens counts."""
         own = [self._of(request) for request in requests]
-        mean = self._mean.value
+        mean, prior = self._mean.value, self._prior
         return np.array(
-            [mean * (rate.steps + _PACE_PRIOR) / (rate.tokens + _PACE_PRIOR * mean) for rate in own]
+            [mean * (rate.steps + prior) / (rate.tokens + prior * mean) for rate in own]
         )
 
     def learn(self, requests: Sequence[int], tokens: Sequence[float]) -> None:
@@ -162,7 +176,7 @@ class _Paces:
             self._of(request).learn(count, 1.0)
 
     def _of(self, request: int) -> _Rate:
-        return self._own.setdefault(request, _Rate(_PACE_KEEP))
+        return self._own.setdefault(request, _Rate(self._keep))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,87 +190,81 @@ class _Chosen:
 class _Market:
     """What time costs in a step.
 
+    Survivals are (..., sequences, depth), each token weighted by what it counts.
+
     Attributes:
         times: Seconds of the step by draft tokens, without `verify`.
         verify: What any of them adds.
         worth: Tokens that a second is worth.
-        sequences: That decode.
     """
 
     times: Floats
     verify: float
     worth: float
-    sequences: int
 
-    def buy(self, survival: Floats) -> tuple[Floats, int]:
-        """The survival of all tokens, falling, and how many of the first to take."""
-        ranked, bought = self._would_buy(survival)
-        return ranked, bought if self._missing(ranked, bought) == 0.0 else 0
-
-    def price(self, survival: Floats) -> float:
-        """What a token has to survive with, at the margin of the best choice."""
-        ranked, bought = self._would_buy(survival)
-        further = min(bought + self.sequences, len(self.times) - 1)
-        slope = (self.times[further] - self.times[bought]) / max(1, further - bought)
-        highest = ranked[bought - 1] if bought else np.inf
-        lowest = ranked[bought] if bought < len(ranked) else 0.0
-        return float(min(max(self.worth * slope, lowest), highest))
+    def buy(self, survival: Floats) -> Ints:
+        """Tokens of each sequence in the set that is worth most; (sequences,)."""
+        count = int(self._values(survival).argmax())
+        surest = np.argsort(-survival, axis=None, kind="stable")[:count]
+        return np.bincount(surest // survival.shape[1], minlength=len(survival))
 
     def wants(self, suffix: Floats, before: Floats, passes: Floats) -> Flags:
-        """The sequences that the head is to run for, from what is known before its pass."""
-        price = self.price(suffix)
-        gains = (_above(before, price).mean(1) - _above(suffix, price)).clip(min=0.0)
-        order = np.argsort(-gains, kind="stable")
-        costs = self.worth * passes[: len(order) + 1] + self._missing(*self._would_buy(suffix))
-        values = np.concatenate([[0.0], np.cumsum(gains[order])]) - costs
-        values[0] = 0.0
-        wanted = np.zeros(len(order), dtype=np.bool_)
-        wanted[order[: int(np.argmax(values))]] = True
+        """The sequences that the head is to run for, from what is known before its pass.
+
+        Args:
+            suffix: Of the suffix drafts.
+            before: Samples of the head's; (sequences, DRAWS, depth).
+            passes: Seconds of a pass, by sequences.
+        """
+        sequences = len(suffix)
+        # Many sequences average by themselves.
+        draws = before[:, : max(1, _MOST_DRAWN // sequences)].swapaxes(0, 1)
+        best, wanted = self._value(suffix), np.zeros(sequences, dtype=np.bool_)
+        for price in _PRICES[::_COARSE]:
+            gains = (_above(draws, price) - _above(suffix, price)).clip(min=0.0)
+            order = np.argsort(-gains.mean(0), kind="stable")
+            rank = np.empty_like(order)
+            rank[order] = np.arange(sequences)
+            most = int((gains.mean(0) > 0.0).sum())
+            counts = np.unique(np.geomspace(1, max(1, most), _COUNTS).astype(np.int64))
+            for count in counts:
+                runs = (rank < count) & (gains > 0.0)
+                mixed = np.where(runs[..., None], draws, suffix)
+                value = float(self._value(mixed).mean()) - self.worth * passes[count]
+                if value > best:
+                    best, wanted = value, rank < count
         return wanted
 
-    def with_head(self, suffix: Floats, head: Floats, wanted: Flags) -> _Chosen:
-        """Choose again, now that the head has run."""
-        price = self.price(np.where(wanted[:, None], _wide(head), suffix))
-        better = wanted & (_above(head, price) > _above(suffix, price))
-        mixed = np.where(better[:, None], _wide(head), suffix)
-        return _Chosen(_lengths(mixed, *self.buy(mixed)), better, int(wanted.sum()))
+    def better(self, suffix: Floats, head: Floats, wanted: Flags) -> Flags:
+        """The sequences among those that the head ran for whose draft is to be the head's."""
+        mixes = np.array([wanted & (_above(head, p) > _above(suffix, p)) for p in _PRICES])
+        values = self._value(np.where(mixes[..., None], head, suffix))
+        return np.asarray(mixes[int(values.argmax())])
 
-    def _would_buy(self, survival: Floats) -> tuple[Floats, int]:
-        """The same, if something is verified anyway."""
-        ranked = _ranked(survival)
-        return ranked, int(np.argmax(self._values(ranked)))
+    def _value(self, survival: Floats) -> Floats:
+        """Tokens that the best set is worth beyond its time; (...)."""
+        return np.asarray(self._values(survival).max(-1))
 
-    def _missing(self, ranked: Floats, bought: int) -> float:
-        """Tokens that are missing until verification is paid for."""
-        return max(0.0, self.worth * self.verify - float(self._values(ranked)[bought]))
-
-    def _values(self, ranked: Floats) -> Floats:
-        gained = np.concatenate([[0.0], np.cumsum(ranked)])
-        spent = self.worth * (self.times[: len(gained)] - self.times[0])
-        return np.asarray(gained - spent)
-
-
-def _ranked(survival: Floats) -> Floats:
-    """All tokens that there are, surest first."""
-    return np.sort(survival[survival > 0.0], axis=None)[::-1]
+    def _values(self, survival: Floats) -> Floats:
+        """The same of the surest 0, 1, 2, ... tokens; (..., tokens + 1)."""
+        ranked = -np.sort(-survival.reshape(*survival.shape[:-2], -1), axis=-1)
+        gained = np.cumsum(np.where(ranked > 0.0, ranked, -np.inf), axis=-1)
+        spent = self.worth * (self.times[1 : ranked.shape[-1] + 1] - self.times[0] + self.verify)
+        return np.concatenate([np.zeros((*gained.shape[:-1], 1)), gained - spent], axis=-1)
 
 
 def _best_ratio(survival: Floats, sequences: int, times: Floats, verify: float) -> float:
     """Tokens a second of the step that has most of them."""
-    gained = sequences + np.concatenate([[0.0], np.cumsum(_ranked(survival))])
+    ranked = np.sort(survival, axis=None)[::-1]
+    gained = sequences + np.concatenate([[0.0], np.cumsum(ranked)])
     taken = times[: len(gained)] + verify * (np.arange(len(gained)) > 0)
     return float((gained / taken).max())
-
-
-def _lengths(survival: Floats, ranked: Floats, bought: int) -> Ints:
-    if not bought:
-        return np.zeros(len(survival), dtype=np.int64)
-    return np.asarray((survival >= ranked[bought - 1]).sum(1), dtype=np.int64)
 
 
 def _above(survival: Floats, price: float) -> Floats:
     return np.asarray((survival - price).clip(min=0.0).sum(-1))
 
 
-def _wide(head: Floats) -> Floats:
-    return np.pad(head, ((0, 0), (0, DEPTH - HEAD)))
+def _wide(head: Floats, depth: int) -> Floats:
+    """Padded with tokens that never survive; (..., depth)."""
+    return np.concatenate([head, np.zeros((*head.shape[:-1], depth - HEAD))], axis=-1)

@@ -4,7 +4,7 @@ Each token has its own chance to be drafted correctly, and the outcome is drawn 
 survival is known, and a drafter states it with an error.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,19 @@ class Mode:
 
 
 @dataclass(frozen=True, slots=True)
+class Bias:
+    """How stated chances differ from true ones, beside noise.
+
+    Attributes:
+        shift: Added to the logit: above 0 the drafter is too sure.
+        scale: The logit is multiplied by it first: above 1 chances are stated too near 0 or 1.
+    """
+
+    shift: float = 0.1
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Process:
     """A kind of traffic.
 
@@ -44,8 +57,9 @@ class Process:
         write: The mode that a text begins in.
         copy: The mode that it alternates with; None where it stays in the first.
         head_says: Chances that the head states, where they differ from its true ones; by position.
-        misjudged: Standard deviation of the error of stated chances, in logits.
-        overconfident: Mean of that error.
+        suffix_bias: Error of the chances that the suffix source states.
+        head_bias: Likewise of the head.
+        misjudged: Standard deviation of further error, in logits.
         unlike: Standard deviation between requests, in logits.
         answer_tokens: Mean length.
         prompt_tokens: Mean length of the part of a prompt that is not cached; short, since its
@@ -57,8 +71,9 @@ class Process:
     write: Mode
     copy: Mode | None = None
     head_says: tuple[float, ...] | None = None
+    suffix_bias: Bias = Bias()
+    head_bias: Bias = Bias()
     misjudged: float = 0.25
-    overconfident: float = 0.1
     unlike: float = 0.4
     answer_tokens: float = 200.0
     prompt_tokens: float = 100.0
@@ -73,7 +88,7 @@ class Process:
         own = np.repeat(rng.normal(0.0, self.unlike, count), lengths)
         stretches = _Stretches.drawn(self, len(own), rng)
         suffix, suffix_right, tokens = _suffix(self, stretches, own, rng)
-        stated = misstate(self, suffix, rng)
+        stated = misstate(suffix, self.suffix_bias, self.misjudged, rng)
         head, before, confidence = _head(self, stretches, own, rng)
         hits = rng.random(head.shape) < head
         offered = np.arange(DEPTH) < tokens[:, None]
@@ -170,13 +185,14 @@ def _head(
     if process.head_says is not None:
         said = np.broadcast_to(np.array(process.head_says), shape)
         believed = draw_chances(said, own[:, None], rng)
-    confidence = misstate(process, believed, rng)
+    confidence = misstate(believed, process.head_bias, process.misjudged, rng)
     return chances, draw_survival(means, own, rng), confidence
 
 
-def misstate(process: Process, chances: Floats, rng: np.random.Generator) -> Floats:
+def misstate(chances: Floats, bias: Bias, misjudged: float, rng: np.random.Generator) -> Floats:
     """Chances as a drafter states them."""
-    return moved(chances, rng.normal(process.overconfident, process.misjudged, chances.shape))
+    odds = (chances / (1.0 - chances)) ** bias.scale
+    return moved(odds / (1.0 + odds), rng.normal(bias.shift, misjudged, chances.shape))
 
 
 def draw_chances(means: Floats, own: Floats, rng: np.random.Generator) -> Floats:
@@ -234,3 +250,19 @@ UNSURE = Process(
     "unsure", Mode(offered=0.8, suffix=0.2, head=(0.2, 0.2, 0.2)), head_says=(0.8, 0.8, 0.8)
 )
 """What `SURE` becomes when the text changes and the head does not notice."""
+
+EDIT_TOO_SURE = replace(EDIT, name="edit-too-sure", suffix_bias=Bias(0.9))
+"""The suffix source states 1.5 times the tokens that are right."""
+EDIT_TOO_MODEST = replace(EDIT, name="edit-too-modest", suffix_bias=Bias(-0.6))
+"""It states two thirds of them."""
+EDIT_SHARP = replace(EDIT, name="edit-sharp", suffix_bias=Bias(-0.4, scale=1.5))
+"""It is too sure of likely tokens, and too modest about unlikely ones."""
+WARM = Process(
+    "warm",
+    Mode(offered=0.3, suffix=0.21, head=(0.55, 0.45, 0.35)),
+    head_says=CHAT.write.head,
+    suffix_bias=Bias(0.2),
+)
+"""Chat at temperature 1, whose head states what it does at temperature 0: 1.6 times too much."""
+CHAT_TOO_MODEST = replace(CHAT, name="chat-too-modest", head_bias=Bias(-1.0))
+"""The head states three fifths of the tokens that are right."""

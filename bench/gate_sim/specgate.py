@@ -18,23 +18,10 @@ from bench.gate_sim.rule import Decision, Outcome, View
 from bench.gate_sim.schedules import Source
 from bench.gate_sim.texts import DEPTH
 from bench.gate_sim.texts import HEAD as HEAD_TOKENS
-from engine.policy import (
-    HEAD,
-    SUFFIX,
-    ForwardDrafter,
-    Gate,
-    Limits,
-    Load,
-    ProposalValue,
-    StepRate,
-    paying,
-    worth,
-)
+from engine.policy import ForwardDrafter, Gate, Load, Proposals, paying, worth
 
 _PROBE_STEPS = 16
 """As in `engine/drafting/drafter.py`: how often the head runs although it does not pay."""
-_LEAST_ACCEPTED = 0.4
-"""As in `engine/config.py`: the floor of acceptance that operators get."""
 
 Survival = list[float]
 RunHead = Callable[[Sequence[int]], list[Survival]]
@@ -47,19 +34,13 @@ _OTHER = 0
 
 @dataclass(slots=True)
 class _Sequence:
-    """A sequence of a step: the best draft so far, and the weight of one of its tokens."""
+    """A sequence of a step: the best draft so far, and whose it is."""
 
     room: int
     best: Survival
-    proposal: ProposalValue | None
-    count: float
+    proposals: Proposals | None
     from_head: bool = False
     drafted: int = 0
-
-    @property
-    def counted(self) -> Survival:
-        """Survival times the weight of a token."""
-        return [chance * self.count for chance in self.best]
 
 
 class Specgate:
@@ -122,20 +103,18 @@ class Specgate:
                 lane.observe_head(
                     int(decision.head_sequences[number]), float(outcome.head_seconds[number])
                 )
-            lane.learn_paces(
-                view.requests[number, got].tolist(), outcome.emitted[number, got].tolist()
-            )
             lane.learn_head(
                 got.tolist(),
                 outcome.emitted[number, got].tolist(),
                 outcome.head_right[number, got].tolist(),
             )
-            by_source = []
-            for of in (decision.from_head[number], ~decision.from_head[number]):
-                drafted = int(decision.lengths[number, of].sum())
-                by_source.append((drafted, int(accepted[number, of].sum())))
-            emitted = int(outcome.emitted[number].sum())
-            lane.learn(len(got), emitted, dict(zip((HEAD, SUFFIX), by_source, strict=True)))
+            mine = ~decision.from_head[number]
+            lane.learn(
+                len(got),
+                int(outcome.emitted[number].sum()),
+                drafted=int(decision.lengths[number].sum()),
+                of_index=int(accepted[number, mine].sum()),
+            )
 
     def _sequences(self, view: View, number: int, at: Ints, lane: "_Lane") -> list[_Sequence]:
         offers = view.offers
@@ -149,8 +128,7 @@ class Specgate:
             _Sequence(
                 room,
                 stated[i][: offered[i]],
-                lane.proposal(int(at[i]), requests[i]),
-                lane.count(requests[i]),
+                lane.proposals(int(at[i]), requests[i]),
             )
             for i, room in enumerate(rooms)
         ]
@@ -165,14 +143,13 @@ class _Lane:
             pass_cost=curve.head_profile(),
             most_sequences=most_sequences,
             longest_draft=DEPTH,
-            limits=Limits(min_acceptance_ratio=_LEAST_ACCEPTED),
+            edges=curve.edges,
         )
         self._head = ForwardDrafter(
             HEAD_TOKENS if has_head else 0, calibrated=True, probe_steps=_PROBE_STEPS
         )
-        self._known: dict[int, tuple[int, ProposalValue]] = {}
-        self._paces: dict[int, StepRate] = {}
-        self._expected = 0.0
+        self._known: dict[int, tuple[int, Proposals]] = {}
+        self._stated = 0.0
         self._spent_ns = 0
 
     def take_spent_ns(self) -> int:
@@ -180,23 +157,14 @@ class _Lane:
         spent, self._spent_ns = self._spent_ns, 0
         return spent
 
-    def proposal(self, at: int, request: int) -> ProposalValue | None:
-        """The value of a head pass for the request in a slot; None where there is no head."""
+    def proposals(self, at: int, request: int) -> Proposals | None:
+        """The head's proposals for the request in a slot; None where there is no head."""
         if not self._head.most:
             return None
         known = self._known.get(at)
         if known is None or known[0] != request:
-            known = self._known[at] = (request, self._head.proposal_value())
+            known = self._known[at] = (request, self._head.proposals())
         return known[1]
-
-    def count(self, request: int) -> float:
-        """The weight of a token of a request."""
-        return self._gate.token_weight(self._paces.setdefault(request, StepRate()))
-
-    def learn_paces(self, requests: Sequence[int], emitted: Sequence[int]) -> None:
-        """Learn how many tokens requests got."""
-        for request, tokens in zip(requests, emitted, strict=True):
-            self._paces.setdefault(request, StepRate()).learn(tokens)
 
     def observe(self, tokens: int, context_tokens: int, seconds: float, *, verifying: int) -> None:
         began = time.perf_counter_ns()
@@ -208,12 +176,10 @@ class _Lane:
         self._gate.observe_head(sequences, seconds)
         self._spent_ns += time.perf_counter_ns() - began
 
-    def learn(self, sequences: int, emitted: int, by_source: dict[int, tuple[int, int]]) -> None:
-        drafted = sum(count for count, _ in by_source.values())
+    def learn(self, sequences: int, emitted: int, *, drafted: int, of_index: int) -> None:
         began = time.perf_counter_ns()
-        self._gate.learn(sequences, drafted, emitted, expected=self._expected)
-        for source, (count, accepted) in by_source.items():
-            self._gate.learn_source(source, count, accepted)
+        self._gate.learn(sequences, drafted, emitted)
+        self._gate.learn_trust(self._stated, of_index)
         self._spent_ns += time.perf_counter_ns() - began
 
     def learn_head(self, got: Sequence[int], emitted: Sequence[int], right: Sequence[int]) -> None:
@@ -229,26 +195,28 @@ class _Lane:
 
     def choose(self, sequences: list[_Sequence], head: RunHead) -> int:
         """Set the draft of each sequence; returns how many sequences the head ran for."""
-        floor, least = self._gate.floor, self._gate.least(SUFFIX)
+        floor, trust = self._gate.floor, self._gate.trust
         for sequence in sequences:  # the index stops there by itself
-            sequence.best = sequence.best[
-                : paying(sequence.best, max(floor / sequence.count, least))
-            ]
+            trusted = [min(1.0, trust * chance) for chance in sequence.best]
+            sequence.best = trusted[: paying(trusted, floor)]
         price = self._settle(sequences)
         asked = self._head_sequences(sequences, price)
         if asked:
-            least = self._gate.least(HEAD)
             for at, confidence in zip(asked, head(asked), strict=True):
-                self._offer_head(sequences[at], confidence, price, least)
+                self._offer_head(sequences[at], confidence, price)
             price = self._settle(sequences)
         for sequence in sequences:
-            sequence.drafted = paying(sequence.counted, price) if self._gate.buys else 0
-        self._expected = sum(sum(sequence.best[: sequence.drafted]) for sequence in sequences)
+            sequence.drafted = paying(sequence.best, price) if self._gate.buys else 0
+        self._stated = sum(
+            sum(sequence.best[: sequence.drafted]) / trust
+            for sequence in sequences
+            if not sequence.from_head
+        )
         return len(asked)
 
     def _settle(self, sequences: list[_Sequence]) -> float:
         survival = np.fromiter(
-            chain.from_iterable(sequence.counted for sequence in sequences), dtype=np.float64
+            chain.from_iterable(sequence.best for sequence in sequences), dtype=np.float64
         )
         began = time.perf_counter_ns()
         price = self._gate.settle(survival)
@@ -260,34 +228,42 @@ class _Lane:
         able = [
             at
             for at, sequence in enumerate(sequences)
-            if sequence.proposal is not None and sequence.room > 0
+            if sequence.proposals is not None and sequence.room > 0
         ]
-        gains = [_gain(sequences[at], price) for at in able]
-        wanted = [at for at, gain in zip(able, gains, strict=True) if gain > 0]
         began = time.perf_counter_ns()
-        brings = sum(gain * sequences[at].count for at, gain in zip(able, gains, strict=True))
-        pays = brings > self._gate.cost_of_pass(len(wanted))
+        price = self._price_with_head(sequences, price)
+        gains = sorted(((_gain(sequences[at], price), at) for at in able), reverse=True)
+        most, best, brings = 0, 0.0, 0.0
+        for count, (gain, _) in enumerate(gains, 1):
+            brings += gain
+            if gain > 0 and (net := brings - self._gate.cost_of_pass(count)) > best:
+                most, best = count, net
         self._spent_ns += time.perf_counter_ns() - began
-        if not self._head.runs(pays=pays):
+        if not self._head.runs(pays=most > 0):
             return []
-        return wanted if pays else [able[at] for at in self._head.trial(len(able))]
+        chosen = [at for _, at in gains[:most]]
+        return sorted(chosen) if chosen else [able[at] for at in self._head.trial(len(able))]
 
-    def _offer_head(
-        self, sequence: _Sequence, confidence: Survival, price: float, least: float
-    ) -> None:
-        assert sequence.proposal is not None
-        survival = sequence.proposal.propose(_PROPOSED, confidence)[: sequence.room]
-        survival = survival[: paying(survival, least)]
-        price /= sequence.count
+    def _price_with_head(self, sequences: list[_Sequence], price: float) -> float:
+        pool: list[Survival] = []
+        for sequence in sequences:
+            proposals = sequence.proposals
+            proposed = [] if proposals is None else proposals.example()[: sequence.room]
+            is_better = worth(proposed, price) > worth(sequence.best, price)
+            pool.append(proposed if is_better else sequence.best)
+        return self._gate.price_of(np.fromiter(chain.from_iterable(pool), dtype=np.float64))
+
+    def _offer_head(self, sequence: _Sequence, confidence: Survival, price: float) -> None:
+        assert sequence.proposals is not None
+        survival = sequence.proposals.propose(_PROPOSED, confidence)[: sequence.room]
         if worth(survival, price) > worth(sequence.best, price):
             sequence.best, sequence.from_head = survival, True
 
 
 def _gain(sequence: _Sequence, price: float) -> float:
-    assert sequence.proposal is not None
-    price /= sequence.count
-    expected = sequence.proposal.expected_gain(sequence.room, price)
-    return max(0.0, expected - worth(sequence.best, price)) if sequence.best else expected
+    assert sequence.proposals is not None
+    had = worth(sequence.best, price)
+    return sequence.proposals.expected_gain(sequence.room, price, had)
 
 
 def _load(view: View, number: int, sequences: int, read_tokens: int) -> Load:

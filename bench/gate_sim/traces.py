@@ -104,8 +104,11 @@ def texts_of(traces: Sequence[Trace], seed: int) -> Texts:
     return Texts(
         Offers(
             offered,
-            np.cumprod(misstate(CHAT, rates, rng), axis=1, dtype=np.float64) * within,
-            misstate(CHAT, chances, rng),
+            np.cumprod(
+                misstate(rates, CHAT.suffix_bias, CHAT.misjudged, rng), axis=1, dtype=np.float64
+            )
+            * within,
+            misstate(chances, CHAT.head_bias, CHAT.misjudged, rng),
         ),
         Truth(
             suffix=np.cumprod(rates, axis=1, dtype=np.float64) * within,

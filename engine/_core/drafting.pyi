@@ -11,8 +11,8 @@ from engine.suffix import Index
 class Batch:
     """The running requests, and the step that is being drafted for.
 
-    Each step calls `enter`, then `draft`. If one of them raises, the requests of the step are in an
-    undefined state and must be ended.
+    Each step calls `enter`, `ask` and `draft`. If one of them raises, the requests of the step are
+    in an undefined state and must be ended.
 
     Args:
         gate: Sets the price of draft tokens, and learns from each step.
@@ -62,13 +62,19 @@ class Batch:
         """
 
     def enter(
-        self, requests: Sequence[str], sampled: Sequence[Sequence[int]], load: Load
+        self,
+        requests: Sequence[str],
+        sampled: Sequence[Sequence[int]],
+        verified: Sequence[int],
+        load: Load,
     ) -> list[str] | None:
         """Begin a step: tell the drafters and the gate what was generated.
 
         Args:
             requests: Ids of its sequences.
             sampled: New tokens of each; may be empty.
+            verified: Draft tokens that were verified of each: its last draft, or less where that
+                was cut.
             load: What is known of the next step. Its sequences are ignored (they are those that got
                 tokens in this step), and its context tokens are those of other requests.
 
@@ -77,12 +83,21 @@ class Batch:
             call again. None if there are none.
         """
 
+    def ask(self) -> int:
+        """Tell the index what was generated, and take its drafts.
+
+        Left out while the index is paused; no running request may be in it then.
+
+        Returns:
+            How many sequences it was asked for.
+        """
+
     def draft(
         self, native: Sequence[Sequence[int]] | None, head: HeadPass | None
-    ) -> tuple[list[list[int]], list[Origin | None], str, bool, int]:
+    ) -> tuple[list[list[int]], list[Origin | None], str, int]:
         """Choose what each sequence drafts, and end the step.
 
-        The index is asked first. A proposal of vLLM's drafter or of the head replaces a sequence's
+        A proposal of vLLM's drafter or of the head replaces a sequence's
         draft if it is worth more at the current price; the index continues the head's tokens where
         they end. The head runs for the sequences with the largest expected gains, as long as these
         exceed the cost of its pass, and now and then for a few others.
@@ -93,17 +108,13 @@ class Batch:
 
         Returns:
             By sequence: the draft tokens, which now count as being verified, and their origin (None
-            without tokens). Then the decision (see `Counters`), whether `is_open` has changed, and
-            the tokens in the KV caches of all running requests.
+            without tokens). Then the decision (see `Counters`), and the tokens in the KV caches of
+            all running requests.
         """
 
     @property
     def price(self) -> float:
         """Price of the latest step that had drafts to cut."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether recent steps drafted on average, where they could."""
 
     def native_tokens(self) -> int:
         """Return how many tokens vLLM's own drafter is to propose next. Call once per step."""

@@ -5,26 +5,22 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-SUFFIX: int
-HEAD: int
-NATIVE: int
+class Proposals:
+    """A drafter's proposals for one request; `ForwardDrafter.proposals` makes it.
 
-class ProposalValue:
-    """The value of one drafter's proposals for one request, learnt from earlier proposals.
-
-    A proposal is scored by the tokens that come, whether it was drafted or not. Made by
-    `ForwardDrafter.proposal_value`.
+    Each is scored by the tokens that come, whether it was verified or not.
     """
 
-    def expected_gain(self, most: int, price: float) -> float:
-        """Return the gain, as in `worth`, that the next proposal is expected to bring.
+    def expected_gain(self, most: int, price: float, had: float = 0.0) -> float:
+        """Return the gain, as in `worth`, to expect of the next proposal.
 
-        For a drafter that states probabilities it is the weighted mean gain of its recent
-        proposals; for others that of the recent acceptance rates.
+        For a drafter that states probabilities it is the weighted mean gain of its latest
+        proposals; for others the gain of the recent acceptance rates.
 
         Args:
             most: Most tokens of the proposal.
             price: Survival that pays for a token, 0 to 1.
+            had: Gain of a draft that it would replace; only what goes beyond counts.
         """
 
     def propose(
@@ -36,10 +32,10 @@ class ProposalValue:
             tokens: Proposed token ids.
             confidence: The drafter's own probability of each token, given those before it. None if
                 it states none, or is not calibrated.
-
-        Source: A logistic model per position, fitted online with AdaGrad (Duchi, Hazan and Singer,
-        JMLR 2011), of the stated probability and the position's recent acceptance rate.
         """
+
+    def example(self) -> list[float]:
+        """Return the survival of the latest proposal's tokens, as an example of the next one."""
 
     def learn(self, sampled: Sequence[int]) -> None:
         """Score the last proposal by the tokens that came, and forget it."""
@@ -50,8 +46,8 @@ class ForwardDrafter:
     Args:
         most: Most tokens of a proposal; 0: there is no such drafter.
         calibrated: Whether it states a probability for each token.
-        probe_steps: While it does not pay, it is tried once in so many steps. After four failed
-            tries the interval doubles, after four more it triples.
+        probe_steps: While it does not pay, it is tried once in so many steps. After four tries in
+            vain the interval doubles, after four more it triples.
     """
 
     def __init__(self, most: int, *, calibrated: bool, probe_steps: int = 64) -> None: ...
@@ -59,8 +55,8 @@ class ForwardDrafter:
     def most(self) -> int:
         """Most tokens of a proposal."""
 
-    def proposal_value(self, temperature: float = 0.0) -> ProposalValue:
-        """Return the value of its proposals for a new request.
+    def proposals(self, temperature: float = 0.0) -> Proposals:
+        """Return the proposals of a new request.
 
         Args:
             temperature: Of sampling; 0: greedy. Requests share what they learn with others in the
@@ -68,7 +64,10 @@ class ForwardDrafter:
         """
 
     def runs(self, *, pays: bool) -> bool:
-        """Return whether to run it in this step: if it pays, or to try it. Call once per step."""
+        """Return whether to run it in this step: if it pays, or to try it. Call once per step.
+
+        The first eight steps are tries.
+        """
 
     def trial(self, sequences: int) -> list[int]:
         """Return for which sequences, of so many, to run it in a try: a few, rotating."""
@@ -83,7 +82,7 @@ class Load:
         waiting: Requests that it delays without giving them a token: those whose prompt is being
             read or could be. Requests that wait for a free slot do not count; a faster step lets
             them start sooner.
-        room_tokens: Draft tokens that fit in the KV cache; None for no limit.
+        room_tokens: Draft tokens that fit in the KV cache and in the step; None for no limit.
         read_tokens: Prompt tokens that the previous step read, announced or not.
     """
 
@@ -109,13 +108,6 @@ class Load:
     @property
     def read_tokens(self) -> int: ...
 
-class StepRate:
-    """How many tokens per step a request has received recently."""
-
-    def __init__(self) -> None: ...
-    def learn(self, tokens: int) -> None:
-        """Take in how many tokens a step brought the request."""
-
 class Gate:
     """See `engine.policy.Gate`, which checks the arguments of the constructor."""
 
@@ -124,31 +116,27 @@ class Gate:
         steps: Sequence[tuple[float, float]],
         passes: Sequence[tuple[float, float]],
         *,
-        longest: int,
+        edges: Sequence[int],
         most_sequences: int,
         longest_draft: int,
         max_batch_size: int | None,
-        min_acceptance_ratio: float,
         least: float,
     ) -> None: ...
-    def learn(
-        self, sequences: int, drafted: int, emitted: int, expected: float | None = None
-    ) -> None:
+    def learn(self, sequences: int, drafted: int, emitted: int) -> None:
         """Take in what a finished step brought.
 
         Args:
             sequences: Requests that got tokens.
             drafted: Draft tokens that were verified for them.
             emitted: Tokens that they got, at least one each.
-            expected: Sum of the survivals of the draft tokens. None if unknown; it then counts as
-                the number of accepted tokens.
         """
 
-    def learn_source(self, source: int, drafted: int, accepted: int) -> None:
-        """Take in how one source's tokens fared in that step.
+    def learn_trust(self, stated: float, accepted: int) -> None:
+        """Take in how verified tokens of the suffix index fared.
 
-        Raises:
-            ValueError: `source` is not SUFFIX, HEAD or NATIVE.
+        Args:
+            stated: Sum of the survivals that the index stated, before `trust`.
+            accepted: How many were accepted.
         """
 
     def observe_step(
@@ -176,13 +164,14 @@ class Gate:
 
         Args:
             drafts: Survival of each token by draft; or of all tokens as float64 of shape (n,), in
-                any order. Each multiplied by its request's `token_weight`.
+                any order.
         """
 
-    def token_weight(self, rate: StepRate) -> float:
-        """Return the weight of a request's draft tokens: the mean step rate over its own.
+    def price_of(self, survival: NDArray[np.float64]) -> float:
+        """Return the price that tokens would have; settles nothing.
 
-        Survivals are multiplied by it before they are settled and compared with the price.
+        Args:
+            survival: Of all tokens, in any order; shape (n,).
         """
 
     @property
@@ -193,15 +182,6 @@ class Gate:
         """Return how many expected tokens a pass of the head has to add to pay.
 
         That is the worth of its time, plus what the drafts still lack to pay for verification.
-        """
-
-    def least(self, source: int) -> float:
-        """Return the survival that a source's tokens need, whatever the price.
-
-        0: no limit; above 1: the source drafts nothing.
-
-        Raises:
-            ValueError: `source` is not SUFFIX, HEAD or NATIVE.
         """
 
     def predict_step(self, tokens: float, context_tokens: float = 0.0) -> float:
@@ -229,8 +209,11 @@ class Gate:
         """Tokens per unit of time that such a step yields, from recent averages."""
 
     @property
-    def expected_over_accepted(self) -> float:
-        """Expected over accepted tokens in recent drafts, 0.8 to 2; scales the price."""
+    def trust(self) -> float:
+        """Accepted over stated tokens of the suffix index, recently, 0.5 to 1.25.
+
+        Survivals that it states are multiplied by it.
+        """
 
     @property
     def is_measured(self) -> bool:
@@ -238,7 +221,7 @@ class Gate:
 
     @property
     def is_probing(self) -> bool:
-        """Whether this step drafts a few tokens, or none, only to measure the time of steps."""
+        """Whether this step drafts a few tokens only to measure the time of steps."""
 
     @property
     def is_limited(self) -> bool:

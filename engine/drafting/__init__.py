@@ -5,11 +5,9 @@ error makes a step decode without drafts; it never fails a request. No torch, no
 """
 
 from engine.drafting.control import Control, read_control
-from engine.drafting.counters import DECISIONS, Counters
 from engine.drafting.drafter import Drafter
 from engine.drafting.origin import HEAD, NATIVE, SOURCE_NAMES, Origin
-from engine.drafting.step import Beginning, HeadPass, StepDrafts
-from engine.drafting.suffix_source import SuffixSource
+from engine.drafting.step import DECISIONS, Beginning, Counters, HeadPass, StepDrafts
 
 __all__ = [
     "DECISIONS",
@@ -23,6 +21,5 @@ __all__ = [
     "HeadPass",
     "Origin",
     "StepDrafts",
-    "SuffixSource",
     "read_control",
 ]

@@ -1,19 +1,22 @@
 """A step of drafting: begins new requests, drafts for all sequences, and handles errors.
 
-Any error makes the step decode without drafts (docs/ARCHITECTURE.md, "One step").
+An error costs as few drafts as it can: those of a request that cannot begin, of the source that
+failed, or of the step (docs/ARCHITECTURE.md, "One step").
 """
 
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engine._core.drafting import Batch
-from engine.drafting.counters import Counters
+from engine.drafting.control import Control
 from engine.drafting.origin import Origin
-from engine.drafting.step import Beginning, HeadPass, StepDrafts
-from engine.drafting.suffix_source import SuffixSource
-from engine.errors import SuffixCapacityError
+from engine.drafting.step import Beginning, Counters, HeadPass, StepDrafts
 from engine.policy import Breaker, ForwardDrafter, Gate, Load
+from engine.suffix import SuffixIndex
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +37,7 @@ class Drafter:
         gate: As given.
 
     Args:
-        suffix: The suffix index; None if there is none.
+        index: The suffix index; None if there is none.
         gate: Sets the price of draft tokens, and says when a pass of the head pays.
         most: Longest draft, in tokens, at least 1.
         native_most: Most tokens that vLLM's own drafter proposes; 0 if there is none.
@@ -44,7 +47,7 @@ class Drafter:
 
     def __init__(
         self,
-        suffix: SuffixSource | None,
+        index: SuffixIndex | None,
         gate: Gate,
         *,
         most: int,
@@ -53,19 +56,20 @@ class Drafter:
         fixed_price: float | None = None,
     ) -> None:
         self.counters = Counters()
-        self._suffix = suffix
+        self.gate = gate
+        self._index = index
         self._most = most
         self._fixed_price = fixed_price
-        self.gate = gate
         self._batch = Batch(
             gate,
-            None if suffix is None else suffix.index.core,
+            None if index is None else index.core,
             native=ForwardDrafter(native_most, calibrated=False),
             head=ForwardDrafter(head_most, calibrated=True, probe_steps=_HEAD_PROBE_STEPS),
             origin=Origin,
         )
-        self._breaker = Breaker()
-        self._is_failing = False
+        self._step_breaker = Breaker()
+        self._index_breaker = Breaker()
+        self._head_breaker = Breaker()
         self._logged: set[str] = set()
 
     @property
@@ -78,10 +82,15 @@ class Drafter:
         """The price of the latest step that had proposals."""
         return self._batch.price
 
-    @property
-    def is_open(self) -> bool:
-        """Whether recent steps drafted on average, where they could."""
-        return self._batch.is_open
+    def may_draft(self, source: str) -> bool:
+        """Whether a source may draft: no pause after errors, and not too many requests.
+
+        Args:
+            source: One of `SOURCE_NAMES`.
+        """
+        own = {"suffix": self._index_breaker, "head": self._head_breaker}.get(source)
+        is_paused = self._step_breaker.is_open or (own is not None and own.is_open)
+        return not is_paused and not self.gate.is_limited
 
     def step(
         self,
@@ -89,6 +98,7 @@ class Drafter:
         sampled: Sequence[Sequence[int]],
         begin: Callable[[str], Beginning],
         *,
+        verified: Sequence[int],
         native: Sequence[Sequence[int]] | None = None,
         head: HeadPass | None = None,
         load: Load = _NOTHING_KNOWN,
@@ -99,53 +109,55 @@ class Drafter:
             requests: Ids of the sequences of the step that was just sampled.
             sampled: New tokens of each; empty while its prompt is still being read.
             begin: Returns how a new request begins.
+            verified: Draft tokens that were verified of each.
             native: Proposals of vLLM's own drafter by sequence; None if it did not run.
             head: Runs the draft head if that pays; None if it cannot run in this step.
             load: What else is known of the next step. Its sequences are those that got tokens now;
                 its context tokens are those of the requests that got none.
 
-        Never raises. An error empties the drafts, is counted, and is logged once per class.
+        Never raises. An error is counted, and logged once per class.
         """
-        if self.counters.paused and not self._breaker.allows():
+        if not self._step_breaker.allows():
             self.counters.decisions["paused"] += 1
             return StepDrafts.nothing(len(requests))
+        failing = self._step_breaker
         try:
-            unknown = self._batch.enter(requests, sampled, load)
+            unknown = self._batch.enter(requests, sampled, verified, load)
             if unknown is not None:
                 for name in unknown:
-                    self._begin(name, begin(name))
-                self._batch.enter(requests, sampled, load)
-            drafted = self._batch.draft(native, head)
-            tokens, origins, decision, has_changed, context_tokens = drafted
+                    self._begin(name, begin)
+                self._batch.enter(requests, sampled, verified, load)
+            failing = self._index_breaker
+            if failing.allows() and self._batch.ask():
+                failing.succeeded()
+            failing = self._step_breaker
+            tokens, origins, decision, context_tokens = self._batch.draft(
+                native, None if head is None else lambda places: self._run_head(head, places)
+            )
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
-            return self.fail(exc, requests)
+            return self._give_up(exc, requests, failing)
         self.counters.decisions[decision] += 1
-        if has_changed:
-            self._log_state(decision, len(requests))
-        if self._is_failing:
-            self._recover()
+        failing.succeeded()
         return StepDrafts(tokens, origins, context_tokens)
 
     def fail(self, exc: Exception, requests: Sequence[str]) -> StepDrafts:
-        """Give up the drafts of a step because of an error in it, or in what came before it.
+        """Give up the drafts of a step because of an error before it.
 
         Args:
             exc: Counted by its class, and logged once per class.
             requests: Of the step. Their state is undefined, so they are forgotten; a later step
                 begins them again.
         """
+        return self._give_up(exc, requests, self._step_breaker)
+
+    def allows_head(self) -> bool:
+        """Return whether the head may run in the next step. Call once per step."""
+        return not self._step_breaker.is_open and self._head_breaker.allows()
+
+    def fail_head(self, exc: Exception) -> None:
+        """Take in that the head, or its memory, has failed; the other sources go on."""
         self._count(exc)
-        self._is_failing = True
-        self.counters.decisions["failed"] += 1
-        self.end(requests, keep=False)
-        if not self._breaker.is_open and self._breaker.failed():
-            self.counters.paused = True
-            # During the pause the sources are not told what is generated.
-            self.end(self.running, keep=True)
-            _log.error(
-                "speculation is paused after repeated errors; requests decode without drafts"
-            )
-        return StepDrafts.nothing(len(requests))
+        self._failed(self._head_breaker, "the draft head")
 
     def native_tokens(self) -> int:
         """Return how many tokens vLLM's own drafter is to propose in the next step.
@@ -163,45 +175,71 @@ class Drafter:
         """
         for name in requests:
             try:
-                if self._batch.end(name) and self._suffix is not None:
-                    self._suffix.end(name, keep=keep)
+                if self._batch.end(name) and self._index is not None:
+                    self._index.finish(name, keep=keep)
             except Exception as exc:  # noqa: BLE001  # as in `step`
                 self._count(exc)
 
-    def _recover(self) -> None:
-        self._is_failing = False
-        self._breaker.succeeded()
-        self.counters.paused = False
-
-    def _log_state(self, decision: str, sequences: int) -> None:
-        gate = self.gate
-        _log.info(
-            "the gate is %s: %s; price %.2f with %d requests, %.1f tokens per second expected, "
-            "expected over accepted draft tokens %.2f",
-            "open" if self.is_open else "shut",
-            decision,
-            gate.price,
-            sequences,
-            gate.goodput,
-            gate.expected_over_accepted,
-        )
-
-    def _begin(self, name: str, beginning: Beginning) -> None:
-        control = beginning.control
-        if control.price is None and self._fixed_price is not None:
-            control = replace(control, price=self._fixed_price)
-        most = self._most if control.most is None else min(control.most, self._most)
-        known = len(beginning.tokens)
-        self._batch.begin(name, control, most=most, left=beginning.left, known=known)
-        if self._suffix is None:
-            return
+    def _begin(self, name: str, begin: Callable[[str], Beginning]) -> None:
+        """Begin a request. One that cannot begin decodes plainly; the others go on."""
         try:
-            self._suffix.begin(name, control, beginning.tokens)
-        except SuffixCapacityError as exc:
-            # Running requests use all of the memory: this one gets no drafts of the index.
+            beginning = begin(name)
+            control = beginning.control
+            if control.price is None and self._fixed_price is not None:
+                control = replace(control, price=self._fixed_price)
+            most = self._most if control.most is None else min(control.most, self._most)
+            known = len(beginning.tokens)
+            self._batch.begin(name, control, most=most, left=beginning.left, known=known)
+            if self._index is not None and not self._index_breaker.is_open:
+                self._begin_in_index(self._index, name, control, beginning.tokens)
+        except Exception as exc:  # noqa: BLE001  # as in `step`
             self._count(exc)
-        else:
-            self._batch.join(name)
+            self._batch.begin(name, Control(), most=0, left=0, known=0)
+
+    def _begin_in_index(
+        self, index: SuffixIndex, name: str, control: Control, tokens: NDArray[np.int32]
+    ) -> None:
+        """Begin a request in the index, or count why it drafts from other sources only."""
+        try:
+            index.start(name, control.tenant, tokens, temperature=control.temperature)
+        except Exception as exc:  # noqa: BLE001  # as in `step`
+            self._count(exc)
+            return
+        self._batch.join(name)
+        if control.prediction:
+            try:
+                index.predict(name, control.prediction)
+            except Exception as exc:  # noqa: BLE001  # as in `step`
+                self._count(exc)
+
+    def _give_up(self, exc: Exception, requests: Sequence[str], breaker: Breaker) -> StepDrafts:
+        self._count(exc)
+        self.counters.decisions["failed"] += 1
+        self.end(requests, keep=False)
+        what = "the suffix index" if breaker is self._index_breaker else "speculation"
+        if self._failed(breaker, what):
+            # During the pause it is not told what is generated.
+            self.end(self.running, keep=True)
+        return StepDrafts.nothing(len(requests))
+
+    def _run_head(
+        self, head: HeadPass, sequences: Sequence[int]
+    ) -> Sequence[tuple[Sequence[int], Sequence[float]]]:
+        """Run the head; without proposals if it fails."""
+        try:
+            proposals = head(sequences)
+        except Exception as exc:  # noqa: BLE001  # as in `step`
+            self.fail_head(exc)
+            return [((), ())] * len(sequences)
+        self._head_breaker.succeeded()
+        return proposals
+
+    def _failed(self, breaker: Breaker, what: str) -> bool:
+        """Record a failure; return whether that begins a pause."""
+        if breaker.is_open or not breaker.failed():
+            return False
+        _log.error("%s is paused after repeated errors; requests decode without its drafts", what)
+        return True
 
     def _count(self, exc: Exception) -> None:
         cause = type(exc).__name__

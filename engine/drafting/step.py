@@ -1,5 +1,6 @@
-"""Inputs and outputs of a drafting step."""
+"""Inputs and outputs of a drafting step, and what is counted."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -9,6 +10,26 @@ from numpy.typing import NDArray
 
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
+
+DECISIONS = ("drafted", "probed", "priced_out", "unknown", "limited", "paused", "failed")
+"""All decisions about a step; `Counters.decisions` defines them."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """Sums since the start, as plain numbers; engine/worker/metrics.py publishes them.
+
+    Attributes:
+        decisions: Steps by decision. `drafted`: drafts were verified; `unknown`: no source had a
+            proposal; `priced_out`: no proposal was worth the price; `probed`: a few tokens were
+            verified only to measure the time of steps; `limited`: more sequences than
+            `max_batch_size`; `paused`: after repeated errors; `failed`: an error in this step.
+        fallbacks: Steps, requests or passes of the head that had no drafts because of an error, by
+            its class.
+    """
+
+    decisions: Counter[str] = field(default_factory=Counter)
+    fallbacks: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True, slots=True)

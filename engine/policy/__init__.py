@@ -4,33 +4,18 @@ Arithmetic only, without torch, vLLM, clocks or randomness: the same calls give 
 What runs for each sequence of a step is in C++ (core/).
 """
 
-from engine._core.policy import (
-    HEAD,
-    NATIVE,
-    SUFFIX,
-    ForwardDrafter,
-    Load,
-    ProposalValue,
-    StepRate,
-    paying,
-    worth,
-)
+from engine._core.policy import ForwardDrafter, Load, Proposals, paying, worth
 from engine.policy.breaker import Breaker
-from engine.policy.gate import Gate, Limits
+from engine.policy.gate import Gate
 from engine.policy.profile import Profile, check_profile
 
 __all__ = [
-    "HEAD",
-    "NATIVE",
-    "SUFFIX",
     "Breaker",
     "ForwardDrafter",
     "Gate",
-    "Limits",
     "Load",
     "Profile",
-    "ProposalValue",
-    "StepRate",
+    "Proposals",
     "check_profile",
     "paying",
     "worth",

@@ -1,25 +1,9 @@
 """The gate: the survival that a draft token needs to be worth verifying."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from engine._core import policy as _core
 from engine.policy.profile import Profile, check_profile
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """The operator's limits, which hold whatever pays.
-
-    Attributes:
-        max_batch_size: With more sequences in a step nothing is drafted; None for no limit.
-        min_acceptance_ratio: Least accepted tokens per drafted token of each source, 0 to 1. A
-            source below it drafts only its more certain tokens. If even those fail it is shut, and
-            tried again some 500 steps later. Tokens that cost next to nothing (a price below a
-            quarter of this) do not count.
-    """
-
-    max_batch_size: int | None = None
-    min_acceptance_ratio: float = 0.4
 
 
 class Gate(_core.Gate):
@@ -39,7 +23,8 @@ class Gate(_core.Gate):
         pass_cost: Prior of the time of a head pass by its sequences, in the same unit.
         most_sequences: Most sequences of a step.
         longest_draft: Longest draft of a sequence, in tokens.
-        limits: The operator's limits.
+        edges: Numbers of tokens to which steps are padded, rising (CUDA graphs).
+        max_batch_size: With more sequences in a step nothing is drafted; None for no limit.
         least: Lowest price, for when tokens cost nothing: less likely tokens are noise.
 
     Raises:
@@ -53,7 +38,8 @@ class Gate(_core.Gate):
         *,
         most_sequences: int = 256,
         longest_draft: int = 32,
-        limits: Limits = Limits(max_batch_size=None, min_acceptance_ratio=0.0),
+        edges: Sequence[int] = (),
+        max_batch_size: int | None = None,
         least: float = 0.01,
     ) -> None:
         check_profile(step_cost)
@@ -61,10 +47,9 @@ class Gate(_core.Gate):
         super().__init__(
             step_cost,
             pass_cost,
-            longest=most_sequences * (1 + longest_draft),
+            edges=edges,
             most_sequences=most_sequences,
             longest_draft=longest_draft,
-            max_batch_size=limits.max_batch_size,
-            min_acceptance_ratio=limits.min_acceptance_ratio,
+            max_batch_size=max_batch_size,
             least=least,
         )

@@ -13,7 +13,6 @@ from functools import partial
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from engine.drafting import DECISIONS, SOURCE_NAMES, Drafter, Origin
-from engine.policy import HEAD, NATIVE, SUFFIX, Gate
 from engine.suffix import Stats
 
 # From 0.1 ms, the order of our own code, to the longest prefill.
@@ -30,17 +29,6 @@ _PREDICTION_BUCKETS = (0.5, 0.67, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25, 1.5, 2.0
 
 _PREDICTION_RATE = 1.0 / 64.0
 """Rate of the moving average of measured over expected step times, per step."""
-
-_IN_GATE = {"suffix": SUFFIX, "head": HEAD, "native": NATIVE}
-
-
-def source_state(gate: Gate, source: str) -> dict[str, float]:
-    """Return whether a source may draft (`open`: 0 or 1) and its `least_survival`."""
-    least = gate.least(_IN_GATE[source])
-    return {
-        "open": int(least <= 1.0 and not gate.is_limited),
-        "least_survival": round(least, 4),
-    }
 
 
 class _Total:
@@ -178,8 +166,8 @@ class DraftingMetrics:
         )
         self._open = gauge(
             "engine_spec_gate_open",
-            "1 if the source may draft; 0 while it is paused after errors, while more than "
-            "max_batch_size requests run, or while no draft would meet min_acceptance_ratio.",
+            "1 if the source may draft; 0 while it is paused after errors, or while more than "
+            "max_batch_size requests run.",
             ("source",),
         )
         self._tokens = gauge(
@@ -187,11 +175,10 @@ class DraftingMetrics:
         )
         self._bytes = gauge("engine_suffix_bytes", "Memory used by the suffix index.")
         self._capacity = gauge("engine_suffix_capacity_bytes", "Memory limit of the suffix index.")
-        self._least = gauge(
-            "engine_spec_least_survival",
-            "Survival below which a source drafts nothing, from min_acceptance_ratio; 0 means no "
-            "limit, above 1 that nothing is drafted.",
-            ("source",),
+        self._trust = gauge(
+            "engine_spec_trust",
+            "Accepted over stated tokens of the suffix index, recently; its survivals are "
+            "multiplied by it.",
         )
         self._cost = gauge(
             "engine_spec_step_cost_seconds",
@@ -246,9 +233,8 @@ class DraftingMetrics:
         self._fallbacks.publish({(reason,): n for reason, n in list(counters.fallbacks.items())})
         self._price.set(drafter.price)
         for source in sources:
-            state = source_state(gate, source)
-            self._open.labels(source).set(state["open"] and not counters.paused)
-            self._least.labels(source).set(state["least_survival"])
+            self._open.labels(source).set(drafter.may_draft(source))
+        self._trust.set(gate.trust)
         if gate.is_measured:
             for tokens in _COST_TOKENS:
                 self._cost.labels(str(tokens)).set(gate.predict_step(tokens))

@@ -23,9 +23,14 @@ from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 from engine.drafting import Control, read_control
 from engine.heads import HeadMemory, read_head_config
 from engine.processor import describe_processor
-from engine.worker.head import StepStates, gather_tables, load_for_target, warm_up
+from engine.worker.head import (
+    StepStates,
+    gather_tables,
+    load_for_target,
+    note_prefill,
+    warm_up,
+)
 from engine.worker.linear import linear_kernel
-from engine.worker.prefill import note_prefill
 from engine.worker.sampling import all_processors, decodes_plainly, temperature_of
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation

@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import JsonValue
 
 from engine.config import Speculation
-from engine.drafting import DECISIONS, Drafter, SuffixSource
-from engine.policy import Gate, Limits
+from engine.drafting import DECISIONS, Drafter
+from engine.policy import Gate
 from engine.suffix import SuffixIndex
-from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, source_state
+from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics
 from engine.worker.periodic import Periodic
 from engine.worker.report import ReportPart, report_folder
 from engine.worker.snapshots import Snapshots, identity_of
@@ -29,14 +29,21 @@ def read_settings(vllm_config: Any) -> Speculation:
     return Speculation.model_validate(vllm_config.additional_config["specgate"]["speculation"])
 
 
-def build_gate(settings: Speculation, *, most_rows: int) -> Gate:
-    """Return the gate that the settings describe, for steps of at most `most_rows` sequences."""
+def build_gate(settings: Speculation, *, most_rows: int, edges: Sequence[int]) -> Gate:
+    """Return the gate that the settings describe.
+
+    Args:
+        settings: Costs, if they are known, and limits.
+        most_rows: Most sequences of a step.
+        edges: Numbers of tokens to which vLLM pads steps, rising.
+    """
     return Gate(
         settings.step_cost or _DEFAULT_STEP_COST,
         settings.head.pass_cost,
         most_sequences=most_rows,
         longest_draft=settings.max_draft_tokens,
-        limits=Limits(settings.max_batch_size, settings.min_acceptance_ratio),
+        edges=edges,
+        max_batch_size=settings.max_batch_size,
     )
 
 
@@ -61,6 +68,7 @@ class RankSpeculation:
         report: ReportPart,
         *,
         most_rows: int,
+        edges: Sequence[int],
         vocabulary: int,
         snapshot: tuple[Path, str] | None,
     ) -> None:
@@ -72,8 +80,8 @@ class RankSpeculation:
         self.has_native = "native" in settings.sources
         head_most = settings.head.max_draft_tokens if "head" in settings.sources else 0
         self.drafter = Drafter(
-            None if self._index is None else SuffixSource(self._index),
-            build_gate(settings, most_rows=most_rows),
+            self._index,
+            build_gate(settings, most_rows=most_rows, edges=edges),
             most=most,
             native_most=0 if settings.native is None else settings.native.most,
             head_most=head_most,
@@ -103,6 +111,7 @@ class RankSpeculation:
             batch,
             ReportPart(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
+            edges=sorted(vllm_config.compilation_config.cudagraph_capture_sizes or ()),
             vocabulary=model.get_vocab_size(),
             snapshot=snapshot,
         )
@@ -130,16 +139,15 @@ class RankSpeculation:
         counters = drafter.counters
         decisions: JsonValue = {name: counters.decisions[name] for name in DECISIONS}
         return {
-            "open": drafter.is_open and not counters.paused,
+            "open": any(drafter.may_draft(name) for name in self._sources),
             "price": round(gate.price, 4),
             "goodput_tokens_per_second": round(gate.goodput, 1),
-            "expected_over_accepted": round(gate.expected_over_accepted, 3),
-            "promised_over_kept": round(gate.expected_over_accepted, 3),  # old name, until 0.3.0
+            "trust": round(gate.trust, 3),
             "measured_over_expected": round(self._metrics.prediction, 3),
             "decisions": decisions,
             "verdicts": decisions,  # old name, until 0.3.0
             "fallbacks": dict(counters.fallbacks),
-            "sources": {name: {**source_state(gate, name)} for name in self._sources},
+            "sources": {name: {"open": int(drafter.may_draft(name))} for name in self._sources},
             "verification_cost_ms": (
                 curve_in_ms([(size, gate.predict_verification(size)) for size in VERIFYING_SIZES])
                 if gate.is_measured

@@ -155,22 +155,16 @@ class StepDrafting:
             native: Proposals of vLLM's own drafter by sequence; None if it did not run.
         """
         began, began_cpu = time.perf_counter(), time.thread_time()
-        head = None
-        try:
-            load = step.next_step.as_load()
-            head = self._head_run(step)
-        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
-            drafts = self.drafter.fail(exc, step.requests)
-            self._clear_memory()
-        else:
-            drafts = self.drafter.step(
-                step.requests,
-                step.sampled,
-                lambda request: self._beginning(request, step),
-                native=native,
-                head=head,
-                load=load,
-            )
+        head = self._head_run(step)
+        drafts = self.drafter.step(
+            step.requests,
+            step.sampled,
+            lambda request: self._beginning(request, step),
+            verified=step.verified,
+            native=native,
+            head=head,
+            load=step.next_step.as_load(),
+        )
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         if head is not None and head.sequences:
             self.drafter.gate.observe_head(head.sequences, head_seconds)
@@ -188,22 +182,27 @@ class StepDrafting:
 
     def _head_run(self, step: SampledStep) -> HeadRun | None:
         """Return a pass of the head for the drafter to call; the head's memory records the step."""
-        if self.drafter.counters.paused:
-            self._clear_memory()
-            return None
         if self.head is None or step.states is None:
             return None
+        if not self.drafter.allows_head():
+            self._clear_memory()
+            return None
         reads = step.has_new or step.next_step.read_tokens or not all(step.sampled)
-        if reads and self.memory is not None:
-            self._batch.note_prompts(self.memory, self._wants_head)
-        return HeadRun(
-            self.head,
-            self.head_most,
-            step.states,
-            step.requests,
-            step.sampled,
-            memory=self.memory,
-        )
+        try:
+            if reads and self.memory is not None:
+                self._batch.note_prompts(self.memory, self._wants_head)
+            return HeadRun(
+                self.head,
+                self.head_most,
+                step.states,
+                step.requests,
+                step.sampled,
+                memory=self.memory,
+            )
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            self.drafter.fail_head(exc)
+            self._clear_memory()
+            return None
 
     def _leave_memory(self, requests: Collection[str]) -> None:
         """Drop finished and preempted requests from the head's memory."""
@@ -212,7 +211,7 @@ class StepDrafting:
         try:
             self.memory.forget(requests)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
-            self.drafter.fail(exc, list(requests))
+            self.drafter.fail_head(exc)
             self._clear_memory()
 
     def _clear_memory(self) -> None:

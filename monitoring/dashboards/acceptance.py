@@ -128,13 +128,10 @@ def acceptance_dashboard() -> dashboard.Dashboard:
                     unit="percentunit",
                 ).max(1),
                 lines(
-                    "Least survival",
-                    "Draft tokens below it are not drafted, so that the source reaches "
-                    "min_acceptance_ratio; above 1 the source is closed.",
-                    Query(
-                        "max by (instance, source) (engine_spec_least_survival{@worker})",
-                        "{{instance}} {{source}}",
-                    ),
+                    "Trust in the suffix index",
+                    "Accepted over stated tokens, recently. Its survivals are multiplied by it; "
+                    "below 1 it is too sure.",
+                    Query("avg by (instance) (engine_spec_trust{@worker})", "{{instance}}"),
                 ),
                 lines(
                     "Time of a step by phase, mean",

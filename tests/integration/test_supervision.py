@@ -44,9 +44,11 @@ async def _restarts(gateway: GatewayProcess) -> dict[str, Any]:
 async def _restarts_once(gateway: GatewayProcess, state: str) -> dict[str, Any]:
     """The supervisor sees a ready worker one check after the gateway does."""
     async with asyncio.timeout(_RESTART_SECONDS):
-        while (found := await _restarts(gateway))["state"] != state:
+        while True:
+            found = await _restarts(gateway)
+            if found["state"] == state:
+                return found
             await asyncio.sleep(0.02)
-    return found
 
 
 def _alive(pid: int) -> bool:

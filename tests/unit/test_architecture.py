@@ -305,7 +305,7 @@ def test_every_unit_test_mirrors_a_source_file() -> None:
         folder = path.parent.relative_to(unit)
         place = ROOT / "tests" / folder if folder.parts[0] == "fakes" else ROOT / folder
         name = path.stem.removeprefix("test_")
-        mirrored = (f"{name}.py", f"__{name}__.py", f"{name}.cpp", f"{name}.yaml")
+        mirrored = (f"__{name}__.py", *(f"{name}{end}" for end in (".py", ".cpp", ".hpp", ".yaml")))
         sources = [place / source for source in mirrored] + [place.with_suffix(".py")]
         if not any(source.is_file() for source in sources):
             strays.append(str(path.relative_to(ROOT)))

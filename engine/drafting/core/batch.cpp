@@ -1,13 +1,12 @@
 #include "batch.hpp"
 
 #include <algorithm>
-#include <array>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "pricing.hpp"
-#include "second_opinion.hpp"
 
 namespace specgate::drafting {
 namespace {
@@ -17,18 +16,8 @@ std::span<const T> first_of(std::span<const T> all, std::size_t most) {
   return all.first(std::min(all.size(), most));
 }
 
-// A pass beside drafts of the index also teaches what such passes are worth. This part of the
-// largest gain is added for that, once per pass (docs/adr/0025).
-constexpr double kLearningBonus = 0.4;
-
 bool begins_with(std::span<const Token> all, std::span<const Token> few) {
   return few.size() <= all.size() && std::ranges::equal(all.first(few.size()), few);
-}
-
-// Returns the source under which the gate counts tokens. The index follows predictions too.
-policy::Drafter counted(Source source) {
-  if (source == kHead) return policy::kByHead;
-  return source == kNative ? policy::kByNative : policy::kBySuffix;
 }
 
 // Whether the draft came from the suffix index.
@@ -38,7 +27,7 @@ bool is_from_index(const Draft& draft) {
 
 // Returns the survival that a token of the sequence needs at this price.
 double price_of(const Sequence& sequence, double price) {
-  return sequence.request->price.value_or(price / sequence.request->weight);
+  return sequence.request->price.value_or(price);
 }
 
 }  // namespace
@@ -65,8 +54,8 @@ Request& Batch::begin(std::string_view name, const RequestOptions& options) {
   const auto uses = [&](bool wanted, const policy::ForwardDrafter& drafter) {
     return options.most > 0 && wanted && drafter.most() > 0;
   };
-  if (uses(options.head, head_)) request->head = head_.proposal_value(options.temperature);
-  if (uses(options.native, native_)) request->native = native_.proposal_value(options.temperature);
+  if (uses(options.head, head_)) request->head = head_.proposals(options.temperature);
+  if (uses(options.native, native_)) request->native = native_.proposals(options.temperature);
   return *(running_[request->name] = std::move(request));
 }
 
@@ -76,8 +65,9 @@ void Batch::clear() {
   drafts_.clear();
 }
 
-void Batch::add(Request& request, std::size_t at, std::span<const Token> sampled) {
-  sequences_.push_back({&request, at, sampled, 0, {}});
+void Batch::add(Request& request, std::size_t at, std::span<const Token> sampled,
+                std::size_t verified) {
+  sequences_.push_back({&request, at, sampled, verified, 0, {}});
   sampled_.insert(sampled_.end(), sampled.begin(), sampled.end());
 }
 
@@ -98,7 +88,6 @@ void Batch::learn(policy::Load load) {
     sampled += sequence.sampled.size();
     if (request.native) request.native->learn(sequence.sampled);
     if (request.head) request.head->learn(sequence.sampled);
-    request.rate.learn(sequence.sampled.size());
     request.left -= static_cast<std::int64_t>(sequence.sampled.size());
     request.tokens += sequence.sampled.size();
     load.context_tokens += request.tokens;
@@ -107,67 +96,42 @@ void Batch::learn(policy::Load load) {
     sequence.room = std::min(static_cast<std::size_t>(room), request.most);
   }
   account();
-  for (const Sequence& sequence : sequences_) sequence.request->weight = gate_.token_weight(sequence.request->rate);
   load.sequences = sequences_.size();
   context_tokens_ = load.context_tokens;
   gate_.begin(load);
+  floor_ = 1.0;
+  for (const Sequence& sequence : sequences_) {
+    floor_ = std::min(floor_, price_of(sequence, gate_.floor()));
+  }
 }
 
 void Batch::account() {
-  struct Count {
-    std::size_t drafted = 0;
-    std::size_t accepted = 0;
-  };
-  std::array<Count, policy::kDraftersEnd> counts{};
   std::size_t drafted = 0;
-  double expected = 0.0;
+  double stated = 0.0;
+  std::size_t kept = 0;
   for (const Sequence& sequence : sequences_) {
     Request& request = *sequence.request;
-    const std::size_t verified = std::exchange(request.drafted, 0);
-    if (verified == 0) continue;
+    // vLLM may have cut the draft, or have been given none.
+    const std::size_t verified = std::min(std::exchange(request.drafted, 0), sequence.verified);
     drafted += verified;
-    const std::size_t accepted = std::min(verified, sequence.sampled.size() - 1);
-    expected += request.price ? static_cast<double>(accepted) : request.expected;
-    if (request.price) continue;  // its drafts were not chosen by the gate
-    const Origin& origin = request.origin;
-    const std::size_t mine =
-        origin.second == kNone ? verified : std::min(verified, origin.first_length);
-    Count& first = counts[counted(origin.first)];
-    first.drafted += mine;
-    first.accepted += std::min(mine, accepted);
-    // After a rejection in the first part the second part was not verified.
-    if (accepted < mine || mine == verified) continue;
-    Count& second = counts[counted(origin.second)];
-    second.drafted += verified - mine;
-    second.accepted += accepted - mine;
+    const auto mine = first_of(std::span<const double>(request.stated), verified);
+    if (mine.empty()) continue;
+    stated += std::accumulate(mine.begin(), mine.end(), 0.0);
+    kept += std::min(verified, sequence.sampled.size() - 1);
   }
-  gate_.learn(sequences_.size(), drafted, sampled_.size(), expected);
-  for (const auto source : {policy::kBySuffix, policy::kByHead, policy::kByNative}) {
-    gate_.learn_source(source, counts[source].drafted, counts[source].accepted);
-  }
+  gate_.learn(sequences_.size(), drafted, sampled_.size());
+  gate_.learn_trust(stated, kept);
 }
 
-void Batch::ask() {
-  const double floor = gate_.floor();
-  floor_ = 1.0;
-  for (const Sequence& sequence : sequences_) floor_ = std::min(floor_, price_of(sequence, floor));
-  suffix_floor_ = std::max(floor_, gate_.least(policy::kBySuffix));
-  head_floor_ = std::max(floor_, gate_.least(policy::kByHead));
-  if (!source_) return;
-  // A source that is shut is asked too: the index scores the draft in hindsight and learns.
-  source_->advance(sequences_, std::min(suffix_floor_, 1.0), drafts_);
-  if (suffix_floor_ > 1.0) {
-    for (Sequence& sequence : sequences_) sequence.best = {};
-  }
+std::size_t Batch::ask() {
+  return source_ ? source_->advance(sequences_, floor_, gate_.trust(), drafts_) : 0;
 }
 
 double Batch::settle() {
   pool_.clear();
   for (const Sequence& sequence : sequences_) {
     if (sequence.request->price) continue;
-    for (const double chance : drafts_.survival(sequence.best)) {
-      pool_.push_back(chance * sequence.request->weight);
-    }
+    std::ranges::copy(drafts_.survival(sequence.best), std::back_inserter(pool_));
   }
   return gate_.settle(pool_);
 }
@@ -176,23 +140,26 @@ void Batch::offer_native(Sequence& sequence, std::span<const Token> tokens, doub
   tokens = first_of(tokens, native_.most());
   if (!sequence.request->native || tokens.empty()) return;
   const std::vector<double> survival = sequence.request->native->propose(tokens, std::nullopt);
-  const std::size_t most =
-      std::min(sequence.room, policy::paying(survival, gate_.least(policy::kByNative)));
-  prefer(sequence, drafts_.add(first_of(tokens, most), first_of(std::span(survival), most), {kNative}), price);
+  const auto known = first_of(std::span<const double>(survival), sequence.room);
+  prefer(sequence, drafts_.add(first_of(tokens, sequence.room), known, {kNative}), price);
 }
 
-double Batch::gain_of_head(const Sequence& sequence, double price) const {
-  const policy::ProposalValue& head = *sequence.request->head;
-  const double least = price_of(sequence, price);
-  double gain = head.expected_gain(sequence.room, std::max(least, head_floor_));
-  // Beyond the draft that the sequence has.
-  if (sequence.best && gain > 0.0) gain = std::max(0.0, gain - drafts_.gain(sequence.best, least));
-  if (!is_from_index(sequence.best)) return gain;
-  // The first estimate follows the price at once, the second is learnt at recent prices.
-  return std::max(gain, head.expected_gain_beside(drafts_.survival(sequence.best).front()));
+double Batch::price_with_head(double price) {
+  pool_.clear();
+  for (const Sequence& sequence : sequences_) {
+    if (sequence.request->price) continue;
+    const auto drafted = drafts_.survival(sequence.best);
+    const std::vector<double> example =
+        sequence.request->head ? sequence.request->head->example() : std::vector<double>{};
+    const auto proposed = first_of(std::span(example), sequence.room);
+    const bool is_better = policy::worth(proposed, price) > policy::worth(drafted, price);
+    std::ranges::copy(is_better ? proposed : drafted, std::back_inserter(pool_));
+  }
+  return gate_.price_of(pool_);
 }
 
 std::vector<Sequence*> Batch::head_sequences(double price) {
+  price = price_with_head(price);
   struct Wanted {
     Sequence* sequence;
     double gain;
@@ -205,17 +172,16 @@ std::vector<Sequence*> Batch::head_sequences(double price) {
     able.push_back(&sequence);
     if (sequence.request->price) {
       chosen.push_back(&sequence);  // has a price of its own: runs whatever it costs
-    } else if (const double gain = gain_of_head(sequence, price); gain > 0.0) {
-      wanted.push_back({&sequence, gain * sequence.request->weight});
+      continue;
     }
+    const double had = policy::worth(drafts_.survival(sequence.best), price);
+    const double gain = sequence.request->head->expected_gain(sequence.room, price, had);
+    if (gain > 0.0) wanted.push_back({&sequence, gain});
   }
   std::ranges::stable_sort(wanted, std::ranges::greater{}, &Wanted::gain);
   const std::size_t asked_for = chosen.size();
   std::size_t most = 0;
   double gains = 0.0;
-  if (!wanted.empty() && is_from_index(wanted.front().sequence->best)) {
-    gains = kLearningBonus * wanted.front().gain;
-  }
   double best = asked_for > 0 ? -gate_.cost_of_pass(asked_for) : 0.0;
   for (std::size_t count = 1; count <= wanted.size(); ++count) {
     gains += wanted[count - 1].gain;
@@ -236,48 +202,38 @@ std::vector<Sequence*> Batch::head_sequences(double price) {
 
 void Batch::offer_head(Sequence& sequence, std::span<const Token> tokens,
                        std::span<const double> confidence, double price) {
-  policy::ProposalValue& head = *sequence.request->head;
-  const std::vector<double> alone = head.propose(tokens, confidence);
-  if (!is_from_index(sequence.best)) {
-    prefer(sequence, head_draft(sequence, tokens, alone, price), price);
-    return;
+  if (tokens.empty()) return;
+  policy::Proposals& head = *sequence.request->head;
+  std::vector<double> survival = head.propose(tokens, confidence);
+  if (is_from_index(sequence.best)) {
+    auto weighed = head.weigh({drafts_.tokens(sequence.best), drafts_.survival(sequence.best)});
+    drafts_.set_survival(sequence.best, weighed.draft);
+    sequence.is_weighed = true;
+    survival = std::move(weighed.proposal);
+    // If the draft starts with the certain part of the proposal, it already contains it.
+    const auto known = drafts_.tokens(sequence.best).first(sequence.best.survival);
+    if (begins_with(known, tokens.first(policy::paying(survival, floor_)))) return;
   }
-  const double least = price_of(sequence, price);
-  const double first = drafts_.survival(sequence.best).front();
-  const std::size_t bought = drafts_.paying(sequence.best, least);
-  const auto weighed = head.weigh({drafts_.tokens(sequence.best), drafts_.survival(sequence.best)});
-  drafts_.set_survival(sequence.best, weighed.draft);
-  double without = 0.0;  // gain of the draft as it would be cut without the head
-  for (const double chance : std::span(weighed.draft).first(bought)) without += chance - least;
-  // If the draft starts with the certain part of the proposal, it already contains it.
-  const std::size_t sure = policy::paying(weighed.proposal, head_floor_);
-  const auto known = drafts_.tokens(sequence.best).first(sequence.best.survival);
-  if (!begins_with(known, tokens.first(sure))) {
-    prefer(sequence, head_draft(sequence, tokens, weighed.proposal, price), price);
-  }
-  // At a price of its own the gain says nothing about other requests.
-  if (!sequence.request->price) head.learn_gain(first, drafts_.gain(sequence.best, least) - without);
+  prefer(sequence, head_draft(sequence, tokens, survival, price), price);
 }
 
 Draft Batch::head_draft(const Sequence& sequence, std::span<const Token> tokens,
                         std::span<const double> survival, double price) {
-  const std::size_t length = policy::paying(survival, head_floor_);
-  const bool may_go_on = source_ && sequence.request->in_source &&
-                         sequence.request->wants_suffix && suffix_floor_ <= 1.0;
+  const std::size_t length = policy::paying(survival, floor_);
+  const Request& request = *sequence.request;
   // If the last token is not worth its price, no later token is.
-  if (may_go_on && length > 0 && length < sequence.room &&
-      survival[length - 1] >= price_of(sequence, price)) {
+  if (source_ && request.in_source && request.wants_suffix && length > 0 &&
+      length < sequence.room && survival[length - 1] >= price_of(sequence, price)) {
     const Draft sure = drafts_.add(tokens.first(length), survival.first(length), {kHead});
-    if (const Draft longer = source_->go_on(sequence, sure, suffix_floor_, drafts_)) return longer;
+    if (const Draft longer = source_->go_on(sequence, sure, floor_, drafts_)) return longer;
   }
-  const std::size_t most =
-      std::min(sequence.room, policy::paying(survival, gate_.least(policy::kByHead)));
-  return drafts_.add(first_of(tokens, most), first_of(survival, most), {kHead});
+  return drafts_.add(first_of(tokens, sequence.room), first_of(survival, sequence.room), {kHead});
 }
 
 void Batch::prefer(Sequence& sequence, const Draft& draft, double price) {
   price = price_of(sequence, price);
-  if (draft && (!sequence.best || drafts_.gain(draft, price) > drafts_.gain(sequence.best, price))) {
+  const double had = policy::worth(drafts_.survival(sequence.best), price);
+  if (draft && (!sequence.best || policy::worth(drafts_.survival(draft), price) > had)) {
     sequence.best = draft;
   }
 }
@@ -285,25 +241,22 @@ void Batch::prefer(Sequence& sequence, const Draft& draft, double price) {
 std::size_t Batch::cut(Sequence& sequence, double price) {
   Request& request = *sequence.request;
   const auto survival = drafts_.survival(sequence.best);
-  if (request.price) {
-    request.drafted = policy::paying(survival, *request.price);
-  } else {
-    request.drafted = gate_.buys() ? policy::paying(survival, price, request.weight) : 0;
+  const bool is_bought = request.price || gate_.buys();
+  request.drafted = is_bought ? policy::paying(survival, price_of(sequence, price)) : 0;
+  request.stated.clear();
+  if (is_from_index(sequence.best) && !sequence.is_weighed && !request.price) {
+    for (const double chance : survival.first(request.drafted)) {
+      request.stated.push_back(chance / gate_.trust());
+    }
   }
-  const auto bought = survival.first(request.drafted);
-  request.expected = std::accumulate(bought.begin(), bought.end(), 0.0);
-  request.origin = sequence.best.origin;
   return request.drafted;
 }
 
-Decision Batch::decide(bool proposed, bool drafted) {
-  Decision decision = proposed ? kPricedOut : kUnknown;
-  if (drafted) decision = kDrafted;
-  if (gate_.is_probing() && proposed) decision = kProbed;
-  if (gate_.is_limited() && !drafted) decision = kLimited;
-  const bool was_asked = decision != kUnknown && decision != kProbed;
-  has_turned_ = was_asked && regime_.learn(drafted);
-  return decision;
+Decision Batch::decide(bool proposed, bool drafted) const {
+  if (gate_.is_probing() && proposed) return kProbed;
+  if (gate_.is_limited() && !drafted) return kLimited;
+  if (drafted) return kDrafted;
+  return proposed ? kPricedOut : kUnknown;
 }
 
 std::size_t Batch::native_tokens() {

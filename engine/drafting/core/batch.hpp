@@ -20,12 +20,11 @@
 #include "gate.hpp"
 #include "index.hpp"
 #include "index_source.hpp"
-#include "regime.hpp"
 #include "request.hpp"
 
 namespace specgate::drafting {
 
-// What was decided about a step; counters.py defines each, and two more.
+// What was decided about a step; step.py defines each, and two more.
 enum Decision : std::uint8_t { kDrafted, kProbed, kPricedOut, kUnknown, kLimited };
 
 class Batch {
@@ -48,13 +47,14 @@ class Batch {
 
   // Starts a step without sequences.
   void clear();
-  // Adds a sequence: `request` got at least one token. The tokens are copied.
-  void add(Request& request, std::size_t at, std::span<const Token> sampled);
+  // Adds a sequence: `request` got at least one token, after `verified` tokens of its draft were
+  // verified. The tokens are copied.
+  void add(Request& request, std::size_t at, std::span<const Token> sampled, std::size_t verified);
   // Tells the drafters what was generated, and the gate how the last drafts fared and what the next
   // step is like. The sequences of this step, and their context tokens, are added to `load`.
   void learn(policy::Load load);
-  // Tells the index what was generated, and asks it for drafts.
-  void ask();
+  // Tells the index what was generated, and asks it for drafts. Returns for how many sequences.
+  std::size_t ask();
   // Returns the price at which the current drafts are cut. Requests with a price of their own do not
   // take part.
   double settle();
@@ -87,9 +87,6 @@ class Batch {
 
   // Returns the price of the latest step that had drafts to cut.
   double price() const { return price_; }
-  // Whether the gate is open on average, and whether the latest step has changed that.
-  bool is_open() const { return regime_.is_open(); }
-  bool has_turned() const { return has_turned_; }
 
   // Tokens in the KV caches of all running requests.
   std::size_t context_tokens() const { return context_tokens_; }
@@ -102,16 +99,17 @@ class Batch {
 
  private:
   std::size_t cut(Sequence& sequence, double price);
-  Decision decide(bool proposed, bool drafted);
+  Decision decide(bool proposed, bool drafted) const;
   void prefer(Sequence& sequence, const Draft& draft, double price);
-  // Returns the gain that the head is expected to bring a sequence.
-  double gain_of_head(const Sequence& sequence, double price) const;
   // Returns the head's draft. If its last token is worth the price, the index continues it.
   Draft head_draft(const Sequence& sequence, std::span<const Token> tokens,
                    std::span<const double> survival, double price);
+  // Returns the price of the step if the head ran for all sequences and proposed as it did last:
+  // what it brings is worth less if it fills the step up to a jump of the cost.
+  double price_with_head(double price);
   // Prefetches the state of all sequences.
   void fetch_ahead();
-  // Tells the gate how the drafts of the last step fared, by source.
+  // Tells the gate how the drafts of the last step fared.
   void account();
 
   policy::Gate& gate_;
@@ -119,8 +117,6 @@ class Batch {
   policy::ForwardDrafter head_;
   std::optional<IndexSource> source_;
   std::unordered_map<std::string, std::unique_ptr<Request>> running_;
-  policy::Regime regime_;
-  bool has_turned_ = false;
   double price_ = 0.0;
 
   // State of one step, kept to reuse its memory.
@@ -129,9 +125,7 @@ class Batch {
   std::vector<double> pool_;
   Drafts drafts_;
   std::size_t context_tokens_ = 0;
-  double floor_ = 0.0;         // least survival that can be worth its price
-  double suffix_floor_ = 0.0;  // the same for tokens of the index
-  double head_floor_ = 0.0;    // and for tokens of the head
+  double floor_ = 0.0;  // least survival that can be worth its price
 };
 
 }  // namespace specgate::drafting

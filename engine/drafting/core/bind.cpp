@@ -121,10 +121,13 @@ class PyBatch {
   }
 
   // If some requests with tokens are unknown, returns their names and does nothing else.
-  nb::object enter(nb::handle requests, nb::handle sampled, const policy::Load& load) {
+  nb::object enter(nb::handle requests, nb::handle sampled, const std::vector<std::size_t>& verified,
+                   const policy::Load& load) {
     const Items names(requests);
     const Items tokens(sampled);
-    if (names.size() != tokens.size()) throw nb::value_error("requests and sampled must have equal lengths");
+    if (names.size() != tokens.size() || names.size() != verified.size()) {
+      throw nb::value_error("requests, sampled and verified must have equal lengths");
+    }
     clear();
     nb::object unknown;
     last_step_.resize(names.size());
@@ -132,7 +135,7 @@ class PyBatch {
       read_tokens(tokens[at], tokens_);
       if (tokens_.empty()) continue;
       if (Request* request = find(at, names[at])) {
-        batch_.add(*request, at, tokens_);
+        batch_.add(*request, at, tokens_, verified[at]);
       } else {
         if (!unknown.is_valid()) unknown = nb::list();
         nb::borrow<nb::list>(unknown).append(names[at]);
@@ -146,9 +149,10 @@ class PyBatch {
     return nb::none();
   }
 
+  std::size_t ask() { return batch_.ask(); }
+
   // The price is settled again after each source that proposed drafts.
   nb::object draft(nb::handle native, nb::handle head) {
-    batch_.ask();
     double price = batch_.settle();
     if (!native.is_none()) {
       offer_native(native, price);
@@ -159,8 +163,6 @@ class PyBatch {
   }
 
   double price() const { return batch_.price(); }
-  bool is_open() const { return batch_.is_open(); }
-
   std::size_t native_tokens() { return batch_.native_tokens(); }
 
  private:
@@ -186,7 +188,9 @@ class PyBatch {
     for (const Sequence* sequence : asked_sequences_) places.append(sequence->at);
     const nb::object guesses = head(places);
     const Items all(guesses);
-    if (all.size() != asked_sequences_.size()) throw nb::value_error("the head must return a proposal for each sequence");
+    if (all.size() != asked_sequences_.size()) {
+      throw nb::value_error("the head must return a proposal for each sequence");
+    }
     for (std::size_t at = 0; at < all.size(); ++at) {
       const Items guess(all[at]);
       read_tokens(guess[0], tokens_);
@@ -215,8 +219,7 @@ class PyBatch {
         PyList_SET_ITEM(tokens.ptr(), at, PyList_New(0));
       }
     }
-    return nb::make_tuple(tokens, origins, decisions_[decision], batch_.has_turned(),
-                          batch_.context_tokens());
+    return nb::make_tuple(tokens, origins, decisions_[decision], batch_.context_tokens());
   }
 
   // The step's sequences point to requests, which may end.
@@ -270,10 +273,10 @@ void bind(nb::module_& module) {
            "known"_a)
       .def("join", &PyBatch::join, "request"_a)
       .def("end", &PyBatch::end, "request"_a)
-      .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "load"_a)
+      .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "verified"_a, "load"_a)
+      .def("ask", &PyBatch::ask)
       .def("draft", &PyBatch::draft, "native"_a.none(), "head"_a.none())
       .def_prop_ro("price", &PyBatch::price)
-      .def_prop_ro("is_open", &PyBatch::is_open)
       .def("native_tokens", &PyBatch::native_tokens);
 }
 

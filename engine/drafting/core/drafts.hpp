@@ -80,12 +80,6 @@ class Drafts {
                       survival_.begin() + static_cast<std::ptrdiff_t>(draft.survival_at));
   }
 
-  // Returns its gain at a price (`policy::worth`).
-  double gain(const Draft& draft, double price) const;
-
-  // Returns how many of its tokens are worth the price.
-  std::size_t paying(const Draft& draft, double price) const;
-
  private:
   template <class Tokens, class Survival>
   void append(const Tokens& tokens, const Survival& survival) {

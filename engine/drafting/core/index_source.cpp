@@ -1,5 +1,8 @@
 #include "index_source.hpp"
 
+#include <algorithm>
+#include <ranges>
+
 namespace specgate::drafting {
 namespace {
 
@@ -16,7 +19,8 @@ Origin origin_of(std::size_t length, std::size_t predicted) {
 
 }  // namespace
 
-void IndexSource::advance(std::span<Sequence> sequences, double floor, Drafts& drafts) {
+std::size_t IndexSource::advance(std::span<Sequence> sequences, double floor, double trust,
+                                 Drafts& drafts) {
   std::size_t room = 0;
   for (const Sequence& sequence : sequences) room += sequence.suffix_room();
   reserve(room);
@@ -28,19 +32,23 @@ void IndexSource::advance(std::span<Sequence> sequences, double floor, Drafts& d
     queries_.push_back({handle(*sequence.request), sequence.sampled, this->room(at, most)});
     at += most;
   }
-  index_.advance(queries_, static_cast<float>(floor));
+  index_.advance(queries_, static_cast<float>(std::min(1.0, floor / trust)));
   auto query = queries_.begin();
   for (Sequence& sequence : sequences) {
     if (!sequence.request->in_source) continue;
     const suffix::Draft& draft = query++->draft;
     if (draft.length == 0) continue;
-    sequence.best = drafts.add(part(draft.tokens, draft.length), part(draft.survival, draft.length),
-                          origin_of(static_cast<std::size_t>(draft.length),
-                                    static_cast<std::size_t>(draft.predicted)));
+    const auto trusted = [&](float stated) { return std::min(1.0, trust * stated); };
+    sequence.best = drafts.add(part(draft.tokens, draft.length),
+                               part(draft.survival, draft.length) | std::views::transform(trusted),
+                               origin_of(static_cast<std::size_t>(draft.length),
+                                         static_cast<std::size_t>(draft.predicted)));
   }
+  return queries_.size();
 }
 
-Draft IndexSource::go_on(const Sequence& sequence, const Draft& sure, double floor, Drafts& drafts) {
+Draft IndexSource::go_on(const Sequence& sequence, const Draft& sure, double floor,
+                         Drafts& drafts) {
   const std::size_t most = sequence.room - sure.tokens;
   reserve(most);
   suffix::Draft more = room(0, most);

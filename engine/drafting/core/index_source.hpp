@@ -15,8 +15,10 @@ class IndexSource {
   explicit IndexSource(suffix::Index& index) : index_(index) {}
 
   // Tells the index what was generated for the sequences that it knows, and takes its drafts as
-  // their best: at most `suffix_room` tokens each, none with a survival below `floor`.
-  void advance(std::span<Sequence> sequences, double floor, Drafts& drafts);
+  // their best: at most `suffix_room` tokens each, none with a survival below `floor`. Survivals
+  // are those that it states, times `trust`. Returns how many sequences it knows.
+  std::size_t advance(std::span<Sequence> sequences, double floor, double trust,
+                      Drafts& drafts);
 
   // Continues the head's draft, which must be the one added last. Returns no draft if the index
   // has nothing to add.

@@ -6,12 +6,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "drafts.hpp"
-#include "proposal_value.hpp"
+#include "forward.hpp"
 #include "index.hpp"
 #include "lines.hpp"
-#include "step_rate.hpp"
 
 namespace specgate::drafting {
 
@@ -31,17 +31,15 @@ struct Request {
   std::size_t most;
   std::int64_t left;
   std::size_t tokens;       // of its prompt and its answer so far
-  std::size_t drafted = 0;  // tokens that are being verified
-  double expected = 0.0;    // the sum of their survivals
-  Origin origin;            // who proposed them
+  std::size_t drafted = 0;  // tokens of its last draft
+  // What the index stated of them; empty if they are not all its own, or not chosen by the gate.
+  std::vector<double> stated;
   std::optional<double> price;
-  policy::StepRate rate;
-  double weight = 1.0;      // of its tokens in the current step (StepRate)
   bool wants_suffix;
   bool in_source = false;   // whether the suffix index knows it
   suffix::Handle handle;    // of the suffix index, once it was asked
-  std::optional<policy::ProposalValue> head;    // of the draft head
-  std::optional<policy::ProposalValue> native;  // of vLLM's own drafter
+  std::optional<policy::Proposals> head;    // of the draft head
+  std::optional<policy::Proposals> native;  // of vLLM's own drafter
   std::string name;
 
   void prefetch() const { suffix::prefetch_lines(this, this + 1); }
@@ -52,8 +50,10 @@ struct Sequence {
   Request* request;
   std::size_t at;                  // its position in the step
   std::span<const Token> sampled;  // its new tokens, at least one
+  std::size_t verified;            // draft tokens that were verified for them
   std::size_t room;                // most tokens of its draft
   Draft best;                      // the best draft proposed so far in this step
+  bool is_weighed = false;         // whether its survival was corrected by the head's proposal
 
   // Returns the most tokens that the index may draft for it.
   std::size_t suffix_room() const { return request->wants_suffix ? room : 0; }

@@ -16,8 +16,6 @@
 #include "forward.hpp"
 #include "gate.hpp"
 #include "pricing.hpp"
-#include "proposal_value.hpp"
-#include "step_rate.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -84,28 +82,24 @@ Pairs pairs_of(const std::vector<Point>& points) {
 }  // namespace
 
 void bind(nb::module_& module) {
-  nb::class_<ProposalValue>(module, "ProposalValue")
-      .def("expected_gain", &ProposalValue::expected_gain, "most"_a, "price"_a)
+  nb::class_<Proposals>(module, "Proposals")
+      .def("expected_gain", &Proposals::expected_gain, "most"_a, "price"_a, "had"_a = 0.0)
       .def("propose",
-           [](ProposalValue& value, const Tokens& tokens,
-              const std::optional<Numbers>& confidence) {
-             return value.propose(tokens, confidence);
+           [](Proposals& proposals, const Tokens& tokens, const std::optional<Numbers>& confidence) {
+             return proposals.propose(tokens, confidence);
            },
            "tokens"_a, "confidence"_a.none() = nb::none())
-      .def("learn", [](ProposalValue& value, const Tokens& sampled) { value.learn(sampled); },
+      .def("example", &Proposals::example)
+      .def("learn", [](Proposals& proposals, const Tokens& sampled) { proposals.learn(sampled); },
            "sampled"_a);
 
   nb::class_<ForwardDrafter>(module, "ForwardDrafter")
       .def(nb::init<std::size_t, bool, int>(), "most"_a, nb::kw_only(), "calibrated"_a,
            "probe_steps"_a = 64)
       .def_prop_ro("most", &ForwardDrafter::most)
-      .def("proposal_value", &ForwardDrafter::proposal_value, "temperature"_a = 0.0)
+      .def("proposals", &ForwardDrafter::proposals, "temperature"_a = 0.0)
       .def("runs", &ForwardDrafter::runs, nb::kw_only(), "pays"_a)
       .def("trial", &ForwardDrafter::trial, "sequences"_a);
-
-  module.attr("SUFFIX") = static_cast<int>(kBySuffix);
-  module.attr("HEAD") = static_cast<int>(kByHead);
-  module.attr("NATIVE") = static_cast<int>(kByNative);
 
   nb::class_<Load>(module, "Load")
       .def("__init__",
@@ -124,38 +118,18 @@ void bind(nb::module_& module) {
       .def_ro("room_tokens", &Load::room_tokens)
       .def_ro("read_tokens", &Load::read_tokens);
 
-  nb::class_<StepRate>(module, "StepRate")
-      .def(nb::init<>())
-      .def("learn", &StepRate::learn, "tokens"_a);
-
   nb::class_<Gate>(module, "Gate")
       .def("__init__",
-           [](Gate* self, const Pairs& steps, const Pairs& passes, std::size_t longest,
-              std::size_t most_sequences, std::size_t longest_draft,
-              std::optional<std::size_t> max_batch_size,
-              double min_acceptance_ratio, double least) {
-             const Limits limits{max_batch_size.value_or(SIZE_MAX), min_acceptance_ratio};
-             new (self) Gate(points_of(steps), points_of(passes), longest, most_sequences,
-                             longest_draft, limits, least);
+           [](Gate* self, const Pairs& steps, const Pairs& passes,
+              const std::vector<std::size_t>& edges, std::size_t most_sequences,
+              std::size_t longest_draft, std::optional<std::size_t> max_batch_size, double least) {
+             Costs costs{points_of(steps), points_of(passes), edges, most_sequences, longest_draft};
+             new (self) Gate(std::move(costs), max_batch_size.value_or(SIZE_MAX), least);
            },
-           "steps"_a, "passes"_a, nb::kw_only(), "longest"_a, "most_sequences"_a,
-           "longest_draft"_a, "max_batch_size"_a.none(),
-           "min_acceptance_ratio"_a, "least"_a)
-      .def("learn",
-           [](Gate& gate, std::size_t sequences, std::size_t drafted, std::size_t emitted,
-              std::optional<double> expected) {
-             const auto accepted = static_cast<double>(emitted) - static_cast<double>(sequences);
-             gate.learn(sequences, drafted, emitted, expected.value_or(accepted));
-           },
-           "sequences"_a, "drafted"_a, "emitted"_a, "expected"_a.none() = nb::none())
-      .def("learn_source",
-           [](Gate& gate, int source, std::size_t drafted, std::size_t accepted) {
-             if (source <= 0 || source >= static_cast<int>(kDraftersEnd)) {
-               throw nb::value_error("source: must be SUFFIX, HEAD or NATIVE");
-             }
-             gate.learn_source(static_cast<Drafter>(source), drafted, accepted);
-           },
-           "source"_a, "drafted"_a, "accepted"_a)
+           "steps"_a, "passes"_a, nb::kw_only(), "edges"_a, "most_sequences"_a, "longest_draft"_a,
+           "max_batch_size"_a.none(), "least"_a)
+      .def("learn", &Gate::learn, "sequences"_a, "drafted"_a, "emitted"_a)
+      .def("learn_trust", &Gate::learn_trust, "stated"_a, "accepted"_a)
       .def("observe_step", &Gate::observe_step, "tokens"_a, "context_tokens"_a, "seconds"_a,
            "verifying"_a = 0)
       .def("observe_head", &Gate::observe_head, "sequences"_a, "seconds"_a)
@@ -173,15 +147,14 @@ void bind(nb::module_& module) {
              return gate.settle(pool);
            },
            "drafts"_a)
-      .def("cost_of_pass", &Gate::cost_of_pass, "sequences"_a)
-      .def("least",
-           [](const Gate& gate, int source) {
-             if (source <= 0 || source >= static_cast<int>(kDraftersEnd)) {
-               throw nb::value_error("source: must be SUFFIX, HEAD or NATIVE");
-             }
-             return gate.least(static_cast<Drafter>(source));
+      .def("price_of",
+           [](const Gate& gate,
+              nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu> pool) {
+             Numbers copy(pool.data(), pool.data() + pool.size());
+             return gate.price_of(copy);
            },
-           "source"_a)
+           "survival"_a)
+      .def("cost_of_pass", &Gate::cost_of_pass, "sequences"_a)
       .def("predict_step",
            [](const Gate& gate, double tokens, double context_tokens) {
              return gate.steps().time(tokens, context_tokens);
@@ -194,12 +167,11 @@ void bind(nb::module_& module) {
              return gate.steps().verification(sequences);
            },
            "sequences"_a)
-      .def("token_weight", &Gate::token_weight, "rate"_a)
       .def_prop_ro("buys", &Gate::buys)
       .def_prop_ro("floor", &Gate::floor)
       .def_prop_ro("price", &Gate::price)
       .def_prop_ro("goodput", &Gate::goodput)
-      .def_prop_ro("expected_over_accepted", &Gate::expected_over_accepted)
+      .def_prop_ro("trust", &Gate::trust)
       .def_prop_ro("is_measured", [](const Gate& gate) { return gate.steps().is_measured(); })
       .def_prop_ro("is_probing", &Gate::is_probing)
       .def_prop_ro("is_limited", &Gate::is_limited);

@@ -14,14 +14,7 @@ constexpr double kOctaves = 2.0;       // at this distance the smooth part corre
 constexpr double kRough = 0.05;        // of a knot, rough part
 constexpr double kRoughOctaves = 0.5;  // at this distance the rough part correlates by 1/e
 constexpr double kContext = 1.5;       // of the cost of a context token
-// Standard deviations as shares of a plain step: of the time that verification adds for one
-// sequence, and of how much more it adds for sixteen.
-constexpr double kVerify = 0.15;
-constexpr double kVerifyMany = 0.1;
-// Knots are an octave apart up to 2^kFine tokens and a quarter of an octave beyond: a GPU's curve has
-// its knee there, and between distant knots it would look like a slope.
-constexpr double kFine = 5.0;
-constexpr double kPerOctave = 4.0;
+constexpr double kVerify = 0.15;       // of verification, as a share of a plain step
 
 // Cost of a context token relative to a step of one token: the KV cache of an 8B model on an H100. A
 // 70B model on four of them has a third of it.
@@ -46,33 +39,21 @@ constexpr double kStreak = 1.8;
 constexpr double kDoubtScale = 0.25;
 constexpr double kDoubtShape = 0.05;
 
-// Decay per step of the largest recent step. Beyond it the curve rises with at least kGoesOn times
-// its last measured slope.
-constexpr double kSeenFade = 0.999;
-constexpr double kGoesOn = 0.85;
-
-// The weight of w for so many sequences.
-double many(double sequences) { return std::log2(std::max(1.0, sequences)) / 4.0; }
-
-// The position of a knot in octaves above one token.
-double octave(std::size_t knot) {
-  const auto number = static_cast<double>(knot);
-  return number <= kFine ? number : kFine + (number - kFine) / kPerOctave;
-}
-
 }  // namespace
 
-CostModel::CostModel(std::vector<Point> profile, std::size_t longest)
+CostModel::CostModel(std::vector<Point> profile, std::size_t longest,
+                     std::span<const std::size_t> edges)
     : profile_(std::move(profile)),
+      edges_(edges.begin(), edges.end()),
       context_unit_(kContextShare * profile_.front().time),
       noise_(kFirstNoise),
       curve_(profile_) {
   const double most = std::log2(std::max(2.0, static_cast<double>(longest)));
-  while (knots_ < kMostKnots && (knots_ < 2 || octave(knots_ - 1) < most)) ++knots_;
-  states_ = knots_ + 3;
+  while (knots_ < kMostKnots && (knots_ < 2 || static_cast<double>(knots_ - 1) < most)) ++knots_;
+  states_ = knots_ + 2;
   for (std::size_t i = 0; i < knots_; ++i) {
     for (std::size_t j = 0; j < knots_; ++j) {
-      const double apart = std::abs(octave(i) - octave(j));
+      const double apart = std::abs(static_cast<double>(i) - static_cast<double>(j));
       // Smooth, so that noisy steps of a few sizes still determine the slope between them.
       shape_[i][j] = kShape * kShape * std::exp(-0.5 * std::pow(apart / kOctaves, 2)) +
                      kRough * kRough * std::exp(-apart / kRoughOctaves);
@@ -80,12 +61,13 @@ CostModel::CostModel(std::vector<Point> profile, std::size_t longest)
   }
   shape_[knots_][knots_] = kContext * kContext;
   shape_[knots_ + 1][knots_ + 1] = kVerify * kVerify;
-  shape_[knots_ + 2][knots_ + 2] = kVerifyMany * kVerifyMany;
   drift(kScale * kScale, 1.0);
   points_ = profile_;
   for (std::size_t knot = 0; knot < knots_; ++knot) {
-    points_.push_back({std::round(std::exp2(octave(knot))), 0.0});
+    points_.push_back({std::exp2(static_cast<double>(knot)), 0.0});
   }
+  // A stair: flat up to an edge, and one token more costs the next edge's time.
+  for (const double edge : edges_) points_.insert(points_.end(), {{edge, 0.0}, {edge + 1.0, 0.0}});
   std::sort(points_.begin(), points_.end(),
             [](const Point& a, const Point& b) { return a.at < b.at; });
   const auto same = [](const Point& a, const Point& b) { return a.at == b.at; };
@@ -104,26 +86,24 @@ double CostModel::observe(double tokens, double context_tokens, double seconds, 
     return 0.0;
   }
   if (!is_measured()) set_unit(seconds / (base(tokens) + of_context(context_tokens)));
-  seen_ = std::max(tokens, kSeenFade * seen_);
   // Where fewer tokens are estimated to take longer, their time counts, as in `curve`. Otherwise, if
   // every step verifies drafts, the cost could shift from tokens to verification without bound.
   const double counts = highest_up_to(tokens);
   const double sequences_count = highest_up_to(verifying);
   const double alone = base(counts);
   const double plain = verifying >= 1.0 ? base(sequences_count) : 0.0;
-  const double added = plain * std::max(0.0, verified(verifying));
+  const double added = plain * std::max(0.0, state_[knots_ + 1]);
   const double expected = alone + of_context(context_tokens) + added;
-  const Place at = place(counts);
-  const Place sequences = place(sequences_count);
+  const Place at = place(padded(counts));
+  const Place sequences = place(padded(sequences_count));
   // Derivative of the logarithm of the time with respect to each state.
-  const std::array<std::pair<std::size_t, double>, 7> seen{{
+  const std::array<std::pair<std::size_t, double>, 6> seen{{
       {at.knot, (1.0 - at.next) * alone / expected},
       {std::min(at.knot + 1, knots_ - 1), at.next * alone / expected},
       {knots_, of_context(context_tokens) / expected},
       {sequences.knot, (1.0 - sequences.next) * added / expected},
       {std::min(sequences.knot + 1, knots_ - 1), sequences.next * added / expected},
       {knots_ + 1, plain / expected},
-      {knots_ + 2, many(verifying) * plain / expected},
   }};
 
   forget();
@@ -160,16 +140,7 @@ double CostModel::observe(double tokens, double context_tokens, double seconds, 
 }
 
 double CostModel::verification(double sequences) const {
-  return curve_.time(sequences) * std::max(0.0, verified(sequences));
-}
-
-double CostModel::verification_doubt(double sequences) const {
-  const std::size_t v = knots_ + 1;
-  const std::size_t w = knots_ + 2;
-  const double share = many(sequences);
-  const double variance =
-      spread_[v][v] + share * (2.0 * spread_[v][w] + share * spread_[w][w]);
-  return curve_.time(sequences) * std::sqrt(std::max(0.0, variance));
+  return curve_.time(sequences) * std::max(0.0, state_[knots_ + 1]);
 }
 
 void CostModel::set_unit(double seconds) {
@@ -181,10 +152,13 @@ void CostModel::set_unit(double seconds) {
 
 CostModel::Place CostModel::place(double tokens) const {
   const double octaves = std::log2(std::max(1.0, tokens));
-  // One knot per octave up to `kFine`, four beyond.
-  const double knots = octaves + (kPerOctave - 1.0) * std::max(0.0, octaves - kFine);
-  if (knots >= static_cast<double>(knots_ - 1)) return {knots_ - 1, 0.0};
-  return {static_cast<std::size_t>(knots), knots - std::floor(knots)};
+  if (octaves >= static_cast<double>(knots_ - 1)) return {knots_ - 1, 0.0};
+  return {static_cast<std::size_t>(octaves), octaves - std::floor(octaves)};
+}
+
+double CostModel::padded(double tokens) const {
+  const auto edge = std::lower_bound(edges_.begin(), edges_.end(), tokens);
+  return edge == edges_.end() ? tokens : *edge;
 }
 
 double CostModel::profile(double tokens) const {
@@ -206,7 +180,8 @@ double CostModel::correction(double tokens) const {
 }
 
 double CostModel::base(double tokens) const {
-  return profile(tokens) * std::exp(correction(tokens));
+  const double computed = padded(tokens);
+  return profile(computed) * std::exp(correction(computed));
 }
 
 double CostModel::highest_up_to(double tokens) const {
@@ -226,10 +201,6 @@ double CostModel::of_context(double context_tokens) const {
   return context_tokens * context_unit_ * std::exp(state_[knots_]);
 }
 
-double CostModel::verified(double sequences) const {
-  return state_[knots_ + 1] + many(sequences) * state_[knots_ + 2];
-}
-
 void CostModel::forget() {
   // The shape drifts by a part of its prior covariance that gives each knot its drift.
   drift(kScaleDrift * noise_, kShapeDrift * noise_ / (kShape * kShape));
@@ -240,7 +211,7 @@ void CostModel::doubt() { drift(kDoubtScale * kScale * kScale, kDoubtShape); }
 void CostModel::drift(double scale, double shape) {
   for (std::size_t i = 0; i < states_; ++i) {
     for (std::size_t j = 0; j < states_; ++j) {
-      // v and w are shares of a step, so the common scale does not affect them.
+      // v is a share of a step, so the common scale does not affect it.
       const bool scaled = i <= knots_ && j <= knots_;
       spread_[i][j] += (scaled ? scale : 0.0) + shape * shape_[i][j];
     }
@@ -267,21 +238,6 @@ void CostModel::rebuild() {
   std::transform(based_.begin(), based_.end(), points_.begin(), [&](const Point& point) {
     return Point{point.at, highest = std::max(highest, point.time)};
   });
-  // Beyond recent steps the curve is an extrapolation. If it were flat there, the gate would buy
-  // those tokens again and again, find them expensive, and forget it.
-  const auto unseen = std::find_if(points_.begin(), points_.end(), [&](const Point& point) {
-    return is_measured() && point.at > std::max(2.0, seen_);
-  });
-  if (unseen != points_.end()) {
-    const Curve known(std::span<const Point>(points_.begin(), unseen));
-    const double end = (unseen - 1)->at;
-    const double octave = std::max(1.0, end / 2.0);
-    const double slope = kGoesOn * (known.time(end) - known.time(end - octave)) / octave;
-    for (auto point = unseen; point != points_.end(); ++point) {
-      const Point& before = *(point - 1);
-      point->time = std::max(point->time, before.time + slope * (point->at - before.at));
-    }
-  }
   curve_ = Curve(points_);
 }
 

@@ -3,20 +3,13 @@
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "cost_model.hpp"
-#include "step_rate.hpp"
-#include "source_floor.hpp"
 
 namespace specgate::policy {
-
-// Sources whose tokens are counted separately; codes as in engine/drafting/origin.py.
-enum Drafter : std::uint8_t { kBySuffix = 1, kByHead = 2, kByNative = 3 };
-constexpr std::size_t kDraftersEnd = 4;
 
 // What is known of the next step before it is scheduled.
 struct Load {
@@ -25,27 +18,29 @@ struct Load {
   std::size_t context_tokens = 0;  // in the KV cache of its sequences
   std::size_t waiting = 0;         // requests that it delays without giving them a token
   std::size_t read_tokens = 0;     // prompt tokens that the previous step read
-  std::optional<std::size_t> room_tokens;  // for drafts in the KV cache; no limit without it
+  std::optional<std::size_t> room_tokens;  // for drafts; no limit without it
 };
 
-// The operator's limits.
-struct Limits {
-  std::size_t max_batch_size = SIZE_MAX;  // with more sequences nothing is drafted
-  double min_acceptance_ratio = 0.0;      // of each source
+// Profiles of times in one unit, and the largest steps.
+struct Costs {
+  std::vector<Point> steps;         // of a step, by its tokens
+  std::vector<Point> passes;        // of a pass of the head, by its sequences
+  std::vector<std::size_t> edges;   // numbers of tokens to which steps are padded, rising
+  std::size_t most_sequences;       // of a step
+  std::size_t longest_draft;        // of a sequence
 };
 
 class Gate {
  public:
-  // `steps`: the profile of a step's time by its tokens; `passes`: of a head pass by its sequences,
-  // in the same unit. `longest`: most tokens of a step. `least`: the lowest price.
-  Gate(std::vector<Point> steps, std::vector<Point> passes, std::size_t longest,
-       std::size_t most_sequences, std::size_t longest_draft, const Limits& limits, double least);
+  // `max_batch_size`: with more sequences nothing is drafted. `least`: the lowest price.
+  Gate(Costs costs, std::size_t max_batch_size, double least);
 
-  // Takes in what a finished step brought: `sequences` requests got `emitted` tokens; `drafted`
-  // tokens were verified for them, and the sum of their survivals was `expected`.
-  void learn(std::size_t sequences, std::size_t drafted, std::size_t emitted, double expected);
-  // Takes in the outcome of one source's tokens in that step.
-  void learn_source(Drafter source, std::size_t drafted, std::size_t accepted);
+  // Takes in what a finished step brought: `sequences` requests got `emitted` tokens, and `drafted`
+  // tokens were verified for them.
+  void learn(std::size_t sequences, std::size_t drafted, std::size_t emitted);
+  // Takes in how verified tokens of the suffix index fared: the sum of the survivals that it had
+  // stated, and how many were accepted.
+  void learn_trust(double stated, std::size_t accepted);
   // Takes in how long a step took, in seconds, without the head's pass. Returns the expected time.
   // `verifying`: the number of its sequences if any draft was verified, else 0.
   double observe_step(std::size_t tokens, std::size_t context_tokens, double seconds,
@@ -61,50 +56,46 @@ class Gate {
   // Returns the price that separates the draft tokens worth verifying from the others, given the
   // survival of all of them. Reorders `survival`.
   double settle(std::span<double> survival);
+  // Returns the price that these tokens would have; settles nothing. Reorders `survival`.
+  double price_of(std::span<double> survival) const { return buy(survival).price.value_or(floor()); }
   // Whether the drafts settled last gain more together than verification costs.
   bool buys() const { return buys_; }
-  // Returns how many expected tokens a pass of the head over so many sequences has to add to pay.
+  // Returns how many expected tokens a pass of the head over so many sequences has to add to pay:
+  // the worth of its time, and what the drafts still lack to pay for verification.
   double cost_of_pass(std::size_t sequences) const;
-  // Returns the survival that a source's tokens need, whatever the price.
-  double least(Drafter source) const { return floors_[source].least(); }
 
-  // Returns the weight of a request's tokens (StepRate). Survivals are multiplied by it before they
-  // are settled and compared with the price.
-  double token_weight(const StepRate& rate) const { return rate.token_weight(length_); }
-
+  // Returns the factor that corrects survivals stated by the suffix index: the ratio of accepted to
+  // stated tokens in recent drafts.
+  double trust() const;
   // Returns the tokens per unit of time that such a step yields, from recent averages. Its prompt
   // tokens do not count: no accepted token saves their time.
   double goodput() const;
   double price() const { return price_; }
-  // Returns the ratio of expected to accepted tokens in recent drafts.
-  double expected_over_accepted() const;
-  bool is_probing() const { return probing_ || plain_; }
-  bool is_limited() const { return load_.sequences > limits_.max_batch_size; }
+  bool is_probing() const { return probing_; }
+  bool is_limited() const { return load_.sequences > max_batch_size_; }
   const CostModel& steps() const { return steps_; }
   const CostModel& passes() const { return passes_; }
 
  private:
   double worth_of_time() const;  // tokens that a unit of time must yield
-  double worth() const;          // the same times `expected_over_accepted`
   std::size_t known_tokens() const { return load_.sequences + load_.prefill_tokens; }
-  std::size_t room() const;
-  void expect(std::size_t unforeseen);
   double reach() const;  // most draft tokens that the step could have
-  bool is_bought(double gain);
+  Curve::Purchase buy(std::span<double> survival) const;
+  void expect_prompts(std::size_t unforeseen);
 
   CostModel steps_;
   CostModel passes_;
   std::size_t longest_draft_;
-  Limits limits_;
+  std::size_t max_batch_size_;
   double least_;
-  std::array<SourceFloor, kDraftersEnd> floors_;
-  // Recent averages per sequence and step: tokens that it got, and draft tokens verified for it.
+  // Recent averages per sequence and step: tokens that it got, draft tokens verified for it, and
+  // the share of steps that verified any.
   double length_ = 1.0;
   double drafted_ = 0.0;
-  // Recent sums: draft tokens expected to be accepted, and those that were.
-  double expected_ = 0.0;
+  double verifying_ = 0.0;
+  // Recent sums over the index's tokens: survival as stated, and accepted ones.
+  double stated_ = 0.0;
   double accepted_ = 0.0;
-  std::array<bool, kDraftersEnd> seen_{};  // sources with tokens in the last step
   Load load_;
   // Prompt tokens of recent steps that were not announced, and the curve of the next step if it is
   // like one of them.
@@ -113,14 +104,10 @@ class Gate {
   Curve ahead_;
   double price_ = 0.0;
   bool buys_ = true;
-  double missing_ = 0.0;       // gain that the drafts lack to pay for verification
-  double verifying_ = 0.0;     // recent share of sequences in steps that verified drafts
-  std::size_t idle_ = 0;       // steps since the last with drafts
-  std::size_t most_idle_;      // after so many of them a probe is made
-  std::size_t drafting_ = 0;   // measured steps since the last without drafts
-  std::size_t most_drafting_;  // after so many of them a plain step is made
-  bool probing_ = false;       // this step drafts some tokens to measure their cost
-  bool plain_ = false;         // this step drafts none, to measure its cost without
+  double missing_ = 0.0;   // gain that the drafts lack to pay for verification
+  std::size_t idle_ = 0;   // steps since the last with drafts
+  std::size_t most_idle_;  // after so many of them a probe is made
+  bool probing_ = false;   // this step drafts some tokens to measure their cost
 };
 
 }  // namespace specgate::policy

@@ -1,16 +1,23 @@
 // The value of a draft at a price.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
 namespace specgate::policy {
 
-// Returns how many leading tokens of a draft have survival * weight >= price. `survival` must not
-// rise.
-std::size_t paying(std::span<const double> survival, double price, double weight = 1.0);
+// Returns how many leading tokens of a draft have at least this survival. `survival` must not rise.
+inline std::size_t paying(std::span<const double> survival, double price) {
+  const auto end = std::ranges::find_if(survival, [&](double each) { return !(each >= price); });
+  return static_cast<std::size_t>(end - survival.begin());
+}
 
 // Returns the gain of those tokens: the sum of survival - price.
-double worth(std::span<const double> survival, double price);
+inline double worth(std::span<const double> survival, double price) {
+  double gain = 0.0;
+  for (const double chance : survival.first(paying(survival, price))) gain += chance - price;
+  return gain;
+}
 
 }  // namespace specgate::policy

@@ -10,11 +10,6 @@ constexpr Logistic kBoth{.weights{0.5, 0.6, 0.65}};
 constexpr Logistic kDraft{.weights{-0.9, 0.8, -0.35}};
 constexpr Logistic kProposal{.weights{-0.5, -0.4, 0.95}};
 
-// Above this a draft has little to gain, whatever its length.
-constexpr double kSure = 0.97;
-
-constexpr double kKeep = 0.98;  // weight of a gain relative to the next one
-
 // Returns the probability of a token, given that those before it are accepted.
 double step(std::span<const double> survival, std::size_t at) {
   if (at == 0) return survival[0];
@@ -34,7 +29,7 @@ void append_rest(std::span<const double> survival, double chance, std::vector<do
 SecondOpinion::SecondOpinion(std::size_t positions)
     : positions_(positions, Position{kBoth, kDraft, kProposal}) {}
 
-SecondOpinion::Weighed SecondOpinion::weigh(const Proposal& draft, const Proposal& proposal) const {
+SecondOpinion::Weighed SecondOpinion::weigh(const StatedDraft& draft, const StatedDraft& proposal) const {
   Weighed weighed;
   weighed.draft.reserve(draft.survival.size());
   weighed.proposal.reserve(proposal.survival.size());
@@ -83,24 +78,6 @@ void SecondOpinion::learn(std::span<const Comparison> comparisons,
     }
     if (comparison.proposal != sampled[at]) return;
   }
-}
-
-double SecondOpinion::gain(double first) const {
-  const Mean& mean = gains_[band(first)];
-  return mean.sum / mean.count;
-}
-
-void SecondOpinion::note(double first, double gain) {
-  Mean& mean = gains_[band(first)];
-  mean.sum = kKeep * mean.sum + gain;
-  mean.count = kKeep * mean.count + 1.0;
-}
-
-// Eight equal bands, and one above kSure.
-std::size_t SecondOpinion::band(double first) {
-  if (first > kSure) return kBands - 1;
-  const double eighths = std::clamp(first, 0.0, 1.0) * static_cast<double>(kBands - 1);
-  return std::min(static_cast<std::size_t>(eighths), kBands - 2);
 }
 
 }  // namespace specgate::policy

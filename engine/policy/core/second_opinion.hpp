@@ -1,18 +1,17 @@
 // Combines two drafts for the same sequence: how likely each is, given the other (docs/adr/0025).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "logistic.hpp"
+#include "calibration.hpp"
 
 namespace specgate::policy {
 
 // A draft as stated by its drafter.
-struct Proposal {
+struct StatedDraft {
   std::span<const std::int32_t> tokens;
   std::span<const double> survival;  // must not rise; may be shorter than `tokens`
 };
@@ -39,33 +38,19 @@ class SecondOpinion {
     std::vector<double> proposal;
     std::vector<Comparison> comparisons;
   };
-  Weighed weigh(const Proposal& draft, const Proposal& proposal) const;
+  Weighed weigh(const StatedDraft& draft, const StatedDraft& proposal) const;
 
   // Takes in the tokens that came at those positions.
   void learn(std::span<const Comparison> comparisons, std::span<const std::int32_t> sampled);
 
-  // Returns the expected gain, as in `worth`, of having a proposal beside a draft whose first token
-  // has survival `first`. The prior is high, so that it gets tried.
-  double gain(double first) const;
-
-  // Takes in an observed gain.
-  void note(double first, double gain);
-
  private:
   struct Position {
-    Logistic both;   // agreed
-    Logistic draft;  // differed
+    Logistic both;      // agreed
+    Logistic draft;     // differed
     Logistic proposal;  // differed
   };
-  struct Mean {
-    double sum = 1.0;
-    double count = 1.0;
-  };
-  static constexpr std::size_t kBands = 9;
-  static std::size_t band(double first);
 
   std::vector<Position> positions_;
-  std::array<Mean, kBands> gains_;
 };
 
 }  // namespace specgate::policy

@@ -1,34 +1,44 @@
 import numpy as np
 import pytest
 
-from bench.gate_sim.contest import Contest, figure, fixed_settings, hold, is_fixed
+from bench.gate_sim.contest import (
+    Result,
+    figure,
+    fixed_settings,
+    hold,
+    is_fixed,
+    result_of,
+    stage_ratio,
+)
 from bench.gate_sim.course import Stage, course_of
 from bench.gate_sim.engine import Record
 from bench.gate_sim.schedules import Source
 from tests.unit.bench.gate_sim.worlds import Eager, curve_of, record_of, world_of
 
 
-def contest_of(**speeds: list[float]) -> Contest:
+def result_with(**speeds: list[float]) -> Result:
     records = {name.replace("_", "-"): record_of(lanes) for name, lanes in speeds.items()}
-    return Contest(records, 0, 1, np.zeros((0, 2), dtype=np.int64))
+    records.setdefault("specgate", next(iter(records.values())))
+    world = world_of(curve_of(a_token=0.1))
+    return result_of(records, Eager(world, 1, "suffix"), begin=0, end=1)
 
 
 def test_the_best_fixed_setting_is_the_fastest_over_all_seeds() -> None:
-    contest = contest_of(
+    result = result_with(
         none=[1.0, 1.0], suffix_4=[2.0, 2.0], head_2=[2.5, 1.0], oracle=[9.0, 9.0], sglang=[5.0] * 2
     )
 
-    assert contest.best_fixed() == "suffix-4"
+    assert result.best_fixed() == "suffix-4"
 
 
 def test_no_drafts_may_be_the_best_fixed_setting() -> None:
-    assert contest_of(none=[1.0], suffix_4=[0.9]).best_fixed() == "none"
+    assert result_with(none=[1.0], suffix_4=[0.9]).best_fixed() == "none"
 
 
 def test_ratios_are_taken_seed_by_seed() -> None:
-    contest = contest_of(none=[1.0, 4.0], specgate=[2.0, 6.0])
+    result = result_with(none=[1.0, 4.0], specgate=[2.0, 6.0])
 
-    assert contest.ratio("specgate", "none").tolist() == pytest.approx([2.0, 1.5])
+    assert result.ratio("specgate", "none").tolist() == pytest.approx([2.0, 1.5])
 
 
 def test_a_stage_is_judged_by_itself() -> None:
@@ -40,18 +50,17 @@ def test_a_stage_is_judged_by_itself() -> None:
         return Record(before, np.full((4, 1), 10.0), column, column, none, none, none)
 
     records = {"none": record([1.0] * 4), "specgate": record([1.0, 1.0, 0.5, 0.5])}
-    contest = Contest(records, 0, 40, np.zeros((0, 2), dtype=np.int64))
 
-    assert contest.stage_ratio("specgate", "none", 0, 20).tolist() == pytest.approx([1.0])
-    assert contest.stage_ratio("specgate", "none", 20, 40).tolist() == pytest.approx([2.0])
+    assert stage_ratio(records, "specgate", "none", 0, 20).tolist() == pytest.approx([1.0])
+    assert stage_ratio(records, "specgate", "none", 20, 40).tolist() == pytest.approx([2.0])
 
 
 def test_regret_is_what_is_missing_to_the_oracle() -> None:
-    regret = contest_of(none=[1.0], specgate=[1.5], oracle=[2.0]).regret()
+    regret = result_with(none=[1.0], specgate=[1.5], oracle=[2.0]).regret()
 
     assert regret is not None
     assert regret.tolist() == pytest.approx([0.25])
-    assert contest_of(none=[1.0], specgate=[1.5]).regret() is None
+    assert result_with(none=[1.0], specgate=[1.5]).regret() is None
 
 
 def test_a_figure_is_the_median_with_its_spread() -> None:
@@ -75,22 +84,22 @@ def test_other_rules_are_no_fixed_settings(name: str) -> None:
 def test_all_rules_run_through_the_same_course() -> None:
     world = world_of(curve_of(a_token=0.05, head=0.1), tokens=60)
 
-    contest = hold(world, "both", Eager, seeds=2, begin=40)
+    records, result = hold(world, "both", Eager, seeds=2, begin=40)
 
     rules = {"none", "vllm-schedule", "sglang", "tensorrt", "oracle", "specgate"}
-    assert rules <= contest.records.keys()
-    assert all(contest.speed(name).shape == (2,) for name in contest.records)
-    assert (contest.ratio("specgate", "none") > 1.0).all()
-    assert contest.policy_ns.shape == (contest.records["specgate"].drafted.size, 2)
-    assert set(contest.policy_ns[:, 1].tolist()) == {7_000}
-    assert contest.as_json()["best_fixed"] in contest.records
+    assert rules <= records.keys() == result.speeds.keys()
+    assert all(speed.shape == (2,) for speed in result.speeds.values())
+    assert (result.ratio("specgate", "none") > 1.0).all()
+    assert result.policy_ns.shape == (records["specgate"].drafted.size, 2)
+    assert set(result.policy_ns[:, 1].tolist()) == {7_000}
+    assert result.as_json()["best_fixed"] in records
 
 
 def test_an_open_loop_has_no_oracle() -> None:
     course = course_of([Stage(60, 4)], per_second=0.02)
 
-    contest = hold(
+    _, result = hold(
         world_of(curve_of(a_token=0.05), course=course), "suffix", Eager, seeds=2, begin=40
     )
 
-    assert contest.as_json()["regret_to_oracle"] is None
+    assert result.as_json()["regret_to_oracle"] is None

@@ -3,8 +3,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.gate_sim.bench import cells_of
 from bench.gate_sim.curve import FOLDER, MOST_SEQUENCES, CurveError, load_curve, load_curves
-from bench.gate_sim.plan import FULL, QUICK
+from bench.gate_sim.plan import FULL, QUICK, STAIRCASES
 
 FILE = """
 step_ms:
@@ -65,11 +66,39 @@ def test_verification_adds_time_by_sequences_or_none_if_not_given(tmp_path: Path
 
 
 @pytest.mark.parametrize(
+    ("tokens", "padded"),
+    [(1, 1), (2, 3), (3, 3), (4, 6), (6, 6), (7, 8), (8, 8), (9, 9), (1000, 1000)],
+    ids=str,
+)
+def test_a_step_costs_as_much_as_the_next_edge(tmp_path: Path, tokens: int, padded: int) -> None:
+    smooth = load_curve(write(tmp_path, FILE))
+    stairs = load_curve(write(tmp_path, FILE + "edges: [1, 3, [6, 8, 2]]"))
+
+    assert smooth.edges == ()
+    assert stairs.edges == (1, 3, 6, 8)
+    assert stairs.step[1, tokens] == smooth.step[1, padded]
+
+
+@pytest.mark.parametrize("name", STAIRCASES)
+def test_a_staircase_jumps_at_its_edges_only(name: str) -> None:
+    curve = load_curve(FOLDER / f"{name}.yaml")
+    inside = np.arange(1, curve.edges[-1])
+
+    jumps = inside[np.diff(curve.step[16])[inside] > 0.0]
+
+    assert set(jumps) <= set(curve.edges)
+    assert len(jumps) > 4
+
+
+@pytest.mark.parametrize(
     "text",
     [
         pytest.param("step_ms: {1: [[1, 10]]}\ncontext_us: 0", id="no head"),
         pytest.param(FILE.replace("[3, 30]", "[1, 30]"), id="tokens do not rise"),
         pytest.param(FILE.replace("30", "-30"), id="a time below 0"),
+        pytest.param(FILE + "edges: [8, 4]", id="edges do not rise"),
+        pytest.param(FILE + "edges: [0]", id="an edge of no tokens"),
+        pytest.param(FILE + "edges: [[8, 16]]", id="a row without a distance"),
         pytest.param("- a\n- b", id="a list"),
         pytest.param("{", id="no YAML"),
     ],
@@ -82,7 +111,7 @@ def test_what_is_no_curve_is_refused_by_name(tmp_path: Path, text: str) -> None:
 def test_every_curve_of_a_plan_is_there() -> None:
     names = {curve.name for curve in load_curves()}
 
-    assert {*FULL.curves, *FULL.shift_curves, *QUICK.curves, *QUICK.shift_curves} <= names
+    assert {cell.curve for plan in (FULL, QUICK) for cell in cells_of(plan)} <= names
 
 
 @pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.yaml")])

@@ -7,7 +7,7 @@ from bench.gate_sim.contest import fixed_settings
 from bench.gate_sim.course import Stage, course_of
 from bench.gate_sim.curve import Curve
 from bench.gate_sim.engine import Record, World, simulate
-from bench.gate_sim.oracle import Oracle
+from bench.gate_sim.oracle import Oracle, _Market
 from bench.gate_sim.processes import EDIT
 from bench.gate_sim.schedules import Scheduled, Source
 from tests.unit.bench.gate_sim.worlds import HOPELESS, SURE, curve_of, world_of
@@ -89,3 +89,44 @@ def test_it_knows_at_once_that_tokens_have_become_dear() -> None:
 
     after = record.before >= course.ends[0]
     assert record.drafted[after].mean() < 0.2 * record.drafted[~after].mean()
+
+
+def test_on_a_staircase_it_fills_a_step_up_to_its_edge_and_stays_within_it() -> None:
+    smooth, edge, seats = curve_of(a_token=0.05), 16, 8
+    sizes = -(-np.arange(smooth.step.shape[1]) // edge) * edge
+    stairs = replace(smooth, step=smooth.step[:, sizes], edges=tuple(range(edge, 4096, edge)))
+    # Long answers, so that hardly a step has prompts, which count towards its edge.
+    long = replace(SURE, answer_tokens=2_000.0)
+    world = world_of(stairs, long, course=course_of([Stage(150, seats)]))
+
+    record = run(world, "suffix")
+
+    tokens = record.drafted + seats
+    assert (tokens % edge == 0).mean() > 0.8
+    assert (tokens % edge == 1).mean() < 0.05
+
+
+def test_of_equally_sure_tokens_it_takes_as_many_as_fit() -> None:
+    times = np.array([1.0] * 7 + [100.0] * 58)
+    market = _Market(times, verify=0.0, worth=1.0)
+
+    bought = market.buy(np.full((4, 3), 0.5))
+
+    assert bought.sum() == 6
+
+
+def test_where_verification_costs_more_than_all_drafts_bring_nothing_is_bought() -> None:
+    market = _Market(np.zeros(65), verify=3.0, worth=1.0)
+
+    assert market.buy(np.full((2, 2), 0.7)).tolist() == [0, 0]
+    assert market.buy(np.full((2, 2), 0.8)).tolist() == [2, 2]
+
+
+def test_the_head_runs_for_what_it_may_add_to_a_suffix_draft() -> None:
+    market = _Market(np.linspace(0.0, 0.64, 65), verify=0.0, worth=1.0)
+    suffix = np.array([[0.5, 0.0, 0.0]])
+    # As good on average, but now and then much better.
+    before = np.array([[[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+
+    assert market.wants(suffix, before, passes=np.array([0.0, 0.1])).tolist() == [True]
+    assert market.wants(suffix, before, passes=np.array([0.0, 0.4])).tolist() == [False]

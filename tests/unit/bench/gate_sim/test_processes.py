@@ -1,10 +1,24 @@
 import numpy as np
 import pytest
 
-from bench.gate_sim.processes import CHAT, CREATIVE, EDIT, SHORT, SURE, UNSURE, Process
+from bench.gate_sim.processes import (
+    CHAT,
+    CHAT_TOO_MODEST,
+    CREATIVE,
+    EDIT,
+    EDIT_SHARP,
+    EDIT_TOO_MODEST,
+    EDIT_TOO_SURE,
+    SHORT,
+    SURE,
+    UNSURE,
+    WARM,
+    Process,
+)
 from bench.gate_sim.texts import Texts
 
-KINDS = [CHAT, EDIT, CREATIVE, SHORT, SURE, UNSURE]
+MISSTATED = [EDIT_TOO_SURE, EDIT_TOO_MODEST, EDIT_SHARP, WARM, CHAT_TOO_MODEST]
+KINDS = [CHAT, EDIT, CREATIVE, SHORT, SURE, UNSURE, *MISSTATED]
 COUNT = 160
 
 
@@ -72,3 +86,38 @@ def test_a_head_that_does_not_notice_says_what_it_said_before() -> None:
     assert unsure.offers.confidence.mean() == pytest.approx(sure.offers.confidence.mean(), abs=0.02)
     assert unsure.truth.head_right.mean() < 0.4 * sure.truth.head_right.mean()
     assert np.array_equal(unsure.lengths, sure.lengths)
+
+
+def stated_ratio(kind: Process) -> tuple[float, float]:
+    """Stated over true expected tokens, of the suffix source and of the head."""
+    texts = kind.write_texts(COUNT, 1)
+    head = np.cumprod(texts.offers.confidence, axis=1).sum() / texts.truth.head.sum()
+    return float(texts.offers.suffix.sum() / texts.truth.suffix.sum()), float(head)
+
+
+@pytest.mark.parametrize(
+    ("kind", "suffix", "head"),
+    [
+        pytest.param(EDIT, 1.05, 1.05, id="calibrated"),
+        pytest.param(EDIT_TOO_SURE, 1.5, 1.05, id="index too sure"),
+        pytest.param(EDIT_TOO_MODEST, 0.67, 1.05, id="index too modest"),
+        pytest.param(WARM, 1.2, 1.6, id="temperature 1"),
+        pytest.param(CHAT_TOO_MODEST, 1.08, 0.58, id="head too modest"),
+    ],
+)
+def test_sources_state_too_much_or_too_little_by_a_known_factor(
+    kind: Process, suffix: float, head: float
+) -> None:
+    assert stated_ratio(kind) == pytest.approx((suffix, head), rel=0.06)
+
+
+def test_a_sharp_source_errs_in_both_directions() -> None:
+    texts = EDIT_SHARP.write_texts(COUNT, 1)
+    offered = texts.offers.suffix_tokens > 0
+    true, stated = texts.truth.suffix[offered, 0], texts.offers.suffix[offered, 0]
+
+    likely, unlikely = true > 0.8, true < 0.4
+
+    assert stated[likely].mean() > true[likely].mean()
+    assert stated[unlikely].mean() < 0.7 * true[unlikely].mean()
+    assert np.array_equal(texts.truth.suffix, EDIT.write_texts(COUNT, 1).truth.suffix)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine.drafting import Beginning, Control, Drafter, SuffixSource
-from engine.policy import Gate, Limits, Profile
+from engine.drafting import Beginning, Control, Drafter, HeadPass, StepDrafts
+from engine.policy import Gate, Load, Profile
 from engine.suffix import SuffixIndex
 
 FREE: Profile = [(1, 1.0)]  # tokens cost nothing; only the least price holds
@@ -14,8 +14,8 @@ DEAR: Profile = [(1, 1.0), (2, 4.0)]
 PROMPT = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
 
 
-def suffix() -> SuffixSource:
-    return SuffixSource(SuffixIndex(1 << 22, salt=1))
+def suffix() -> SuffixIndex:
+    return SuffixIndex(1 << 22, salt=1)
 
 
 def begin(
@@ -27,16 +27,50 @@ def begin(
     return lambda _: Beginning(np.array(prompt, np.int32), control, left)
 
 
+class Verified(Drafter):
+    """A drafter whose drafts were all verified whole, where a test does not say otherwise."""
+
+    def __init__(self, index: SuffixIndex | None, gate: Gate, **limits: int) -> None:
+        super().__init__(index, gate, **limits)
+        self._drafted: dict[str, int] = {}
+
+    def step(
+        self,
+        requests: Sequence[str],
+        sampled: Sequence[Sequence[int]],
+        begin: Callable[[str], Beginning],
+        *,
+        verified: Sequence[int] | None = None,
+        native: Sequence[Sequence[int]] | None = None,
+        head: HeadPass | None = None,
+        load: Load = Load(0),  # noqa: B008  # read-only
+    ) -> StepDrafts:
+        whole = [self._drafted.get(name, 0) for name in requests]
+        drafts = super().step(
+            requests,
+            sampled,
+            begin,
+            verified=whole if verified is None else verified,
+            native=native,
+            head=head,
+            load=load,
+        )
+        self._drafted = {
+            name: len(tokens) for name, tokens in zip(requests, drafts.tokens, strict=True)
+        }
+        return drafts
+
+
 def drafter(
-    source: SuffixSource | None,
+    index: SuffixIndex | None,
     cost: Profile = FREE,
     *,
     most: int = 8,
     passes: Profile = ((1, 1e-9),),
-    limits: Limits = Limits(min_acceptance_ratio=0.0),  # noqa: B008  # frozen
-) -> Drafter:
-    gate = Gate(cost, passes, limits=limits)
-    return Drafter(source, gate, most=most, native_most=3, head_most=3)
+    max_batch_size: int | None = None,
+) -> Verified:
+    gate = Gate(cost, passes, max_batch_size=max_batch_size)
+    return Verified(index, gate, most=most, native_most=3, head_most=3)
 
 
 class Head:

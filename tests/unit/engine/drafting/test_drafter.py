@@ -1,20 +1,19 @@
 """The drafter over the real suffix index: the life of requests, limits, errors, logs."""
 
 import logging
+from collections.abc import Sequence
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from engine.drafting import Beginning, Control, Drafter, SuffixSource
-from engine.drafting.origin import PREDICTION, SUFFIX, Origin
+from engine.drafting import Beginning, Control, Drafter
+from engine.drafting.origin import HEAD, PREDICTION, SUFFIX, Origin
 from engine.errors import SuffixCapacityError
-from engine.policy import Gate, Limits
+from engine.policy import Gate
 from engine.suffix import SuffixIndex
+from engine.suffix.index import Tokens
 from tests.unit.engine.drafting.scripted import (
     CHEAP,
     DEAR,
-    FREE,
     PROMPT,
     Head,
     begin,
@@ -23,22 +22,36 @@ from tests.unit.engine.drafting.scripted import (
 )
 
 
-class Failing(SuffixSource):
-    """The real index, whose requests cannot begin or end while the test says so."""
+class Failing(SuffixIndex):
+    """The real index, of which a test makes calls fail."""
 
     def __init__(self) -> None:
-        super().__init__(SuffixIndex(1 << 22, salt=1))
+        super().__init__(1 << 22, salt=1)
         self.errors: dict[str, Exception] = {}
+        self.forgets = False  # requests as soon as they have begun
 
-    def begin(self, request: str, control: Control, tokens: NDArray[np.int32]) -> None:
-        if "begin" in self.errors:
-            raise self.errors["begin"]
-        super().begin(request, control, tokens)
+    def start(
+        self, request: str, tenant: str, prompt_tokens: Tokens, *, temperature: float = 0.0
+    ) -> None:
+        if "start" in self.errors:
+            raise self.errors["start"]
+        super().start(request, tenant, prompt_tokens, temperature=temperature)
+        if self.forgets:
+            super().finish(request, keep=False)
 
-    def end(self, request: str, *, keep: bool) -> None:
-        super().end(request, keep=keep)
-        if "end" in self.errors:
-            raise self.errors["end"]
+    def predict(self, request: str, tokens: Tokens) -> None:
+        if "predict" in self.errors:
+            raise self.errors["predict"]
+        super().predict(request, tokens)
+
+    def finish(self, request: str, *, keep: bool) -> None:
+        super().finish(request, keep=keep)
+        if "finish" in self.errors:
+            raise self.errors["finish"]
+
+
+def broken_head(sequences: Sequence[int], /) -> list[tuple[list[int], list[float]]]:
+    raise RuntimeError("broken head")
 
 
 def test_a_draft_continues_the_prompt() -> None:
@@ -122,18 +135,14 @@ def test_accepted_drafts_raise_the_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "cost", "limits", "decision"),
-    [
-        ([11], FREE, Limits(min_acceptance_ratio=0.0), "drafted"),
-        ([99], FREE, Limits(min_acceptance_ratio=0.0), "unknown"),
-        ([11], FREE, Limits(max_batch_size=0, min_acceptance_ratio=0.0), "limited"),
-    ],
+    ("written", "max_batch_size", "decision"),
+    [([11], None, "drafted"), ([99], None, "unknown"), ([11], 0, "limited")],
     ids=["drafted", "unknown", "limited"],
 )
 def test_decisions_are_counted(
-    written: list[int], cost: list[tuple[int, float]], limits: Limits, decision: str
+    written: list[int], max_batch_size: int | None, decision: str
 ) -> None:
-    hybrid = drafter(suffix(), cost, limits=limits)
+    hybrid = drafter(suffix(), max_batch_size=max_batch_size)
     hybrid.step(["r"], [written], begin())
 
     assert dict(hybrid.counters.decisions) == {decision: 1}
@@ -162,11 +171,11 @@ def test_a_request_that_was_preempted_begins_again() -> None:
 
 
 def test_without_memory_a_request_has_no_drafts_of_the_index_and_others_have() -> None:
-    source = Failing()
-    hybrid = Drafter(source, Gate(FREE), most=8)
-    source.errors["begin"] = SuffixCapacityError("full")
+    index = Failing()
+    hybrid = drafter(index)
+    index.errors["start"] = SuffixCapacityError("full")
     hybrid.step(["a"], [[11, 12]], begin())
-    source.errors.clear()
+    index.errors.clear()
 
     drafts = hybrid.step(["a", "b"], [[11, 12], [11, 12]], begin())
     hybrid.end(["a", "b"], keep=True)
@@ -175,41 +184,125 @@ def test_without_memory_a_request_has_no_drafts_of_the_index_and_others_have() -
     assert hybrid.counters.fallbacks == {"SuffixCapacityError": 1}
 
 
-def test_an_error_at_the_begin_empties_the_drafts_and_the_next_step_begins_again() -> None:
-    source = Failing()
-    hybrid = Drafter(source, Gate(FREE), most=8)
-    source.errors["begin"] = RuntimeError("broken")
-    broken = hybrid.step(["r"], [[11]], begin())
-    source.errors.clear()
+def test_a_request_with_an_odd_id_costs_the_others_nothing() -> None:
+    name = "x" * 1100  # the index knows names of up to 1,024 bytes
+    hybrid = drafter(suffix())
+    rounds = [hybrid.step([name, "b"], [[11, 12], [11, 12]], begin()).tokens for _ in range(9)]
 
-    mended = hybrid.step(["r"], [[11, 12]], begin())
-
-    assert (broken.tokens, broken.origins) == ([[]], [None])
-    assert mended.tokens == [PROMPT[2:]]
-    assert hybrid.counters.fallbacks == {"RuntimeError": 1}
+    assert [tokens[0] for tokens in rounds] == [[]] * 9
+    assert all(tokens[1] for tokens in rounds)
+    assert hybrid.may_draft("suffix")
+    assert hybrid.counters.decisions["failed"] == 0
 
 
-def test_an_error_of_the_index_empties_the_drafts_of_all_sequences() -> None:
-    source = suffix()
-    hybrid = Drafter(source, Gate(FREE), most=8)
-    hybrid.step(["a", "b"], [[1], [1]], begin())
-    source.index.finish("b", keep=False)
-
-    broken = hybrid.step(["a", "b"], [[11, 12], [11, 12]], begin())
-    mended = hybrid.step(["a", "b"], [[11, 12], [11, 12]], begin())
-
-    assert (broken.tokens, broken.origins) == ([[], []], [None, None])
-    # Once in the step, and once where the request was to be ended.
-    assert hybrid.counters.fallbacks == {"UnknownRequestError": 2}
-    assert mended.tokens == [PROMPT[2:]] * 2
-    assert source.index.stats().requests == 2
-
-
-def test_an_error_of_the_caller_is_no_exception() -> None:
+def test_a_request_whose_begin_fails_decodes_plainly_and_the_others_go_on() -> None:
     def lost(request: str) -> Beginning:
-        raise KeyError(request)
+        if request == "lost":
+            raise KeyError(request)
+        return begin()(request)
 
-    assert drafter(suffix()).step(["r"], [[1]], lost).tokens == [[]]
+    hybrid = drafter(suffix())
+    for _ in range(5):
+        drafts = hybrid.step(["lost", "b"], [[11, 12], [11, 12]], lost, head=Head())
+
+        assert drafts.tokens[0] == []
+        assert drafts.tokens[1]
+
+    assert hybrid.counters.fallbacks == {"KeyError": 1}
+
+
+def test_a_prediction_that_the_index_refuses_costs_the_request_only_that() -> None:
+    index = Failing()
+    index.errors["predict"] = SuffixCapacityError("full")
+    hybrid = drafter(index)
+
+    drafts = hybrid.step(["r"], [[11, 12]], begin(Control(prediction=(7, 8))))
+
+    assert drafts.tokens == [PROMPT[2:]]
+    assert hybrid.counters.fallbacks == {"SuffixCapacityError": 1}
+
+
+def test_tokens_that_the_scheduler_cut_do_not_count_as_refused() -> None:
+    """vLLM may verify less of a draft than was asked for, or nothing."""
+    trust = {}
+    for cut in (False, True):
+        hybrid = drafter(suffix())
+        text = [*range(30)] * 20
+        at = 30
+        verified = 0
+        for _ in range(100):
+            sampled = text[at : at + 1 + verified]
+            at = (at + len(sampled) - 30) % 300 + 30
+            drafts = hybrid.step(
+                ["r"], [sampled], begin(prompt=text[:30]), verified=[verified if cut else 8]
+            )
+            verified = min(2, len(drafts.tokens[0]))
+        trust[cut] = hybrid.gate.trust
+
+    assert trust[True] >= 1.0
+    assert trust[False] < 0.8
+
+
+class TestErrorsOfASource:
+    """A source that fails is paused; the others go on."""
+
+    def test_an_error_of_the_index_empties_the_step_and_the_next_begins_again(self) -> None:
+        index = suffix()
+        hybrid = drafter(index)
+        hybrid.step(["a", "b"], [[1], [1]], begin())
+        index.finish("b", keep=False)
+
+        broken = hybrid.step(["a", "b"], [[11, 12], [11, 12]], begin())
+        mended = hybrid.step(["a", "b"], [[11, 12], [11, 12]], begin())
+
+        assert (broken.tokens, broken.origins) == ([[], []], [None, None])
+        # Once in the step, and once where the request was to be ended.
+        assert hybrid.counters.fallbacks == {"UnknownRequestError": 2}
+        assert mended.tokens == [PROMPT[2:]] * 2
+        assert index.stats().requests == 2
+
+    def test_an_index_that_always_fails_pauses_and_the_head_goes_on(self) -> None:
+        index = Failing()
+        index.forgets = True
+        hybrid = drafter(index)
+        for _ in range(3):
+            hybrid.step(["r"], [[1]], begin(), head=Head())
+        index.forgets = False
+        assert not hybrid.may_draft("suffix")
+        assert hybrid.may_draft("head")
+
+        paused = [hybrid.step(["r"], [[1]], begin(), head=Head()).origins for _ in range(64)]
+        hybrid.end(["r"], keep=False)
+        mended = hybrid.step(["new"], [[11, 12]], begin())
+
+        assert paused[:30] == [[Origin(HEAD)]] * 30
+        assert hybrid.may_draft("suffix")
+        assert mended.tokens == [PROMPT[2:]]
+
+    def test_a_head_that_always_fails_pauses_and_the_index_goes_on(self) -> None:
+        hybrid = drafter(suffix())
+        allowed = []
+        for number in range(400):
+            allowed.append(hybrid.allows_head())
+            head = broken_head if allowed[-1] else None
+            sampled = [[11, 12], [1000 + number]]
+            drafts = hybrid.step(["copy", "prose"], sampled, begin(), head=head)
+            assert drafts.tokens[0]
+
+        # Three failures, then tries after pauses that double.
+        assert [at for at, is_allowed in enumerate(allowed) if is_allowed] == [0, 1, 2, 66, 194]
+        assert hybrid.may_draft("suffix")
+        assert not hybrid.may_draft("head")
+
+    def test_a_head_that_is_mended_is_used_again(self) -> None:
+        hybrid = drafter(None)
+        for _ in range(3):
+            hybrid.step(["r"], [[1]], begin(), head=broken_head)
+        while not hybrid.allows_head():
+            hybrid.step(["r"], [[1]], begin())
+
+        assert hybrid.step(["r"], [[1]], begin(), head=Head()).tokens == [[7, 8, 9]]
+        assert hybrid.may_draft("head")
 
 
 def test_an_error_before_a_step_counts_like_one_in_it() -> None:
@@ -227,19 +320,19 @@ def test_errors_before_steps_do_not_prolong_a_pause() -> None:
     hybrid = drafter(suffix())
     for _ in range(40):
         hybrid.fail(KeyError("r"), ["r"])
-    assert hybrid.counters.paused
+    assert not hybrid.may_draft("native")
 
     for _ in range(64):
         hybrid.step(["r"], [[1]], begin())
 
-    assert not hybrid.counters.paused
+    assert hybrid.may_draft("native")
 
 
 def test_an_error_at_the_end_of_a_request_is_counted() -> None:
-    source = Failing()
-    hybrid = Drafter(source, Gate(FREE), most=8)
+    index = Failing()
+    hybrid = drafter(index)
     hybrid.step(["r"], [[1]], begin())
-    source.errors["end"] = RuntimeError("broken")
+    index.errors["finish"] = RuntimeError("broken")
 
     hybrid.end(["r"], keep=True)
 
@@ -250,25 +343,22 @@ def test_an_error_at_the_end_of_a_request_is_counted() -> None:
 def test_repeated_errors_pause_speculation_and_a_success_resumes_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    source = Failing()
-    source.errors["begin"] = RuntimeError("broken")
-    hybrid = Drafter(source, Gate(FREE), most=8)
+    hybrid = drafter(suffix())
     with caplog.at_level(logging.ERROR):
         for _ in range(3):
-            hybrid.step(["r"], [[11, 12]], begin())
-    assert hybrid.counters.paused
+            hybrid.step(["r"], [[2**40]], begin())
+    assert not hybrid.may_draft("suffix")
     assert not hybrid.running
 
-    source.errors.clear()
     plain = 0
     while not hybrid.step(["r"], [[11, 12]], begin()).tokens[0]:
         plain += 1
 
     assert plain == hybrid.counters.decisions["paused"] == 63
-    assert not hybrid.counters.paused
+    assert hybrid.may_draft("suffix")
     assert [record.message for record in caplog.records] == [
         "speculation failed; the affected requests decode without drafts",
-        "speculation is paused after repeated errors; requests decode without drafts",
+        "speculation is paused after repeated errors; requests decode without its drafts",
     ]
 
 
@@ -292,33 +382,17 @@ def test_wrong_arguments_empty_the_drafts() -> None:
     assert hybrid.counters.fallbacks == {"ValueError": 2, "TypeError": 1}
 
 
-def test_a_name_that_is_not_unicode_empties_the_drafts() -> None:
-    hybrid = drafter(suffix())
-
-    assert hybrid.step(["\ud800"], [[1]], begin()).tokens == [[]]
-    assert hybrid.counters.fallbacks == {"UnicodeEncodeError": 2}
-
-
 def test_a_fixed_price_holds_for_requests_without_one_of_their_own() -> None:
     gate = Gate(DEAR)
     hybrid = Drafter(suffix(), gate, most=8, fixed_price=0.4)
     controls = {"none": Control(), "own": Control(price=0.2)}
 
     drafts = hybrid.step(
-        ["none", "own"], [[11], [11]], lambda name: begin(controls[name])(name)
+        ["none", "own"],
+        [[11], [11]],
+        lambda name: begin(controls[name])(name),
+        verified=[0, 0],
     ).tokens
 
     assert 0 < len(drafts[0]) < len(drafts[1])
     assert gate.price > 0.9
-
-
-def test_the_gate_reports_once_that_it_shut(caplog: pytest.LogCaptureFixture) -> None:
-    hybrid = drafter(None, DEAR)
-    with caplog.at_level(logging.INFO, "engine.drafting.drafter"):
-        for _ in range(300):
-            hybrid.step(["r"], [[1]], begin(), native=[[7]])
-
-    (record,) = caplog.records
-    assert record.message.startswith("the gate is shut: priced_out; price ")
-    assert hybrid.counters.decisions["probed"] > 0
-    assert hybrid.counters.decisions["priced_out"] > 200

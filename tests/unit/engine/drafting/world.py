@@ -6,10 +6,11 @@ from random import Random
 
 import numpy as np
 
-from engine.drafting import Beginning, Control, Drafter, Origin
+from engine.drafting import Beginning, Control, Origin
 from engine.policy import Load
+from tests.unit.engine.drafting.scripted import Verified
 
-_STEPS = 300
+_STEPS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class World:
             for _ in range(12)
         ]
 
-    def play(self, drafter: Drafter) -> list[Drafted]:
+    def play(self, drafter: Verified) -> list[Drafted]:
         """Play some hundred steps; returns all sequences that got tokens."""
         return [drafted for _ in range(_STEPS) for drafted in self._step(drafter)]
 
@@ -64,7 +65,7 @@ class World:
         self._begun[name] = Beginning(tokens, control, random.choice([5, 20, 1000]))
         return self._begun[name]
 
-    def _step(self, drafter: Drafter) -> list[Drafted]:
+    def _step(self, drafter: Verified) -> list[Drafted]:
         random = self._random
         gone = [name for name in self._names if random.random() < 0.03]
         drafter.end(gone, keep=random.random() < 0.5)

@@ -1,12 +1,11 @@
 from itertools import pairwise
-from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.policy import HEAD, NATIVE, SUFFIX, Gate, Limits, Load, Profile, StepRate
+from engine.policy import Gate, Load, Profile
 
 LINEAR = [(1, 1.0), (101, 6.0)]  # 0.05 of a one-token step for each further token
 FREE = [(1, 1.0)]
@@ -18,12 +17,8 @@ STAIRS = [(1, 10.0), (8, 10.0), (9, 14.0), (16, 14.0), (17, 18.0)]
 SURVIVAL = [0.9, 0.55, 0.5, 0.3, 0.2, 0.1, 0.05]
 
 
-def gate(points: Profile = LINEAR, *, limits: Limits | None = None) -> Gate:
-    return Gate(
-        points,
-        [(1, 0.5), (5, 0.7)],
-        limits=limits or Limits(min_acceptance_ratio=0.0),
-    )
+def gate(points: Profile = LINEAR, *, max_batch_size: int | None = None) -> Gate:
+    return Gate(points, [(1, 0.5), (5, 0.7)], max_batch_size=max_batch_size)
 
 
 def asked(gate: Gate, load: Load) -> Gate:
@@ -164,40 +159,37 @@ class TestTheChoice:
         assert found.settle([[0.18]]) > 0.18
         assert found.settle([[0.18] * 20]) <= 0.18
 
-    def test_a_token_of_a_fast_request_counts_less(self) -> None:
-        found = gate()
-        for _ in range(1000):
-            found.learn(1, 1, 2)  # two tokens per step on average
 
-        def weight(*tokens: int) -> float:
-            rate = StepRate()
-            for each in tokens:
-                rate.learn(each)
-            return found.token_weight(rate)
-
-        assert weight() == pytest.approx(1.0, abs=0.01)
-        assert weight(*[8] * 30) == pytest.approx(0.33, abs=0.03)
-        assert weight(*[1] * 30) == pytest.approx(1.45, abs=0.03)
-        assert weight(*[1] * 30, *[8] * 4) < 0.5
-
-
-class TestExpectedOverAccepted:
-    """Drafts that survive less often than expected make tokens more expensive."""
+class TestTrust:
+    """Survivals that the index states are corrected by how its tokens fared."""
 
     @pytest.mark.parametrize(
-        ("expected", "ratio"), [(3.0, 1.0), (4.5, 1.4), (2.0, 0.8), (60.0, 2.0), (None, 1.0)]
+        ("stated", "accepted", "trust"),
+        [(3.0, 3, 1.0), (4.0, 3, 0.75), (2.0, 3, 1.25), (60.0, 3, 0.5), (0.0, 0, 1.0)],
     )
-    def test_the_price_is_scaled_by_it(self, expected: float | None, ratio: float) -> None:
-        told, untold = gate(), gate()
-        for _ in range(1000):
-            told.learn(1, 6, 4, expected)
-            untold.learn(1, 6, 4)
+    def test_it_is_the_ratio_of_accepted_to_stated_tokens(
+        self, stated: float, accepted: int, trust: float
+    ) -> None:
+        found = gate()
+        for _ in range(2000):
+            found.learn_trust(stated, accepted)
 
-        assert told.expected_over_accepted == pytest.approx(ratio, abs=0.02)
-        assert asked(told, Load(1)).floor == pytest.approx(
-            ratio * asked(untold, Load(1)).floor, 0.02
-        )
-        assert told.cost_of_pass(1) == untold.cost_of_pass(1)
+        assert found.trust == pytest.approx(trust, abs=0.03)
+
+    def test_a_few_outcomes_move_it_little(self) -> None:
+        found = gate()
+        found.learn_trust(8.0, 0)
+
+        assert found.trust > 0.9
+
+    def test_it_yields_to_new_outcomes(self) -> None:
+        found = gate()
+        for _ in range(100_000):
+            found.learn_trust(4.0, 4)
+        for _ in range(400):
+            found.learn_trust(4.0, 2)
+
+        assert found.trust < 0.7
 
 
 class TestMeasuredSteps:
@@ -287,18 +279,6 @@ class TestVerification:
         assert alone - part == pytest.approx(0.5, abs=0.05)
         assert alone - paid == pytest.approx(0.01 * found.goodput, rel=0.1)
 
-    def test_while_it_is_unsure_it_tries_both(self) -> None:
-        """While the cost of verification is uncertain, a small gain may be a loss."""
-        found = gate([(1, 1.0), (400, 1.01)])
-        bought = []
-        for _ in range(60):
-            asked(found, Load(4)).settle([[0.2]])
-            bought.append(found.buys)
-            found.observe_step(5 if found.buys else 4, 0, 0.02, 4 if found.buys else 0)
-            found.learn(4, int(found.buys), 4)
-
-        assert 0.6 < sum(bought) / len(bought) < 1.0
-
     def test_what_pays_beyond_doubt_is_not_held_back_to_look(self) -> None:
         found = self.taught(0.001)
         bought = []
@@ -339,94 +319,13 @@ class TestLimits:
     """Limits of the operator, whatever pays."""
 
     def test_more_sequences_than_allowed_draft_nothing(self) -> None:
-        found = gate(FREE, limits=Limits(max_batch_size=4, min_acceptance_ratio=0.0))
+        found = gate(FREE, max_batch_size=4)
 
         assert asked(found, Load(4)).settle([[0.5]]) < 0.5
         assert not found.is_limited
         assert asked(found, Load(5)).settle([[1.0]]) > 1.0
         assert found.is_limited
         assert found.floor == 1.0
-
-    def test_a_source_that_is_rejected_too_often_needs_more_survival(self) -> None:
-        found = gate(limits=Limits(min_acceptance_ratio=0.4))
-        for _ in range(20):
-            asked(found, Load(8)).settle([])
-            found.learn_source(HEAD, 6, 0)
-            found.learn_source(SUFFIX, 6, 6)
-
-        assert found.least(HEAD) > 0.3
-        assert found.least(SUFFIX) == found.least(NATIVE) == 0.0
-
-    def test_rejected_tokens_that_cost_nothing_do_not_count(self) -> None:
-        found = gate(FREE, limits=Limits(min_acceptance_ratio=0.4))
-        for _ in range(20):
-            asked(found, Load(8)).settle([])
-            found.learn_source(HEAD, 6, 0)
-
-        assert found.least(HEAD) == 0.0
-
-    def test_a_source_that_was_held_back_is_free_again_also_where_tokens_cost_nothing(
-        self,
-    ) -> None:
-        """It drafts so little that the price is low, which must not keep it held back."""
-        found = gate(limits=Limits(min_acceptance_ratio=0.4))
-        asked(found, Load(8)).settle([])
-        for _ in range(10):
-            found.learn_source(SUFFIX, 200, 0)
-        held = found.least(SUFFIX)
-        asked(found, Load(1)).settle([])
-        for _ in range(40):
-            found.learn_source(SUFFIX, 6, 5)
-
-        assert found.price < 0.1
-        assert held > 0.7
-        assert found.least(SUFFIX) == 0.0
-
-    def test_the_least_certain_tokens_are_left_out_as_far_as_it_takes(self) -> None:
-        found, random = gate(limits=Limits(min_acceptance_ratio=0.4)), Random(1)
-        asked(found, Load(8)).settle([])
-        counts = []
-        for _ in range(2500):
-            found.begin(Load(8))
-            drafted = [each for each in (0.8, 0.3, 0.2, 0.1, 0.05) if each >= found.least(HEAD)]
-            accepted = sum(random.random() < each for each in drafted)
-            found.learn_source(HEAD, len(drafted), accepted)
-            counts.append((len(drafted), accepted))
-
-        verified = sum(count for count, _ in counts[500:])
-        kept = sum(accepted for _, accepted in counts[500:])
-        assert kept / verified == pytest.approx(0.4, abs=0.05)
-        assert verified > 1.5 * 2000
-
-    def test_one_step_of_a_large_batch_does_not_shut_a_source(self) -> None:
-        found = gate(limits=Limits(min_acceptance_ratio=0.4))
-        asked(found, Load(8)).settle([])
-        floors = []
-        for _ in range(30):
-            found.learn_source(HEAD, 1000, 0)
-            floors.append(found.least(HEAD))
-
-        assert floors == sorted(floors)
-        assert floors[3] < 0.5 < 1.0 < floors[-1] <= 1.25
-
-    def test_a_source_is_tried_again_after_a_while(self) -> None:
-        found = gate(limits=Limits(min_acceptance_ratio=0.4))
-        asked(found, Load(8)).settle([])
-        for _ in range(70):
-            found.learn_source(HEAD, 1000, 0)
-        shut = found.least(HEAD)
-        for _ in range(600):
-            found.begin(Load(8))
-
-        assert shut > 1.0
-        assert found.least(HEAD) < 1.0
-
-    @pytest.mark.parametrize("source", [-1, 0, 4])
-    def test_there_are_three_sources(self, source: int) -> None:
-        with pytest.raises(ValueError, match="source"):
-            gate().learn_source(source, 1, 1)
-        with pytest.raises(ValueError, match="source"):
-            gate().least(source)
 
 
 class TestProbes:
@@ -465,31 +364,38 @@ class TestProbes:
 
         assert self.idle(found, 4) == [False, False, False, True]
 
-    def test_a_step_without_drafts_is_made_where_all_of_late_had_some(self) -> None:
-        found = gate()
-        probed = []
-        for step in range(600):
-            found.observe_step(6, 0, 0.02, verifying=4)
-            found.learn(4, 2, 6)
-            if asked(found, Load(4)).is_probing:
-                probed.append(step)
-                assert found.settle([[1.0]]) > 1.0
-            else:
-                assert found.settle([[1.0]]) <= 1.0
-
-        assert probed == [31, 287, 543]
-
-    def test_where_some_steps_have_none_anyway_it_is_not(self) -> None:
-        found = gate()
-        for step in range(600):
-            found.observe_step(6, 0, 0.02, verifying=4 if step % 30 else 0)
-            found.learn(4, 2, 6)
-            assert not asked(found, Load(4)).is_probing
-
     def test_a_limit_is_never_probed(self) -> None:
-        limits = Limits(max_batch_size=3, min_acceptance_ratio=0.0)
+        assert not any(self.idle(gate(DEAR, max_batch_size=3), 600))
 
-        assert not any(self.idle(gate(DEAR, limits=limits), 600))
+
+class TestEdges:
+    """Steps are padded to sizes that the gate is told."""
+
+    STAIRS: Profile = ((1, 1.0), (8, 1.0), (16, 2.0), (32, 3.0))
+
+    def test_tokens_up_to_the_next_edge_are_free_and_one_more_is_not(self) -> None:
+        found = Gate(self.STAIRS, edges=(8, 16, 32))
+
+        times = [found.predict_step(tokens) for tokens in (1, 5, 8, 9, 16, 17, 32)]
+
+        assert times == [1.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0]
+        assert found.predict_step(33) > 3.0
+
+    def test_a_step_is_filled_up_to_the_next_edge(self) -> None:
+        found = Gate(self.STAIRS, edges=(8, 16, 32))
+        price = asked(found, Load(5)).settle([[0.4] * 1, [0.3] * 2, [0.2] * 20])
+
+        assert price == pytest.approx(0.3, abs=0.01)
+
+    def test_what_is_measured_at_any_size_is_learnt_of_the_whole_stair(self) -> None:
+        found = Gate(self.STAIRS, edges=(8, 16, 32))
+        found.observe_step(1, 0, 0.010)
+        for step in range(300):
+            tokens = (3, 7, 9, 12)[step % 4]
+            found.observe_step(tokens, 0, 0.010 if tokens <= 8 else 0.012)
+
+        assert found.predict_step(2) == pytest.approx(found.predict_step(8))
+        assert found.predict_step(16) == pytest.approx(0.012, rel=0.05)
 
 
 def test_same_calls_give_same_prices() -> None:
@@ -500,7 +406,7 @@ def test_same_calls_give_same_prices() -> None:
             found.observe_step(4 + step % 7, 100 * step, 0.01 + 0.001 * (step % 5), 4 * (step % 2))
             found.observe_head(1 + step % 3, 0.002)
             found.learn(4, step % 7, 4 + step % 3)
-            found.learn_source(SUFFIX, step % 7, step % 3)
+            found.learn_trust(step % 7, step % 3)
             found.begin(Load(4, step % 2, 100 * step, step % 3, read_tokens=step % 5))
             prices.append(found.settle([SURVIVAL, SURVIVAL[: step % 4]]))
         said.append(prices)

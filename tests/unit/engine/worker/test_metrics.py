@@ -3,13 +3,12 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from engine.drafting import Drafter, Origin
 from engine.drafting.origin import NATIVE, PREDICTION, SUFFIX
-from engine.policy import HEAD, Gate, Limits, Load
+from engine.policy import Gate
 from engine.suffix import SuffixIndex
 from engine.worker.metrics import (
     _PREDICTION_BUCKETS,
     AcceptanceMetrics,
     DraftingMetrics,
-    source_state,
 )
 from tests.unit.engine.drafting.scripted import begin
 
@@ -66,8 +65,10 @@ def test_decisions_costs_and_the_index_are_published(registry: CollectorRegistry
     index.finish("r", keep=True)
     gate = Gate([(1, 1.0)])
     drafter = Drafter(None, gate, most=4, native_most=3)
-    drafter.step(["r"], [[1]], begin(), native=[[7]])
-    drafter.counters.paused = True
+    drafter.step(["r"], [[1]], begin(), verified=[0], native=[[7]])
+    for _ in range(3):
+        drafter.fail(RuntimeError("broken"), [])
+    drafter.counters.decisions["failed"] = 0
     drafter.counters.decisions["drafted"] = 4
     drafter.counters.fallbacks["RuntimeError"] = 1
     metrics = DraftingMetrics(registry)
@@ -132,17 +133,15 @@ def test_published_batches_equal_single_observations(
     assert found["_count",] == len(ratios)
 
 
-def test_a_source_closes_by_its_acceptance_and_all_close_by_a_limit() -> None:
-    gate = Gate([(1, 1.0), (9, 3.0)], limits=Limits(max_batch_size=8))
-    gate.begin(Load(8))
-    gate.settle([])
-    for _ in range(40):
-        gate.learn_source(HEAD, 1000, 0)
+def test_sources_are_closed_while_more_requests_run_than_allowed(
+    registry: CollectorRegistry,
+) -> None:
+    drafter = Drafter(None, Gate([(1, 1.0)], max_batch_size=1), most=4)
+    metrics = DraftingMetrics(registry)
+    found = []
+    for requests in (["a"], ["a", "b"]):
+        drafter.step(requests, [[1]] * len(requests), begin(), verified=[0] * len(requests))
+        metrics.publish(drafter, None, ("suffix",))
+        found.append(registry.get_sample_value("engine_spec_gate_open", {"source": "suffix"}))
 
-    assert source_state(gate, "head")["open"] == 0
-    assert source_state(gate, "head")["least_survival"] > 1.0
-    assert source_state(gate, "suffix") == {"open": 1, "least_survival": 0.0}
-
-    gate.begin(Load(9))
-
-    assert source_state(gate, "suffix")["open"] == 0
+    assert found == [1, 0]

@@ -9,7 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from engine.drafting import Beginning, Control, Drafter, StepDrafts, SuffixSource
+from engine.drafting import Beginning, Control, Drafter, Origin, StepDrafts
+from engine.drafting.origin import SUFFIX
 from engine.policy import Gate
 from engine.suffix import SuffixIndex
 from engine.worker.head import StepStates
@@ -24,7 +25,7 @@ class Recording(Drafter):
 
     def __init__(self) -> None:
         index = SuffixIndex(1 << 22, salt=1)
-        super().__init__(SuffixSource(index), Gate(((1, 1.0), (64, 1.0))), most=8)
+        super().__init__(index, Gate(((1, 1.0), (64, 1.0))), most=8)
         self.told: list[dict[str, Any]] = []
         self.begun: list[Beginning] = []
 
@@ -167,7 +168,7 @@ class TestHead:
 
         assert requests.noted == noted
 
-    def test_an_error_in_its_memory_costs_the_drafts(
+    def test_an_error_in_its_memory_costs_only_its_drafts(
         self, drafting: StepDrafting, requests: Requests
     ) -> None:
         memory = self.give_head(drafting)
@@ -175,7 +176,7 @@ class TestHead:
 
         drafts = drafting.draft(with_states(sampled("a", has_new=True), self.STATES))
 
-        assert drafts.tokens == [[]]
+        assert drafts.origins == [Origin(SUFFIX)]
         assert drafting.drafter.counters.fallbacks == {"RuntimeError": 1}
         assert memory.cleared == 1
 

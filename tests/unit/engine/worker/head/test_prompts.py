@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.heads import DraftHead, HeadMemory
-from engine.worker.head import StepStates
-from engine.worker.prefill import note_prefill
+from engine.worker.head import StepStates, note_prefill
 from tests.unit.engine.heads.conftest import head_with_window
 
 WINDOW, LONGEST, VOCABULARY = 4, 60, 50
