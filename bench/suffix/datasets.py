@@ -22,20 +22,23 @@ class Exchange:
 
     Attributes:
         is_last: No later request of the same conversation repeats this one in its prompt.
+        groups: What it has in common with others, such as "kind code" and "project pydicom".
     """
 
     prompt: str
     answer: str
     is_last: bool
+    groups: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """The same as token ids; int32, contiguous, writable, both at least one token."""
 
     prompt: Tokens
     answer: Tokens
     is_last: bool
+    groups: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +108,7 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
         if requests and total > most_tokens:
             break
         ids = np.array(prompt, np.int32), np.array(answer, np.int32)
-        requests.append(Request(*ids, exchange.is_last))
+        requests.append(Request(*ids, exchange.is_last, exchange.groups))
     return DataSet(
         name=path.stem,
         is_edit=is_edit_set(path.stem, [record.category for record in records]),
@@ -117,10 +120,18 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
 def exchanges_of(record: Record) -> list[Exchange]:
     """The requests that a record stands for; none when it has no recorded answer."""
     found = list(record.exchanges())
+    groups = groups_of(record)
     return [
-        Exchange(render(messages), answer + END, is_last=number == len(found))
+        Exchange(render(messages), answer + END, is_last=number == len(found), groups=groups)
         for number, (messages, answer) in enumerate(found, 1)
     ]
+
+
+def groups_of(record: Record) -> Sequence[str]:
+    """Its kind, and its project where its id ends as SWE-bench's do: `owner__repository-issue`."""
+    kind = f"kind {record.category or record.kind}"
+    project, found, _ = record.name.rpartition("/")[2].partition("__")
+    return (kind, f"project {project}") if found else (kind,)
 
 
 def render(messages: Messages) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from bench.suffix.datasets import Tokens
+from bench.suffix.fit_prior import Prior
 from bench.suffix.hostile import measure_hostile
 from bench.suffix.scale import measure_scale
 from bench.suffix.worker import COMMANDS, Setting, serve
@@ -20,12 +21,15 @@ class Ours:
 
     Args:
         setting: `max_tokens`, `capacity_bytes`, `salt`, `min_survival`.
+        prior: What the model starts from, instead of the shipped prior.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, prior: Prior | None = None) -> None:
         self._most = int(setting["max_tokens"])
         self._least = float(setting["min_survival"])
         self._index = SuffixIndex(int(setting["capacity_bytes"]), salt=int(setting["salt"]))
+        if prior is not None:
+            self._index.core.teach(_TENANT, prior)
         self.append = self._index.extend
 
     def start(self, name: str, prompt: Tokens) -> None:

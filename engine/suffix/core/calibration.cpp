@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "prior.hpp"
-
 namespace specgate::suffix {
 
 namespace {
@@ -27,6 +25,10 @@ int length_class(int length) {
   return length < 64 ? 11 : 12;
 }
 
+// Far beyond what is learnt, and far from where sums overflow. NaN fails every comparison.
+bool is_weight(float value) { return std::abs(value) <= 1e4f; }
+bool is_square(float value) { return value > 1e-3f && value <= 1e12f; }
+
 // Multiplicative hash. It is not salted, because a collision only costs precision.
 std::uint32_t scramble(std::uint32_t value, int bits) { return value * 2654435761u >> (32 - bits); }
 
@@ -44,12 +46,22 @@ float log1p_of(int count) {
 
 }  // namespace
 
-Reliability::Reliability() {
+bool Prior::is_sound() const {
+  const auto is_share = [](float value) { return value >= 0.0f && value <= 1.0f; };
+  const auto are_shares = [&](const auto& shares) {
+    return std::ranges::all_of(shares, is_share);
+  };
+  return outcomes >= 1.0f && outcomes <= kForget && std::ranges::all_of(reliability, are_shares) &&
+         std::ranges::all_of(dense, is_weight) && std::ranges::all_of(dense_squares, is_square) &&
+         std::ranges::all_of(weights, is_weight) && std::ranges::all_of(squares, is_square);
+}
+
+Reliability::Reliability(const Prior& prior) {
   for (std::size_t kind = 0; kind < entries_.size(); ++kind) {
     for (std::size_t length = 0; length <= kLongestMatch; ++length) {
       Entry& entry = entries_[kind][length];
-      entry.seen = kPriorOutcomes;
-      entry.right = kPriorReliability[kind][length] * kPriorOutcomes;
+      entry.seen = prior.outcomes;
+      entry.right = prior.reliability[kind][length] * prior.outcomes;
       refresh(entry);
     }
   }
@@ -83,6 +95,15 @@ bool Reliability::is_sound() const {
   });
 }
 
+void Reliability::copy_to(Prior& prior) const {
+  for (std::size_t kind = 0; kind < entries_.size(); ++kind) {
+    for (std::size_t length = 0; length <= kLongestMatch; ++length) {
+      const Entry& entry = entries_[kind][length];
+      prior.reliability[kind][length] = entry.right / entry.seen;
+    }
+  }
+}
+
 void RecentOutcomes::learn(int accepted_tokens, int drafted_tokens) {
   last = accepted_tokens == 0                ? Outcome::kWrong
          : accepted_tokens < drafted_tokens ? Outcome::kPartlyRight
@@ -94,18 +115,21 @@ void RecentOutcomes::learn(int accepted_tokens, int drafted_tokens) {
   }
 }
 
-SurvivalModel::SurvivalModel() {
-  dense_ = kPriorDense;
-  dense_squares_ = kPriorDenseSquares;
-  for (std::size_t i = 0; i < kPriorWeights.size(); ++i) {
-    weights_[i] = {kPriorWeights[i], kPriorSquares[i]};
+SurvivalModel::SurvivalModel(const Prior& prior)
+    : dense_(prior.dense), dense_squares_(prior.dense_squares) {
+  for (std::size_t i = 0; i < kStructured; ++i) weights_[i] = {prior.weights[i], prior.squares[i]};
+}
+
+void SurvivalModel::copy_to(Prior& prior) const {
+  prior.dense = dense_;
+  prior.dense_squares = dense_squares_;
+  for (std::size_t i = 0; i < kStructured; ++i) {
+    prior.weights[i] = weights_[i].value;
+    prior.squares[i] = weights_[i].square;
   }
 }
 
 bool SurvivalModel::is_sound() const {
-  // Far beyond what is learnt, and far from where sums overflow. NaN fails every comparison.
-  const auto is_weight = [](float value) { return std::abs(value) <= 1e4f; };
-  const auto is_square = [](float value) { return value > 1e-3f && value <= 1e12f; };
   const auto is_step = [](float value) { return value >= 0.0f && value <= 1e2f; };
   return until_steps_ >= 0 && until_steps_ < kStepsAgain &&
          std::ranges::all_of(dense_, is_weight) && std::ranges::all_of(dense_squares_, is_square) &&
@@ -171,13 +195,12 @@ Features SurvivalModel::features(const Vote& vote, const RecentOutcomes& outcome
 float SurvivalModel::score(const Features& features) const {
   // Four independent sums, so that the additions can overlap.
   std::array<float, 4> sums{};
-  std::size_t i = 0;
-  for (; i + sums.size() <= kDense; i += sums.size()) {
+  static_assert(kDense % sums.size() == 0);
+  for (std::size_t i = 0; i < kDense; i += sums.size()) {
     for (std::size_t lane = 0; lane < sums.size(); ++lane) {
       sums[lane] += dense_[i + lane] * features.dense[i + lane];
     }
   }
-  for (std::size_t lane = 0; i < kDense; ++i, ++lane) sums[lane] += dense_[i] * features.dense[i];
   float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   for (const std::uint16_t index : features.discrete) sum += weights_[index].value;
   return sum;
@@ -201,6 +224,14 @@ void SurvivalModel::learn(const Features& features, float score, bool right) {
     weight.square += error * error;
     weight.value += kDiscreteStep * error / std::sqrt(weight.square);
   }
+}
+
+Prior Model::learnt() const {
+  Prior prior{};
+  prior.outcomes = kForget;
+  reliability.copy_to(prior);
+  survival.copy_to(prior);
+  return prior;
 }
 
 }  // namespace specgate::suffix

@@ -429,4 +429,11 @@ std::optional<Model> Index::model_of(std::string_view name) {
   return found->second->model;
 }
 
+void Index::teach(std::string_view name, const Prior& prior) {
+  check_name(name);
+  if (!prior.is_sound()) throw BadInput("prior: a value is out of range");
+  std::scoped_lock lock(mutex_);
+  tenant_of(name).model = Model(prior);
+}
+
 }  // namespace specgate::suffix

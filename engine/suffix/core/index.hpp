@@ -89,8 +89,10 @@ class Index {
   void clear();                                                   // likewise
 
   Stats stats();
-  // Returns a copy of a tenant's model, for the script that fits the prior.
+  // Return a copy of a tenant's model, and replace it by one that starts from `prior`. For the
+  // script that fits the prior, and for tests of another one.
   std::optional<Model> model_of(std::string_view tenant);
+  void teach(std::string_view tenant, const Prior& prior);
 
   static constexpr std::size_t kLeastBlocks = 64;
   // 64 GiB: a text that fits in it, with its tables, cannot exhaust the 32-bit positions.

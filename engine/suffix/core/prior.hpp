@@ -1,12 +1,13 @@
 // Written by `python -m bench.suffix.fit_prior`, from what adr/0012 says.
 #pragma once
 
-#include <array>
+#include "calibration.hpp"
 
 namespace specgate::suffix {
 
-inline constexpr float kPriorOutcomes = 50.0f;
-inline constexpr std::array<std::array<float, 65>, 8> kPriorReliability = {{
+inline constexpr Prior kPrior{
+    .outcomes = 50.0f,
+    .reliability = {{
 {0.3f, 0.1431f, 0.2537f, 0.4724f, 0.6081f, 0.6794f, 0.7602f, 0.7713f, 0.804f, 0.8664f, 0.8433f, 0.8222f,
     0.8095f, 0.7881f, 0.7916f, 0.881f, 0.8951f, 0.9262f, 0.9244f, 0.9366f, 0.8951f, 0.9197f, 0.9259f, 0.8984f,
     0.895f, 0.8532f, 0.9198f, 0.9314f, 0.9174f, 0.9211f, 0.935f, 0.9598f, 0.9324f, 0.9187f, 0.9485f, 0.9522f,
@@ -54,12 +55,12 @@ inline constexpr std::array<std::array<float, 65>, 8> kPriorReliability = {{
     0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f,
     0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f,
     0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f, 0.85f,
-    0.85f, 0.85f, 0.85f, 0.85f, 0.85f}}};
-inline constexpr std::array<float, 20> kPriorDense = {0.586f, -0.4765f, 0.1751f, 0.3511f, -0.1459f, 0.09033f, -0.01654f, -0.0855f, -0.5743f, 0.1879f, -0.1215f, -0.3202f,
-    0.2783f, 0.2503f, 0.3615f, 0.1406f, 0.00306f, 0.01994f, -0.75f, 0.1f};
-inline constexpr std::array<float, 20> kPriorDenseSquares = {5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f,
-    5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f};
-inline constexpr std::array<float, 408> kPriorWeights = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f,
+    0.85f, 0.85f, 0.85f, 0.85f, 0.85f}}},
+    .dense = {0.586f, -0.4765f, 0.1751f, 0.3511f, -0.1459f, 0.09033f, -0.01654f, -0.0855f, -0.5743f, 0.1879f, -0.1215f, -0.3202f,
+    0.2783f, 0.2503f, 0.3615f, 0.1406f, 0.00306f, 0.01994f, -0.75f, 0.1f},
+    .dense_squares = {5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f,
+    5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f, 5.0f},
+    .weights = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f,
     0.0f, 0.0f, 0.0f, 0.0f, -0.2659f, -1.424f, -1.526f, -1.709f, -0.3038f, -0.6438f, -0.6658f, -0.7719f,
     0.0f, -0.4276f, -0.2096f, -0.4225f, 0.0f, -0.3294f, -0.1648f, -0.4164f, -0.6889f, -0.7891f, -1.087f, -1.114f,
     0.446f, -0.1606f, -0.4578f, -0.3104f, 0.0f, 0.2332f, -0.1509f, -0.1303f, 0.0f, 0.2802f, 0.1159f, 0.1523f,
@@ -92,8 +93,8 @@ inline constexpr std::array<float, 408> kPriorWeights = {0.0f, 0.0f, 0.0f, 0.0f,
     0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.1207f, 0.0f, 0.0f, 0.0f, 0.0f,
     -0.07371f, -0.2926f, -0.3935f, -0.444f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, -0.2503f, -0.1101f, -0.3735f,
     0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.1294f, -0.07729f, 0.0f, 0.0f, 0.0f, 0.0f,
-    0.0f, 0.0f, 0.0f, 0.1194f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.1298f};
-inline constexpr std::array<float, 408> kPriorSquares = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f,
+    0.0f, 0.0f, 0.0f, 0.1194f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.1298f},
+    .squares = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f,
     1.0f, 1.0f, 1.0f, 1.0f, 3.0f, 3.0f, 3.0f, 3.0f, 3.0f, 3.0f, 3.0f, 3.0f,
     1.0f, 3.0f, 3.0f, 3.0f, 1.0f, 3.0f, 3.0f, 3.0f, 3.0f, 3.0f, 3.0f, 3.0f,
     3.0f, 3.0f, 3.0f, 3.0f, 1.0f, 3.0f, 3.0f, 3.0f, 1.0f, 3.0f, 3.0f, 3.0f,
@@ -126,6 +127,6 @@ inline constexpr std::array<float, 408> kPriorSquares = {1.0f, 1.0f, 1.0f, 1.0f,
     1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 3.0f, 1.0f, 1.0f, 1.0f, 1.0f,
     3.0f, 3.0f, 3.0f, 3.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 3.0f, 3.0f, 3.0f,
     1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 3.0f, 3.0f, 1.0f, 1.0f, 1.0f, 1.0f,
-    1.0f, 1.0f, 1.0f, 3.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 3.0f};
+    1.0f, 1.0f, 1.0f, 3.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 3.0f}};
 
 }  // namespace specgate::suffix

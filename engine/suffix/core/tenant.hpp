@@ -3,6 +3,7 @@
 
 #include "index.hpp"
 #include "lines.hpp"
+#include "prior.hpp"
 
 namespace specgate::suffix {
 
@@ -33,7 +34,7 @@ struct Index::Tenant {
   std::string name;
   std::uint64_t number;  // unique, also among tenants that were dropped
   Store store;
-  Model model;
+  Model model{kPrior};
   std::size_t requests = 0;  // running
   std::size_t request_blocks = 0;  // of its running requests
   std::uint64_t last_used = 0;

@@ -8,6 +8,7 @@ import pytest
 from bench.suffix.datasets import (
     DataSet,
     exchanges_of,
+    groups_of,
     is_edit_set,
     load_dataset,
     load_saved,
@@ -69,6 +70,24 @@ def test_agent_sessions_and_edits_are_recognised(
     name: str, categories: list[str], is_edit: bool
 ) -> None:
     assert is_edit_set(name, categories) is is_edit
+
+
+@pytest.mark.parametrize(
+    ("name", "category", "groups"),
+    [
+        ("set/run__1/django__django-12", "agent_swe", ("kind agent_swe", "project django")),
+        ("HumanEval/1", "code", ("kind code",)),
+        ("", "", ("kind chat",)),
+    ],
+    ids=["issue", "kind", "nothing"],
+)
+def test_a_record_s_kind_and_project_are_known(
+    name: str, category: str, groups: tuple[str, ...]
+) -> None:
+    record = record_of({"id": name, "category": category, "messages": ASKED, "reference": "r"})
+
+    assert groups_of(record) == groups
+    assert [exchange.groups for exchange in exchanges_of(record)] == [groups]
 
 
 def test_saved_tokens_come_back(tmp_path: Path) -> None:
