@@ -23,7 +23,7 @@ from engine._core import suffix as _core
 from engine.suffix import LONGEST_DRAFT
 
 _HEADER = Path(__file__).parents[2] / "engine/suffix/core/prior.hpp"
-_OUTCOMES = 50.0
+_OUTCOMES = 20.0
 _DENSE, _STRUCTURED = 20, 408
 _SAMPLED = (-0.75, 0.1)  # of the last dense features: the corpus has no sampled text, adr/0012
 _KINDS, _LENGTHS = 8, 65

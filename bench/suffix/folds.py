@@ -3,7 +3,8 @@
     python -m bench.suffix.folds [--data DIR] [--config FILE]
 
 Each fold is a data set, a kind of request or a project. The prior is fitted to everything else, and
-the fold is replayed by both sides at several settings. Only counts are compared, so the figures do
+the fold is replayed by both sides at several settings. Two more folds are made up: copies from far
+back, where only the longest match is right. Only counts are compared, so the figures do
 not depend on the machine. The last line on stdout is one JSON object.
 """
 
@@ -25,11 +26,14 @@ from bench.suffix.fit_prior import fit
 from bench.suffix.ours import Ours
 from bench.suffix.plan import ARCTIC_REQUIREMENTS, FULL, VLLM_DEFAULT, OurSetting
 from bench.suffix.replay import Figures, replay
+from bench.suffix.texts import far_copies
 from loadtest.conversations import DataError
 from loadtest.progress import say
 
-_LEAST_TOKENS = 400  # of answers; a smaller fold is too noisy to be compared
+_LEAST_TOKENS = 1000  # of answers; a smaller fold is too noisy to be compared
 _SHARES = {"equal": 1.0, "less": DRAFTED_SHARE}  # of the peer's drafted tokens
+_SURVIVALS = {most: (*swept, 0.7, 0.9) for most, swept in FULL.survivals.items()}
+_MADE_UP = {"far": (40, 160), "far, short": (10, 40)}  # tokens of a copied passage
 _SETTINGS = {"default": VLLM_DEFAULT, **{f"factor_{s.factor:g}": s for s in FULL.grid[:3]}}
 
 
@@ -75,6 +79,18 @@ def folds_of(datasets: Sequence[DataSet]) -> list[Fold]:
     return folds
 
 
+def made_up(datasets: Sequence[DataSet]) -> list[Fold]:
+    """Folds of texts that no real one resembles, fitted to all real ones."""
+    fitted = [request for dataset in datasets for request in dataset.requests]
+    return [
+        Fold(
+            DataSet(f"copies from {name}", False, far_copies(40, lengths=lengths, seed=1), 0),
+            fitted,
+        )
+        for name, lengths in _MADE_UP.items()
+    ]
+
+
 def _sets_first(name: str) -> tuple[bool, str]:
     return not name.startswith("set "), name
 
@@ -118,7 +134,9 @@ def summary(folds: Mapping[str, Mapping[str, Mapping[str, float | None]]]) -> Js
 
 def _run(data: Path, config: Path) -> Json:
     peer = asyncio.run(install("arctic", ARCTIC_REQUIREMENTS)) / "bin" / "python"
-    folds = folds_of(load_corpus(data, tokenizer_of(config)))
+    datasets = load_corpus(data, tokenizer_of(config))
+    real = folds_of(datasets)
+    folds = [*real, *made_up(datasets)]
     theirs = _replay_arctic(folds, peer)
     found = {}
     for fold in folds:
@@ -130,7 +148,8 @@ def _run(data: Path, config: Path) -> Json:
         }
         default = found[name]["default"]
         say(f"{name}: {default['equal']} at equal drafted tokens, {default['less']} at 0.85")
-    return {"bench": "suffix.folds", **summary(found), "folds": found}
+    of_real = summary({fold.held_out.name: found[fold.held_out.name] for fold in real})
+    return {"bench": "suffix.folds", **of_real, "folds": found}
 
 
 def _replay_arctic(folds: Sequence[Fold], peer: Path) -> dict[str, dict[str, Figures]]:
@@ -151,7 +170,7 @@ def _replay_arctic(folds: Sequence[Fold], peer: Path) -> dict[str, dict[str, Fig
 def _replay_ours(fold: Fold) -> dict[int, list[Figures]]:
     prior = fit(fold.fitted)
     curves = {}
-    for most, survivals in FULL.survivals.items():
+    for most, survivals in _SURVIVALS.items():
         setting = OurSetting(most, 0.0)
         curves[most] = [
             replay(

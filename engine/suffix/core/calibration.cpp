@@ -7,7 +7,9 @@ namespace specgate::suffix {
 
 namespace {
 
-constexpr float kForget = 2000.0f;      // outcomes; beyond this the counts are halved
+// How much of the past counts, so that a changed text soon changes the estimates (adr/0012).
+constexpr float kMemory = 64.0f;        // outcomes of each reliability
+constexpr float kMostSquares = 1000.0f;  // of the gradients of each weight
 constexpr float kDenseStep = 0.1f;      // AdaGrad step sizes: the best of those tried, adr/0012
 constexpr float kDiscreteStep = 0.3f;
 constexpr int kStepsAgain = 8;          // outcomes between updates of the dense step sizes
@@ -27,7 +29,7 @@ int length_class(int length) {
 
 // Far beyond what is learnt, and far from where sums overflow. NaN fails every comparison.
 bool is_weight(float value) { return std::abs(value) <= 1e4f; }
-bool is_square(float value) { return value > 1e-3f && value <= 1e12f; }
+bool is_square(float value) { return value > 1e-3f && value <= kMostSquares; }
 
 // Multiplicative hash. It is not salted, because a collision only costs precision.
 std::uint32_t scramble(std::uint32_t value, int bits) { return value * 2654435761u >> (32 - bits); }
@@ -51,7 +53,7 @@ bool Prior::is_sound() const {
   const auto are_shares = [&](const auto& shares) {
     return std::ranges::all_of(shares, is_share);
   };
-  return outcomes >= 1.0f && outcomes <= kForget && std::ranges::all_of(reliability, are_shares) &&
+  return outcomes >= 1.0f && outcomes <= kMemory && std::ranges::all_of(reliability, are_shares) &&
          std::ranges::all_of(dense, is_weight) && std::ranges::all_of(dense_squares, is_square) &&
          std::ranges::all_of(weights, is_weight) && std::ranges::all_of(squares, is_square);
 }
@@ -78,9 +80,9 @@ void Reliability::learn(Kind kind, int match_length, bool right) {
   Entry& entry = entries_[row(kind)][static_cast<std::size_t>(match_length)];
   entry.right += right ? 1.0f : 0.0f;
   entry.seen += 1.0f;
-  if (entry.seen > kForget) {
-    entry.seen *= 0.5f;
-    entry.right *= 0.5f;
+  if (entry.seen > kMemory) {
+    entry.right *= kMemory / entry.seen;
+    entry.seen = kMemory;
   }
   refresh(entry);
 }
@@ -89,7 +91,7 @@ bool Reliability::is_sound() const {
   return std::ranges::all_of(entries_, [](const auto& lengths) {
     return std::ranges::all_of(lengths, [](const Entry& entry) {
       // The bounds of weights are the cubes of those in `refresh`, and rounding.
-      return entry.right >= 0.0f && entry.right <= entry.seen && entry.seen <= kForget &&
+      return entry.right >= 0.0f && entry.right <= entry.seen && entry.seen <= kMemory &&
              entry.weight > 8e-6f && entry.weight < 1.2e5f;
     });
   });
@@ -216,19 +218,19 @@ void SurvivalModel::learn(const Features& features, float score, bool right) {
   const float error = (right ? 1.0f : 0.0f) - 1.0f / (1.0f + std::exp(-score));
   for (std::size_t i = 0; i < kDense; ++i) {
     const float gradient = error * features.dense[i];
-    dense_squares_[i] += gradient * gradient;
+    dense_squares_[i] = std::min(dense_squares_[i] + gradient * gradient, kMostSquares);
     dense_[i] += gradient * dense_steps_[i];
   }
   for (const std::uint16_t index : features.discrete) {
     Weight& weight = weights_[index];
-    weight.square += error * error;
+    weight.square = std::min(weight.square + error * error, kMostSquares);
     weight.value += kDiscreteStep * error / std::sqrt(weight.square);
   }
 }
 
 Prior Model::learnt() const {
   Prior prior{};
-  prior.outcomes = kForget;
+  prior.outcomes = kMemory;
   reliability.copy_to(prior);
   survival.copy_to(prior);
   return prior;

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from bench.suffix.datasets import DataSet, Request
-from bench.suffix.folds import compare, folds_of, summary
+from bench.suffix.folds import compare, folds_of, made_up, summary
 from bench.suffix.replay import Figures
 
 
 def requests(count: int, *groups: str) -> list[Request]:
-    text = np.arange(300, dtype=np.int32)
+    text = np.arange(600, dtype=np.int32)
     return [Request(text, text, is_last=True, groups=groups) for _ in range(count)]
 
 
@@ -56,6 +56,14 @@ def test_a_small_fold_is_not_compared() -> None:
 
 def test_a_single_set_leaves_nothing_to_fit_to() -> None:
     assert folds_of([dataset("one", requests(2))]) == []
+
+
+def test_a_made_up_fold_leaves_out_nothing_that_is_real() -> None:
+    every = requests(2)
+
+    folds = made_up([dataset("one", every)])
+
+    assert all(fold.fitted == every for fold in folds)
 
 
 def test_accepted_tokens_are_compared_at_shares_of_the_peer_s_drafted_ones() -> None:
