@@ -6,6 +6,7 @@ python -m bench.suffix.ours TOKENS.npz
 import sys
 from collections.abc import Sequence
 
+from bench.suffix.calibration import measure_calibration
 from bench.suffix.datasets import Tokens
 from bench.suffix.fit_prior import Prior
 from bench.suffix.hostile import measure_hostile
@@ -56,5 +57,9 @@ class Ours:
 
 
 if __name__ == "__main__":
-    ours = {"scale": measure_scale, "hostile": measure_hostile}
+    ours = {
+        "calibration": measure_calibration,
+        "scale": measure_scale,
+        "hostile": measure_hostile,
+    }
     sys.exit(serve(sys.argv[1], Ours, {**COMMANDS, **ours}))

@@ -20,8 +20,8 @@ ASKED = [{"role": "user", "content": "q"}]
 TURNS = [{"messages": ASKED, "response": "one"}, {"messages": ASKED, "response": "two"}]
 
 
-def letters(texts: Sequence[str]) -> list[list[int]]:
-    return [[ord(letter) for letter in text] for text in texts]
+def letters(texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+    return [([ord(letter) for letter in text], [*range(len(text))]) for text in texts]
 
 
 def load(path: Path, records: Sequence[object], *, most_tokens: int = 10_000) -> DataSet | None:
@@ -102,3 +102,5 @@ def test_saved_tokens_come_back(tmp_path: Path) -> None:
     for mine, other in zip(found.requests, dataset.requests, strict=True):
         np.testing.assert_array_equal(mine.prompt, other.prompt)
         np.testing.assert_array_equal(mine.answer, other.answer)
+        np.testing.assert_array_equal(mine.kinds, other.kinds)
+        assert len(mine.kinds) == len(mine.answer)
