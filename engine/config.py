@@ -258,8 +258,9 @@ class EngineSettings(BaseModel):
     )
     cpu_kernels: bool = Field(
         default=True,
-        description="On CPUs, compute linear layers and attention with our own kernels: extra "
-        "tokens in a step cost little, and results are batch-invariant (docs/exactness.md). "
+        description="On CPUs, compute linear layers and attention with our own kernels, and all "
+        "layers of known models in one call (adr/0032): extra tokens in a step cost little, and "
+        "results are batch-invariant (docs/exactness.md). "
         "If off, vLLM's compute, for comparison. Without effect on GPUs.",
     )
     speculation: Speculation = Field(

@@ -58,12 +58,14 @@ class Record:
         category: Empty when the line names none.
         is_session: Recorded turn by turn; otherwise a single prompt.
         reference: Answer to a single prompt; empty when there is none.
+        name: Its id in the file, or empty.
     """
 
     category: str
     is_session: bool
     conversation: Conversation
     reference: str = ""
+    name: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -124,13 +126,14 @@ def record_of(fields: object) -> Record:
     """
     if not isinstance(fields, dict):
         raise TypeError("expected an object")
-    category = str(fields.get("category", ""))
+    category, name = str(fields.get("category", "")), str(fields.get("id", ""))
     if "turns" in fields:
         turns = [Turn(_messages(turn), _text(turn["response"])) for turn in _list(fields["turns"])]
-        return Record(category, is_session=True, conversation=Conversation(turns))
+        conversation = Conversation(turns)
+        return Record(category, is_session=True, conversation=conversation, name=name)
     single = Conversation([Turn(_messages(fields), reply="")])
     reference = _text(fields.get("reference") or "")
-    return Record(category, is_session=False, conversation=single, reference=reference)
+    return Record(category, is_session=False, conversation=single, reference=reference, name=name)
 
 
 def _messages(fields: Mapping[str, Any]) -> Messages:

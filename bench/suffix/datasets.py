@@ -2,16 +2,19 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.suffix.kinds import Kinds, kinds_of
 from loadtest.conversations import Messages, Record, read_file
 
 Tokens = NDArray[np.int32]
-Encode = Callable[[Sequence[str]], Sequence[Sequence[int]]]
+# The ids of a text's tokens, and where each begins in the text, in characters.
+Encoded = tuple[Sequence[int], Sequence[int]]
+Encode = Callable[[Sequence[str]], Sequence[Encoded]]
 
 END = "<|im_end|>"
 
@@ -22,20 +25,25 @@ class Exchange:
 
     Attributes:
         is_last: No later request of the same conversation repeats this one in its prompt.
+        groups: What it has in common with others, such as "kind code" and "project pydicom".
     """
 
     prompt: str
     answer: str
     is_last: bool
+    groups: Sequence[str] = ()
+    category: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Request:
     """The same as token ids; int32, contiguous, writable, both at least one token."""
 
     prompt: Tokens
     answer: Tokens
     is_last: bool
+    groups: Sequence[str] = ()
+    kinds: Kinds = field(default_factory=lambda: np.zeros(0, np.uint8))  # of the answer's tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
 
     Args:
         path: A file of recorded conversations.
-        encode: Token ids of each of several texts.
+        encode: Tokens of each of several texts.
         most_tokens: Bound on prompts and answers together; the first request is always taken.
 
     Raises:
@@ -100,12 +108,13 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
     answers = encode([exchange.answer for exchange in exchanges])
     requests: list[Request] = []
     total = 0
-    for exchange, prompt, answer in zip(exchanges, prompts, answers, strict=True):
+    for exchange, (prompt, _), (answer, begins) in zip(exchanges, prompts, answers, strict=True):
         total += len(prompt) + len(answer)
         if requests and total > most_tokens:
             break
         ids = np.array(prompt, np.int32), np.array(answer, np.int32)
-        requests.append(Request(*ids, exchange.is_last))
+        kinds = kinds_of(exchange.answer, begins, category=exchange.category)
+        requests.append(Request(*ids, exchange.is_last, exchange.groups, kinds))
     return DataSet(
         name=path.stem,
         is_edit=is_edit_set(path.stem, [record.category for record in records]),
@@ -117,10 +126,18 @@ def load_dataset(path: Path, encode: Encode, *, most_tokens: int) -> DataSet | N
 def exchanges_of(record: Record) -> list[Exchange]:
     """The requests that a record stands for; none when it has no recorded answer."""
     found = list(record.exchanges())
+    groups = groups_of(record)
     return [
-        Exchange(render(messages), answer + END, is_last=number == len(found))
+        Exchange(render(messages), answer + END, number == len(found), groups, record.category)
         for number, (messages, answer) in enumerate(found, 1)
     ]
+
+
+def groups_of(record: Record) -> Sequence[str]:
+    """Its kind, and its project where its id ends as SWE-bench's do: `owner__repository-issue`."""
+    kind = f"kind {record.category or record.kind}"
+    project, found, _ = record.name.rpartition("/")[2].partition("__")
+    return (kind, f"project {project}") if found else (kind,)
 
 
 def render(messages: Messages) -> str:
@@ -144,6 +161,7 @@ def save_datasets(path: Path, datasets: Sequence[DataSet]) -> None:
         pieces = [piece for r in dataset.requests for piece in (r.prompt, r.answer)]
         shape = [(len(r.prompt), len(r.answer), int(r.is_last)) for r in dataset.requests]
         arrays[f"{dataset.name}/tokens"] = np.concatenate(pieces)
+        arrays[f"{dataset.name}/kinds"] = np.concatenate([r.kinds for r in dataset.requests])
         arrays[f"{dataset.name}/shape"] = np.array(shape, np.int32)
         arrays[f"{dataset.name}/facts"] = np.array([dataset.is_edit, dataset.left_out], np.int32)
     np.savez(path, allow_pickle=False, **arrays)
@@ -155,7 +173,7 @@ def load_saved(path: Path) -> dict[str, DataSet]:
     with np.load(path) as arrays:
         for name in sorted({key.rpartition("/")[0] for key in arrays.files}):
             is_edit, left_out = (int(fact) for fact in arrays[f"{name}/facts"])
-            cut = _cut(arrays[f"{name}/tokens"], arrays[f"{name}/shape"])
+            cut = _cut(*(arrays[f"{name}/{part}"] for part in ("tokens", "shape", "kinds")))
             found[name] = DataSet(name, bool(is_edit), list(cut), left_out)
     return found
 
@@ -165,9 +183,14 @@ def seed_of(name: str) -> int:
     return zlib.crc32(name.encode())
 
 
-def _cut(tokens: Tokens, shape: NDArray[np.int32]) -> Iterator[Request]:
-    at = 0
+def _cut(tokens: Tokens, shape: NDArray[np.int32], kinds: Kinds) -> Iterator[Request]:
+    at = kind = 0
     for prompt, answer, is_last in shape.tolist():
         middle, end = at + prompt, at + prompt + answer
-        yield Request(tokens[at:middle].copy(), tokens[middle:end].copy(), bool(is_last))
-        at = end
+        yield Request(
+            tokens[at:middle].copy(),
+            tokens[middle:end].copy(),
+            bool(is_last),
+            kinds=kinds[kind : kind + answer].copy(),
+        )
+        at, kind = end, kind + answer

@@ -51,6 +51,8 @@ def measure(plan: Plan, datasets: Sequence[DataSet], sides: Sides) -> Json:
     """
     with sides.start_ours() as ours, sides.start_arctic() as arctic:
         found = _compared(plan, datasets, ours, arctic)
+        say("calibration by kind of token")
+        found["calibration"] = ours.ask("calibration", setting=OUR_LONG.as_json())
         found |= _prompts(ours, arctic)
         found |= _rows(ours, arctic)
     found |= _memory(plan, sides)

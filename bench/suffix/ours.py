@@ -6,7 +6,9 @@ python -m bench.suffix.ours TOKENS.npz
 import sys
 from collections.abc import Sequence
 
+from bench.suffix.calibration import measure_calibration
 from bench.suffix.datasets import Tokens
+from bench.suffix.fit_prior import Prior
 from bench.suffix.hostile import measure_hostile
 from bench.suffix.scale import measure_scale
 from bench.suffix.worker import COMMANDS, Setting, serve
@@ -20,12 +22,15 @@ class Ours:
 
     Args:
         setting: `max_tokens`, `capacity_bytes`, `salt`, `min_survival`.
+        prior: What the model starts from, instead of the shipped prior.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, prior: Prior | None = None) -> None:
         self._most = int(setting["max_tokens"])
         self._least = float(setting["min_survival"])
         self._index = SuffixIndex(int(setting["capacity_bytes"]), salt=int(setting["salt"]))
+        if prior is not None:
+            self._index.core.teach(_TENANT, prior)
         self.append = self._index.extend
 
     def start(self, name: str, prompt: Tokens) -> None:
@@ -52,5 +57,9 @@ class Ours:
 
 
 if __name__ == "__main__":
-    ours = {"scale": measure_scale, "hostile": measure_hostile}
+    ours = {
+        "calibration": measure_calibration,
+        "scale": measure_scale,
+        "hostile": measure_hostile,
+    }
     sys.exit(serve(sys.argv[1], Ours, {**COMMANDS, **ours}))

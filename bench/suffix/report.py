@@ -34,6 +34,9 @@ DEFINITIONS = {
     "times over, which a tree stores once",
     "ratio_log_loss": "mean over drafted tokens of -log(stated probability of what happened): "
     "the stated survival's over the raw vote share's",
+    "calibration": "our drafted tokens by what they are part of (`end`: the last 8 of an answer), "
+    "without those past the end of an answer: mean log-loss of the stated survival, its mean, the "
+    "accepted share, and `excess`: what of the log-loss better survivals would save, by tenths",
     "prompt_32k_ms": "start() with 32,768 tokens of real text, median",
     "propose_growth_1m_to_100m": "p50 of propose() on real continuing requests in an index of "
     "100 M tokens over that of 1 M, both alive, in turn; null in a quick run",

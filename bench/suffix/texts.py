@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.suffix.datasets import Tokens
+from bench.suffix.datasets import Request, Tokens
 
 PIECE_TOKENS = 1_000_000
 _VOCABULARY = 50_000
@@ -19,6 +19,7 @@ _DELETED = 0.01
 _INSERTED = 0.01
 _LOW_BITS = 16
 _HASHED_TOKENS = 4  # kLongestOrder in engine/suffix/core/store.hpp
+_PHRASES = 300
 _MASK_64 = (1 << 64) - 1
 
 
@@ -102,3 +103,30 @@ def _factors(state: int, count: int) -> Sequence[int]:
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK_64
         factors.append((mixed ^ (mixed >> 31)) | 1)
     return factors
+
+
+def far_copies(requests: int, *, lengths: tuple[int, int], seed: int) -> list[Request]:
+    """Answers that copy passages from the beginning of a long prompt.
+
+    The text is made of phrases of 2 to 6 tokens, so a short context has often been seen since, with
+    other continuations. Only a long match tells where a copy goes on.
+
+    Args:
+        lengths: Of a passage: the least, and one more than the most.
+
+    Returns:
+        Requests with prompts of some 16,000 tokens and answers of some 500.
+    """
+    random = np.random.default_rng(seed)
+    # Zipf's law: a few phrases are most of the text.
+    chances = 1 / np.arange(1, _PHRASES + 1)
+    chances /= chances.sum()
+    phrases = [random.integers(0, 2000, random.integers(2, 7)) for _ in range(_PHRASES)]
+    found = []
+    for _ in range(requests):
+        chosen = random.choice(_PHRASES, 4000, p=chances)
+        prompt = np.concatenate([phrases[phrase] for phrase in chosen]).astype(np.int32)
+        begins = random.integers(0, len(prompt) // 4, size=1000 // sum(lengths))
+        parts = [prompt[begin : begin + random.integers(*lengths)] for begin in begins]
+        found.append(Request(prompt, np.concatenate(parts), is_last=True))
+    return found

@@ -132,5 +132,180 @@ class AttentionBFloat16:
         tokens: int,
     ) -> None: ...
 
+class Architecture:
+    """The sizes of a decoder; see engine.kernels.DecoderSizes."""
+
+    def __init__(
+        self,
+        hidden: int,
+        intermediate: int,
+        heads: int,
+        kv_heads: int,
+        dim: int,
+        scale: float,
+        epsilon: float,
+    ) -> None: ...
+
+class DecoderFloat32:
+    """The layers of a decoder in one call. Keeps the addresses that it is given.
+
+    Args:
+        attention: Name of the kernel for attention.
+        embeddings: Address of (vocabulary, hidden).
+        angles: Address of (positions, dim): cosines, then sines.
+        norm: Address of the last norm's weight.
+
+    Raises:
+        ValueError: The sizes are not supported, or this processor has no such kernel.
+    """
+
+    def __init__(
+        self,
+        attention: str,
+        sizes: Architecture,
+        embeddings: int,
+        vocabulary: int,
+        angles: int,
+        positions: int,
+        norm: int,
+    ) -> None: ...
+    def add(
+        self,
+        qkv: PackedFloat32,
+        qkv_bias: int,
+        out: PackedFloat32,
+        out_bias: int,
+        gate_up: PackedFloat32,
+        gate_up_bias: int,
+        down: PackedFloat32,
+        down_bias: int,
+        attention_norm: int,
+        mlp_norm: int,
+        query_norm: int,
+        key_norm: int,
+    ) -> None:
+        """Add the next layer; biases and the last two norms are 0 for none.
+
+        Raises:
+            ValueError: A weight has another shape.
+        """
+
+    def bind(self, layers: list[AttentionFloat32]) -> None:
+        """Use the caches of these layers.
+
+        Raises:
+            ValueError: Their number is wrong.
+        """
+
+    def run(
+        self,
+        tokens: int,
+        ids: int,
+        embeddings: int,
+        positions: int,
+        slots: int,
+        requests: Requests,
+        outputs: int,
+        taps: list[tuple[int, int]],
+    ) -> None:
+        """Compute a step and write the states after the last norm (tokens, hidden).
+
+        Args:
+            tokens: Number of tokens.
+            ids: Address of their ids, int32, or 0 for embeddings.
+            embeddings: Address of (tokens, hidden), or 0 for ids.
+            positions: Address of int64.
+            slots: Address of int64 for the tokens of requests, which come first.
+            requests: The requests.
+            outputs: Address to write to.
+            taps: Layers, and the address where the residual stream before each is written.
+
+        Raises:
+            IndexError: A token id, a position or a slot is out of range.
+            MemoryError: There is no memory.
+        """
+
+class DecoderBFloat16:
+    """The same for bfloat16, which is widened."""
+
+    def __init__(
+        self,
+        attention: str,
+        sizes: Architecture,
+        embeddings: int,
+        vocabulary: int,
+        angles: int,
+        positions: int,
+        norm: int,
+    ) -> None: ...
+    def add(
+        self,
+        qkv: PackedBFloat16,
+        qkv_bias: int,
+        out: PackedBFloat16,
+        out_bias: int,
+        gate_up: PackedBFloat16,
+        gate_up_bias: int,
+        down: PackedBFloat16,
+        down_bias: int,
+        attention_norm: int,
+        mlp_norm: int,
+        query_norm: int,
+        key_norm: int,
+    ) -> None: ...
+    def bind(self, layers: list[AttentionBFloat16]) -> None: ...
+    def run(
+        self,
+        tokens: int,
+        ids: int,
+        embeddings: int,
+        positions: int,
+        slots: int,
+        requests: Requests,
+        outputs: int,
+        taps: list[tuple[int, int]],
+    ) -> None: ...
+
+class DecoderPairs:
+    """The same for processors with bfloat16 instructions."""
+
+    def __init__(
+        self,
+        attention: str,
+        sizes: Architecture,
+        embeddings: int,
+        vocabulary: int,
+        angles: int,
+        positions: int,
+        norm: int,
+    ) -> None: ...
+    def add(
+        self,
+        qkv: PackedPairs,
+        qkv_bias: int,
+        out: PackedPairs,
+        out_bias: int,
+        gate_up: PackedPairs,
+        gate_up_bias: int,
+        down: PackedPairs,
+        down_bias: int,
+        attention_norm: int,
+        mlp_norm: int,
+        query_norm: int,
+        key_norm: int,
+    ) -> None: ...
+    def bind(self, layers: list[AttentionBFloat16]) -> None: ...
+    def run(
+        self,
+        tokens: int,
+        ids: int,
+        embeddings: int,
+        positions: int,
+        slots: int,
+        requests: Requests,
+        outputs: int,
+        taps: list[tuple[int, int]],
+    ) -> None: ...
+
 def tiles() -> str:
     """Whether bfloat16 can be multiplied by AMX: usable, refused (by the system) or absent."""

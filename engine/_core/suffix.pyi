@@ -80,5 +80,12 @@ class Index:
     def calibration(self, tenant: str, /) -> Numbers | None:
         """Return what a tenant's model has learnt, in the form of `prior`; None if unknown."""
 
+    def teach(self, tenant: str, prior: Numbers, /) -> None:
+        """Have a tenant's model start anew from `prior`.
+
+        Raises:
+            SuffixInputError: A value or a list's length is out of range.
+        """
+
 def prior() -> Numbers:
     """Return the numbers that every tenant's model starts from (docs/adr/0012)."""

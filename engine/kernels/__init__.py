@@ -1,9 +1,14 @@
 """CPU kernels of the target model, made so that extra tokens in a step cost almost nothing."""
 
 from engine.kernels.attention import PagedAttention, StepRequests, attention_kernels
+from engine.kernels.decoder import Decoder, DecoderLayer, DecoderSizes, Linear
 from engine.kernels.linear import PackedLinear, is_supported, linear_kernels, tiles
 
 __all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "DecoderSizes",
+    "Linear",
     "PackedLinear",
     "PagedAttention",
     "StepRequests",

@@ -36,7 +36,7 @@ class StepRequests:
         ValueError: A tensor has the wrong shape, dtype or stride.
     """
 
-    __slots__ = ("_kept", "core")
+    __slots__ = ("_kept", "core", "tokens")
 
     def __init__(self, starts: Tensor, lengths: Tensor, blocks: Tensor) -> None:
         count = lengths.shape[0]
@@ -47,6 +47,7 @@ class StepRequests:
         ):
             if tensor.dtype is not torch.int32 or tensor.shape != shape or tensor.stride(-1) != 1:
                 raise ValueError(f"{name}: got {tensor.dtype} {tuple(tensor.shape)}")
+        self.tokens = int(starts[-1])
         self._kept = (starts, lengths, blocks)  # keeps the memory that the core points to
         self.core = Requests(
             starts.data_ptr(), lengths.data_ptr(), count, blocks.data_ptr(), blocks.stride(0)
@@ -75,7 +76,7 @@ class PagedAttention:
         ValueError: A shape or dtype is not supported, or this processor has no such kernel.
     """
 
-    __slots__ = ("_core", "_dim", "_dtype", "_heads", "_kept")
+    __slots__ = ("_dim", "_dtype", "_heads", "_kept", "core")
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class PagedAttention:
             raise ValueError(f"cache: got blocks of {tokens} tokens, heads of {dim}")
         self._dtype, self._heads, self._dim = keys.dtype, heads, dim
         self._kept = (keys, values)
-        self._core: _Attention = _KINDS[keys.dtype](
+        self.core: _Attention = _KINDS[keys.dtype](
             chosen,
             keys.data_ptr(),
             values.data_ptr(),
@@ -134,7 +135,7 @@ class PagedAttention:
                 or tensor.stride()[1:] != (dim, 1)
             ):
                 raise ValueError(f"got {tensor.dtype} {tuple(tensor.shape)} {tensor.stride()}")
-        self._core.attend(
+        self.core.attend(
             requests.core,
             queries.data_ptr(),
             queries.stride(0),

@@ -41,7 +41,7 @@ class PackedLinear:
         ValueError: A shape or dtype is not supported, or this processor has no such kernel.
     """
 
-    __slots__ = ("_dtype", "_in", "_out", "_weight")
+    __slots__ = ("_in", "core", "dtype", "out")
 
     def __init__(self, weight: Tensor, kernel: str | None = None) -> None:
         if weight.dim() != 2 or weight.dtype not in _KINDS:
@@ -50,10 +50,10 @@ class PackedLinear:
         chosen = next(iter(kinds), None) if kernel is None else kernel
         if chosen is None or chosen not in kinds:
             raise ValueError(f"kernel: no {chosen} for {weight.dtype}; available are {list(kinds)}")
-        self._out, self._in = weight.shape
-        self._dtype = weight.dtype
+        self.out, self._in = weight.shape
+        self.dtype = weight.dtype
         values = weight.detach().contiguous()
-        self._weight = kinds[chosen](chosen, values.data_ptr(), self._out, self._in)
+        self.core: _Packed = kinds[chosen](chosen, values.data_ptr(), self.out, self._in)
 
     def __call__(self, inputs: Tensor, bias: Tensor | None = None) -> Tensor:
         """Return the layer's outputs, shape (..., out), dtype of the weight.
@@ -66,23 +66,23 @@ class PackedLinear:
             ValueError: A shape or dtype is wrong.
         """
         rows = inputs if inputs.dim() == 2 else inputs.reshape(-1, inputs.shape[-1])
-        if rows.shape[1] != self._in or rows.dtype is not self._dtype:
+        if rows.shape[1] != self._in or rows.dtype is not self.dtype:
             raise ValueError(
-                f"inputs: expected {self._dtype} (..., {self._in}), "
+                f"inputs: expected {self.dtype} (..., {self._in}), "
                 f"got {inputs.dtype} {tuple(inputs.shape)}"
             )
         if rows.stride(1) != 1:
             rows = rows.contiguous()
         if bias is not None:
-            if bias.shape != (self._out,) or bias.dtype is not self._dtype:
+            if bias.shape != (self.out,) or bias.dtype is not self.dtype:
                 raise ValueError(
-                    f"bias: expected {self._dtype} ({self._out},), "
+                    f"bias: expected {self.dtype} ({self.out},), "
                     f"got {bias.dtype} {tuple(bias.shape)}"
                 )
             bias = bias.contiguous()
         count = rows.shape[0]
-        outputs = torch.empty((*inputs.shape[:-1], self._out), dtype=self._dtype)
+        outputs = torch.empty((*inputs.shape[:-1], self.out), dtype=self.dtype)
         if count:
             at = 0 if bias is None else bias.data_ptr()
-            self._weight.multiply(rows.data_ptr(), rows.stride(0), count, at, outputs.data_ptr())
+            self.core.multiply(rows.data_ptr(), rows.stride(0), count, at, outputs.data_ptr())
         return outputs

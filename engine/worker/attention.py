@@ -83,7 +83,7 @@ class Attention(CPUAttentionBackendImpl):
             return found
         count = attn_metadata.num_actual_tokens
         attention = self._over(kv_cache)
-        attention(query[:count], _requests_of(attn_metadata), output[:count])
+        attention(query[:count], requests_of(attn_metadata), output[:count])
         return output
 
     def _over(self, kv_cache: Tensor) -> PagedAttention:
@@ -130,7 +130,7 @@ def is_made_for(impl: Any, layer: Any, dtype: torch.dtype) -> bool:
     )
 
 
-def _requests_of(metadata: Any) -> StepRequests:
+def requests_of(metadata: Any) -> StepRequests:
     """Return the step's requests, shared by its layers; vLLM's drafters may replace the tensors."""
     tensors = (metadata.query_start_loc, metadata.seq_lens, metadata.block_table)
     found: StepRequests | None = metadata.__dict__.get("specgate_requests")

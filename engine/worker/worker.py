@@ -70,7 +70,13 @@ else:
                 pack_linear_layers()
 
         def compile_or_warm_up_model(self) -> Any:
-            """Warm the model up, then state whether its results are batch-invariant."""
+            """Choose what computes the layers, warm the model up, and state its exactness."""
+            if self.vllm_config.additional_config["specgate"]["cpu_kernels"]:
+                from engine.worker.decoder import compute_in_one_call
+
+                runner = self.model_runner
+                groups = [group.layer_names for group in runner.kv_cache_config.kv_cache_groups]
+                compute_in_one_call(runner.model, self.vllm_config, groups)
             spent = super().compile_or_warm_up_model()
             from engine.worker.exactness import publish, state_exactness
 

@@ -75,7 +75,7 @@ void refuse_steps() {
   refuses<Wrong>("no kernel supports", [](Step& s) { s.asked.kv_heads = 3; });
   refuses<Wrong>("values: no address", [](Step& s) { s.cache.values = nullptr; });
   refuses<Wrong>("keys: misaligned", [](Step& s) {
-    s.cache.keys = reinterpret_cast<const BFloat16*>(
+    s.cache.keys = reinterpret_cast<BFloat16*>(
         reinterpret_cast<std::uintptr_t>(s.keys.data()) + 1);
   });
   // Mapped, but not of the cache: one block more than it has.

@@ -138,14 +138,14 @@ struct World {
   }
 
   // The queries of [first, end) of a request, as if those behind them were not there yet.
-  void attend_to(std::size_t request, std::size_t first, std::size_t end, BFloat16* to) const {
+  void attend_to(std::size_t request, std::size_t first, std::size_t end, BFloat16* to) {
     const std::int32_t asked = starts[request + 1] - starts[request];
     const std::int32_t some[] = {0, static_cast<std::int32_t>(end - first)};
     const std::int32_t length = lengths[request] - (asked - static_cast<std::int32_t>(end));
     run({some, &length, 1, blocks.data() + request * most_blocks, most_blocks},
         (static_cast<std::size_t>(starts[request]) + first) * heads() * dim, to);
   }
-  void attend_all(BFloat16* to) const {
+  void attend_all(BFloat16* to) {
     run({starts.data(), lengths.data(), lengths.size(), blocks.data(), most_blocks}, 0, to);
   }
 
@@ -170,7 +170,7 @@ struct World {
   float scale() const { return 1.0f / std::sqrt(static_cast<float>(dim)); }
 
  private:
-  void run(const Requests& requests, std::size_t from, BFloat16* to) const {
+  void run(const Requests& requests, std::size_t from, BFloat16* to) {
     const std::size_t width = heads() * dim;
     const auto tokens = static_cast<std::size_t>(requests.starts[requests.count]);
     attend(kernel, requests,
@@ -182,7 +182,7 @@ struct World {
 };
 
 void check_attention(Random& random, const AttentionKernel<BFloat16>& kernel) {
-  const World world(random, kernel);
+  World world(random, kernel);
   const std::size_t size = world.heads() * world.dim;
   Halves together(world.queries.size()), part(world.queries.size());
   world.attend_all(together.data());

@@ -107,7 +107,7 @@ constexpr AttentionKernel<BFloat16> kAttention{"amx", kRows, TiledAttention::att
                                                release_tiles};
 
 }  // namespace
-const Instructions kAmx{{}, {}, {&kLinear}, {}, {&kAttention}};
+const Instructions kAmx{{}, {}, {&kLinear}, {}, {&kAttention}, {}, {}};
 #else
 const Instructions kAmx{};
 #endif

@@ -2,6 +2,7 @@
 #include "attend.hpp"
 #include "instructions.hpp"
 #include "panel.hpp"
+#include "rows.hpp"
 
 namespace specgate::kernels {
 
@@ -11,8 +12,11 @@ constexpr auto kFloats = linear_kernel_of<8, 6, float>("avx2");
 constexpr auto kHalves = linear_kernel_of<8, 6, BFloat16>("avx2");
 constexpr auto kAttendFloats = attention_kernel_of<8, 6, WidenedLines<8, float>>("avx2");
 constexpr auto kAttendHalves = attention_kernel_of<8, 6, WidenedLines<8, BFloat16>>("avx2");
+constexpr auto kFloatRows = row_kernel_of<8, float>("avx2");
+constexpr auto kHalfRows = row_kernel_of<8, BFloat16>("avx2");
 }  // namespace
-const Instructions kAvx2{{&kFloats}, {&kHalves}, {}, {&kAttendFloats}, {&kAttendHalves}};
+const Instructions kAvx2{{&kFloats}, {&kHalves}, {}, {&kAttendFloats}, {&kAttendHalves},
+                         {&kFloatRows}, {&kHalfRows}};
 #else
 const Instructions kAvx2{};
 #endif

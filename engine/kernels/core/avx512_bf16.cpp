@@ -28,7 +28,7 @@ namespace {
 constexpr auto kPairs = linear_kernel_of<16, 12, Pair>("avx512_bf16");
 constexpr auto kAttendHalves = attention_kernel_of<16, 12, PairedLines>("avx512_bf16");
 }  // namespace
-const Instructions kAvx512BFloat16{{}, {}, {&kPairs}, {}, {&kAttendHalves}};
+const Instructions kAvx512BFloat16{{}, {}, {&kPairs}, {}, {&kAttendHalves}, {}, {}};
 
 #else
 const Instructions kAvx512BFloat16{};

@@ -1,6 +1,7 @@
 // The Python module engine._core.kernels. Tensors are passed by address: a step has a hundred
 // products, and unpacking a tensor here would cost more than asking torch for its address.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -8,10 +9,12 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention.hpp"
 #include "checks.hpp"
+#include "decoder.hpp"
 #include "instructions.hpp"
 #include "packed_weight.hpp"
 
@@ -85,7 +88,7 @@ void make_attention(Attention<Number>* self, const std::string& name, std::uintp
   const auto& kernel = named<AttentionKernel<Number>>(name);
   new (self) Attention<Number>{
       kernel,
-      {reinterpret_cast<const Number*>(keys), reinterpret_cast<const Number*>(values),
+      {reinterpret_cast<Number*>(keys), reinterpret_cast<Number*>(values),
        blocks, block_stride, head_stride, block_tokens},
       heads,
       kv_heads,
@@ -115,6 +118,83 @@ void define_attention(nb::module_& module, const char* name) {
            "outputs"_a, "outputs_stride"_a, "tokens"_a);
 }
 
+template <class Weight>
+void make_decoder(Decoder<Weight>* self, const std::string& attention, const Architecture& sizes,
+                  std::uintptr_t embeddings, std::size_t vocabulary, std::uintptr_t angles,
+                  std::size_t positions, std::uintptr_t norm) {
+  using Number = NumberOf<Weight>;
+  const Tables<Number> tables{reinterpret_cast<const Number*>(embeddings), vocabulary,
+                              reinterpret_cast<const Number*>(angles), positions,
+                              reinterpret_cast<const Number*>(norm)};
+  // A processor that has a kernel for attention has one for rows.
+  const RowKernel<Number>& rows = *find_kernels<RowKernel<Number>>().front();
+  new (self) Decoder<Weight>(sizes, tables, named<AttentionKernel<Number>>(attention), rows);
+}
+
+template <class Weight>
+void add_layer(Decoder<Weight>& decoder, const PackedWeight<Weight>& qkv, std::uintptr_t qkv_bias,
+               const PackedWeight<Weight>& out, std::uintptr_t out_bias,
+               const PackedWeight<Weight>& gate_up, std::uintptr_t gate_up_bias,
+               const PackedWeight<Weight>& down, std::uintptr_t down_bias,
+               std::uintptr_t attention_norm, std::uintptr_t mlp_norm,
+               std::uintptr_t query_norm, std::uintptr_t key_norm) {
+  const auto at = [](std::uintptr_t address) {
+    return reinterpret_cast<const NumberOf<Weight>*>(address);
+  };
+  decoder.add({{&qkv, at(qkv_bias)},
+               {&out, at(out_bias)},
+               {&gate_up, at(gate_up_bias)},
+               {&down, at(down_bias)},
+               at(attention_norm),
+               at(mlp_norm),
+               at(query_norm),
+               at(key_norm)});
+}
+
+template <class Weight>
+void bind_caches(Decoder<Weight>& decoder,
+                 const std::vector<const Attention<NumberOf<Weight>>*>& layers) {
+  std::vector<PagedCache<NumberOf<Weight>>> caches;
+  for (const auto* const layer : layers) caches.push_back(layer->cache);
+  decoder.bind(std::move(caches));
+}
+
+template <class Weight>
+void run_decoder(Decoder<Weight>& decoder, std::size_t tokens, std::uintptr_t ids,
+                 std::uintptr_t embeddings, std::uintptr_t positions, std::uintptr_t slots,
+                 const Requests& requests, std::uintptr_t outputs,
+                 const std::vector<std::pair<std::size_t, std::uintptr_t>>& taps) {
+  using Number = NumberOf<Weight>;
+  std::vector<Tap<Number>> copies;
+  for (const auto& [layer, to] : taps) copies.push_back({layer, reinterpret_cast<Number*>(to)});
+  const nb::gil_scoped_release unlocked;
+  decoder.run({tokens, reinterpret_cast<const std::int32_t*>(ids),
+               reinterpret_cast<const Number*>(embeddings),
+               reinterpret_cast<const std::int64_t*>(positions),
+               reinterpret_cast<const std::int64_t*>(slots), requests,
+               reinterpret_cast<Number*>(outputs)},
+              copies);
+}
+
+void make_architecture(Architecture* self, std::size_t hidden, std::size_t intermediate,
+                       std::size_t heads, std::size_t kv_heads, std::size_t dim, float scale,
+                       float epsilon) {
+  new (self) Architecture{hidden, intermediate, heads, kv_heads, dim, scale, epsilon};
+}
+
+template <class Weight>
+void define_decoder(nb::module_& module, const char* name) {
+  nb::class_<Decoder<Weight>>(module, name)
+      .def("__init__", make_decoder<Weight>, "attention"_a, "sizes"_a, "embeddings"_a,
+           "vocabulary"_a, "angles"_a, "positions"_a, "norm"_a)
+      .def("add", add_layer<Weight>, "qkv"_a, "qkv_bias"_a, "out"_a, "out_bias"_a, "gate_up"_a,
+           "gate_up_bias"_a, "down"_a, "down_bias"_a, "attention_norm"_a, "mlp_norm"_a,
+           "query_norm"_a, "key_norm"_a)
+      .def("bind", bind_caches<Weight>, "layers"_a)
+      .def("run", run_decoder<Weight>, "tokens"_a, "ids"_a, "embeddings"_a, "positions"_a,
+           "slots"_a, "requests"_a, "outputs"_a, "taps"_a);
+}
+
 }  // namespace
 
 void bind(nb::module_& module) {
@@ -134,6 +214,12 @@ void bind(nb::module_& module) {
            "blocks_stride"_a);
   define_attention<float>(module, "AttentionFloat32");
   define_attention<BFloat16>(module, "AttentionBFloat16");
+  nb::class_<Architecture>(module, "Architecture")
+      .def("__init__", make_architecture, "hidden"_a, "intermediate"_a, "heads"_a, "kv_heads"_a,
+           "dim"_a, "scale"_a, "epsilon"_a);
+  define_decoder<float>(module, "DecoderFloat32");
+  define_decoder<BFloat16>(module, "DecoderBFloat16");
+  define_decoder<Pair>(module, "DecoderPairs");
 }
 
 }  // namespace specgate::kernels

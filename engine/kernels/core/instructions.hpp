@@ -5,6 +5,7 @@
 
 #include "attention_kernels.hpp"
 #include "linear_kernels.hpp"
+#include "row_kernels.hpp"
 
 namespace specgate::kernels {
 
@@ -18,7 +19,9 @@ struct Instructions : One<LinearKernel<float>>,
                       One<LinearKernel<BFloat16>>,
                       One<LinearKernel<Pair>>,
                       One<AttentionKernel<float>>,
-                      One<AttentionKernel<BFloat16>> {};
+                      One<AttentionKernel<BFloat16>>,
+                      One<RowKernel<float>>,
+                      One<RowKernel<BFloat16>> {};
 
 extern const Instructions kAvx2;
 extern const Instructions kAvx512;

@@ -1,6 +1,5 @@
 #include "packed_weight.hpp"
 
-#include <omp.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -124,24 +123,28 @@ void PackedWeight<Weight>::multiply(const Number* rows, std::size_t stride, std:
   for (std::size_t first = 0; first < count; first += kernel_.most_rows) {
     const std::size_t some = std::min(kernel_.most_rows, count - first);
     const auto inputs = as_inputs(rows + first * stride, stride, some, in_, inputs_, memory);
-    multiply_block(inputs.first, inputs.stride, some, bias, outputs + first * out_);
+    Team team;
+#pragma omp parallel
+    {
+      multiply_part(Team::Member(team), inputs.first, inputs.stride, some, bias,
+                    outputs + first * out_);
+      release();
+    }
   }
 }
 
 template <class Weight>
-void PackedWeight<Weight>::multiply_block(const Input* rows, std::size_t stride,
-                                          std::size_t count, const Number* bias,
-                                          Number* outputs) const {
-#pragma omp parallel
-  {
-    const auto thread = static_cast<std::size_t>(omp_get_thread_num());
-    const auto threads = static_cast<std::size_t>(omp_get_num_threads());
-    const std::size_t end = panels_ * (thread + 1) / threads;
-    for (std::size_t panel = panels_ * thread / threads; panel < end; ++panel) {
-      multiply_one(panel, rows, stride, count, bias, outputs);
-    }
-    if (kernel_.release != nullptr) kernel_.release();
+void PackedWeight<Weight>::multiply_part(const Team::Member& member, const Input* rows,
+                                         std::size_t stride, std::size_t count,
+                                         const Number* bias, Number* outputs) const {
+  for (std::size_t panel = member.begin(panels_); panel < member.end(panels_); ++panel) {
+    multiply_one(panel, rows, stride, count, bias, outputs);
   }
+}
+
+template <class Weight>
+void PackedWeight<Weight>::release() const {
+  if (kernel_.release != nullptr) kernel_.release();
 }
 
 template <class Weight>

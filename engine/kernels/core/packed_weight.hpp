@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "linear_kernels.hpp"
+#include "team.hpp"
 
 namespace specgate::kernels {
 
@@ -14,6 +15,7 @@ template <class Weight>
 class PackedWeight {
  public:
   using Number = NumberOf<Weight>;
+  using Input = InputOf<Weight>;
 
   // Copies a weight (out, in), row-major. Throws std::bad_alloc.
   PackedWeight(const LinearKernel<Weight>& kernel, const Number* values, std::size_t out,
@@ -24,16 +26,24 @@ class PackedWeight {
   void multiply(const Number* rows, std::size_t stride, std::size_t count, const Number* bias,
                 Number* outputs) const;
 
- private:
-  using Input = InputOf<Weight>;
+  // Writes a member's part of the products of at most `most_rows()` rows, which are in the form that
+  // the kernel reads, `stride` inputs apart. Needs no memory.
+  void multiply_part(const Team::Member& member, const Input* rows, std::size_t stride,
+                     std::size_t count, const Number* bias, Number* outputs) const;
 
+  // Releases what the calling thread keeps between products.
+  void release() const;
+
+  std::size_t out() const { return out_; }
+  std::size_t in() const { return in_; }
+  std::size_t inputs() const { return inputs_; }
+  std::size_t most_rows() const { return kernel_.most_rows; }
+
+ private:
   struct Free {
     void operator()(Weight* values) const { std::free(values); }
   };
 
-  // As many rows as the kernel takes at once, or fewer.
-  void multiply_block(const Input* rows, std::size_t stride, std::size_t count,
-                      const Number* bias, Number* outputs) const;
   void multiply_one(std::size_t panel, const Input* rows, std::size_t stride, std::size_t count,
                     const Number* bias, Number* outputs) const;
 

@@ -76,8 +76,9 @@ inline Token token_of(nb::handle value, const char* what) {
 // Returns NaN if the value is not a number.
 inline double number_of(nb::handle value) {
   const double number = PyBool_Check(value.ptr()) ? NAN : PyFloat_AsDouble(value.ptr());
+  const bool is_number = PyErr_Occurred() == nullptr;
   PyErr_Clear();
-  return number;
+  return is_number ? number : NAN;
 }
 
 inline float probability_of(nb::handle value, const char* what) {

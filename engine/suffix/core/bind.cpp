@@ -119,59 +119,54 @@ void translate(const std::exception_ptr& error, void* /* payload */) {
   }
 }
 
-// Returns a list for each kind of match: all origins for older matches, then for the latest ones.
-nb::list reliability_of(const Model& model) {
-  nb::list kinds;
-  for (const bool latest : {false, true}) {
-    for (int origin = 0; origin < kOrigins; ++origin) {
-      nb::list lengths;
-      for (int length = 0; length <= kLongestMatch; ++length) {
-        const Kind kind{static_cast<Origin>(origin), latest};
-        const float odds = std::cbrt(model.reliability.weight(kind, length));
-        lengths.append(odds / (1.0f + odds));
-      }
-      kinds.append(lengths);
-    }
-  }
-  return kinds;
-}
-
 template <class Numbers>
 std::vector<float> list_of(const Numbers& numbers) {
   return {numbers.begin(), numbers.end()};
 }
 
-// Returns what a tenant's model has learnt, in the form of the prior; None for an unknown tenant.
-nb::object calibration(Index& index, nb::handle tenant) {
-  const auto model = index.model_of(name_of(tenant));
-  if (!model) return nb::none();
+// Returns a prior as a dictionary; its reliability is a list for each kind of match.
+nb::dict as_dict(const Prior& prior) {
+  nb::list reliability;
+  for (const auto& lengths : prior.reliability) reliability.append(list_of(lengths));
   nb::dict parts;
-  parts["reliability"] = reliability_of(*model);
-  parts["dense"] = list_of(model->survival.dense());
-  parts["dense_squares"] = list_of(model->survival.dense_squares());
-  std::vector<float> weights;
-  std::vector<float> squares;
-  for (const auto& [value, square] : model->survival.structured()) {
-    weights.push_back(value);
-    squares.push_back(square);
-  }
-  parts["weights"] = weights;
-  parts["squares"] = squares;
+  parts["outcomes"] = prior.outcomes;
+  parts["reliability"] = reliability;
+  parts["dense"] = list_of(prior.dense);
+  parts["dense_squares"] = list_of(prior.dense_squares);
+  parts["weights"] = list_of(prior.weights);
+  parts["squares"] = list_of(prior.squares);
   return parts;
 }
 
-// Returns the prior of every model.
-nb::dict prior() {
-  nb::list reliability;
-  for (const auto& lengths : kPriorReliability) reliability.append(list_of(lengths));
-  nb::dict parts;
-  parts["outcomes"] = kPriorOutcomes;
-  parts["reliability"] = reliability;
-  parts["dense"] = list_of(kPriorDense);
-  parts["dense_squares"] = list_of(kPriorDenseSquares);
-  parts["weights"] = list_of(kPriorWeights);
-  parts["squares"] = list_of(kPriorSquares);
-  return parts;
+template <class Number, std::size_t size>
+void read(nb::handle values, std::array<Number, size>& into) {
+  if (!nb::isinstance<nb::list>(values) || nb::len(values) != size) {
+    throw BadInput("prior: a list has the wrong length");
+  }
+  for (std::size_t i = 0; i < size; ++i) {
+    if constexpr (std::is_same_v<Number, float>) {
+      into[i] = static_cast<float>(number_of(values[i]));  // NaN is refused later
+    } else {
+      read(values[i], into[i]);
+    }
+  }
+}
+
+void teach(Index& index, nb::handle tenant, const nb::dict& parts) {
+  Prior prior{};
+  prior.outcomes = static_cast<float>(number_of(parts["outcomes"]));
+  read(parts["reliability"], prior.reliability);
+  read(parts["dense"], prior.dense);
+  read(parts["dense_squares"], prior.dense_squares);
+  read(parts["weights"], prior.weights);
+  read(parts["squares"], prior.squares);
+  index.teach(name_of(tenant), prior);
+}
+
+// Returns what a tenant's model has learnt, in the form of the prior; None for an unknown tenant.
+nb::object calibration(Index& index, nb::handle tenant) {
+  const auto model = index.model_of(name_of(tenant));
+  return model ? nb::object(as_dict(model->learnt())) : nb::none();
 }
 
 // An argument that we check ourselves. Without this nanobind rejects None with a TypeError.
@@ -232,8 +227,9 @@ void bind(nb::module_& module) {
            }, nb::arg(), any())
       .def("clear", &Index::clear)
       .def("stats", &Index::stats)
-      .def("calibration", &calibration);
-  module.def("prior", &prior);
+      .def("calibration", &calibration)
+      .def("teach", &teach);
+  module.def("prior", [] { return as_dict(kPrior); });
   module.attr("LONGEST_DRAFT") = kLongestDraft;
 }
 

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "prior.hpp"
-
 namespace specgate::suffix {
 
 namespace {
 
-constexpr float kForget = 2000.0f;      // outcomes; beyond this the counts are halved
+// How much of the past counts, so that a changed text soon changes the estimates (adr/0012).
+constexpr float kMemory = 64.0f;        // outcomes of each reliability
+constexpr float kMostSquares = 1000.0f;  // of the gradients of each weight
 constexpr float kDenseStep = 0.1f;      // AdaGrad step sizes: the best of those tried, adr/0012
 constexpr float kDiscreteStep = 0.3f;
 constexpr int kStepsAgain = 8;          // outcomes between updates of the dense step sizes
@@ -26,6 +26,10 @@ int length_class(int length) {
   if (length < 32) return kShort[static_cast<std::size_t>(length)];
   return length < 64 ? 11 : 12;
 }
+
+// Far beyond what is learnt, and far from where sums overflow. NaN fails every comparison.
+bool is_weight(float value) { return std::abs(value) <= 1e4f; }
+bool is_square(float value) { return value > 1e-3f && value <= kMostSquares; }
 
 // Multiplicative hash. It is not salted, because a collision only costs precision.
 std::uint32_t scramble(std::uint32_t value, int bits) { return value * 2654435761u >> (32 - bits); }
@@ -44,12 +48,22 @@ float log1p_of(int count) {
 
 }  // namespace
 
-Reliability::Reliability() {
+bool Prior::is_sound() const {
+  const auto is_share = [](float value) { return value >= 0.0f && value <= 1.0f; };
+  const auto are_shares = [&](const auto& shares) {
+    return std::ranges::all_of(shares, is_share);
+  };
+  return outcomes >= 1.0f && outcomes <= kMemory && std::ranges::all_of(reliability, are_shares) &&
+         std::ranges::all_of(dense, is_weight) && std::ranges::all_of(dense_squares, is_square) &&
+         std::ranges::all_of(weights, is_weight) && std::ranges::all_of(squares, is_square);
+}
+
+Reliability::Reliability(const Prior& prior) {
   for (std::size_t kind = 0; kind < entries_.size(); ++kind) {
     for (std::size_t length = 0; length <= kLongestMatch; ++length) {
       Entry& entry = entries_[kind][length];
-      entry.seen = kPriorOutcomes;
-      entry.right = kPriorReliability[kind][length] * kPriorOutcomes;
+      entry.seen = prior.outcomes;
+      entry.right = prior.reliability[kind][length] * prior.outcomes;
       refresh(entry);
     }
   }
@@ -66,9 +80,9 @@ void Reliability::learn(Kind kind, int match_length, bool right) {
   Entry& entry = entries_[row(kind)][static_cast<std::size_t>(match_length)];
   entry.right += right ? 1.0f : 0.0f;
   entry.seen += 1.0f;
-  if (entry.seen > kForget) {
-    entry.seen *= 0.5f;
-    entry.right *= 0.5f;
+  if (entry.seen > kMemory) {
+    entry.right *= kMemory / entry.seen;
+    entry.seen = kMemory;
   }
   refresh(entry);
 }
@@ -77,10 +91,19 @@ bool Reliability::is_sound() const {
   return std::ranges::all_of(entries_, [](const auto& lengths) {
     return std::ranges::all_of(lengths, [](const Entry& entry) {
       // The bounds of weights are the cubes of those in `refresh`, and rounding.
-      return entry.right >= 0.0f && entry.right <= entry.seen && entry.seen <= kForget &&
+      return entry.right >= 0.0f && entry.right <= entry.seen && entry.seen <= kMemory &&
              entry.weight > 8e-6f && entry.weight < 1.2e5f;
     });
   });
+}
+
+void Reliability::copy_to(Prior& prior) const {
+  for (std::size_t kind = 0; kind < entries_.size(); ++kind) {
+    for (std::size_t length = 0; length <= kLongestMatch; ++length) {
+      const Entry& entry = entries_[kind][length];
+      prior.reliability[kind][length] = entry.right / entry.seen;
+    }
+  }
 }
 
 void RecentOutcomes::learn(int accepted_tokens, int drafted_tokens) {
@@ -94,18 +117,21 @@ void RecentOutcomes::learn(int accepted_tokens, int drafted_tokens) {
   }
 }
 
-SurvivalModel::SurvivalModel() {
-  dense_ = kPriorDense;
-  dense_squares_ = kPriorDenseSquares;
-  for (std::size_t i = 0; i < kPriorWeights.size(); ++i) {
-    weights_[i] = {kPriorWeights[i], kPriorSquares[i]};
+SurvivalModel::SurvivalModel(const Prior& prior)
+    : dense_(prior.dense), dense_squares_(prior.dense_squares) {
+  for (std::size_t i = 0; i < kStructured; ++i) weights_[i] = {prior.weights[i], prior.squares[i]};
+}
+
+void SurvivalModel::copy_to(Prior& prior) const {
+  prior.dense = dense_;
+  prior.dense_squares = dense_squares_;
+  for (std::size_t i = 0; i < kStructured; ++i) {
+    prior.weights[i] = weights_[i].value;
+    prior.squares[i] = weights_[i].square;
   }
 }
 
 bool SurvivalModel::is_sound() const {
-  // Far beyond what is learnt, and far from where sums overflow. NaN fails every comparison.
-  const auto is_weight = [](float value) { return std::abs(value) <= 1e4f; };
-  const auto is_square = [](float value) { return value > 1e-3f && value <= 1e12f; };
   const auto is_step = [](float value) { return value >= 0.0f && value <= 1e2f; };
   return until_steps_ >= 0 && until_steps_ < kStepsAgain &&
          std::ranges::all_of(dense_, is_weight) && std::ranges::all_of(dense_squares_, is_square) &&
@@ -171,13 +197,12 @@ Features SurvivalModel::features(const Vote& vote, const RecentOutcomes& outcome
 float SurvivalModel::score(const Features& features) const {
   // Four independent sums, so that the additions can overlap.
   std::array<float, 4> sums{};
-  std::size_t i = 0;
-  for (; i + sums.size() <= kDense; i += sums.size()) {
+  static_assert(kDense % sums.size() == 0);
+  for (std::size_t i = 0; i < kDense; i += sums.size()) {
     for (std::size_t lane = 0; lane < sums.size(); ++lane) {
       sums[lane] += dense_[i + lane] * features.dense[i + lane];
     }
   }
-  for (std::size_t lane = 0; i < kDense; ++i, ++lane) sums[lane] += dense_[i] * features.dense[i];
   float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
   for (const std::uint16_t index : features.discrete) sum += weights_[index].value;
   return sum;
@@ -193,14 +218,22 @@ void SurvivalModel::learn(const Features& features, float score, bool right) {
   const float error = (right ? 1.0f : 0.0f) - 1.0f / (1.0f + std::exp(-score));
   for (std::size_t i = 0; i < kDense; ++i) {
     const float gradient = error * features.dense[i];
-    dense_squares_[i] += gradient * gradient;
+    dense_squares_[i] = std::min(dense_squares_[i] + gradient * gradient, kMostSquares);
     dense_[i] += gradient * dense_steps_[i];
   }
   for (const std::uint16_t index : features.discrete) {
     Weight& weight = weights_[index];
-    weight.square += error * error;
+    weight.square = std::min(weight.square + error * error, kMostSquares);
     weight.value += kDiscreteStep * error / std::sqrt(weight.square);
   }
+}
+
+Prior Model::learnt() const {
+  Prior prior{};
+  prior.outcomes = kMemory;
+  reliability.copy_to(prior);
+  survival.copy_to(prior);
+  return prior;
 }
 
 }  // namespace specgate::suffix

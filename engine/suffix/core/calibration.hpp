@@ -7,8 +7,7 @@
 //     given that all drafted tokens before it were accepted. It has dense features, and one weight
 //     for each value of some discrete features. Step sizes follow AdaGrad (Duchi, Hazan and Singer,
 //     JMLR 2011).
-// Both start from a prior that was fitted offline (adr/0012) and contains nothing about specific
-// tokens.
+// Both start from a prior that contains nothing about specific tokens.
 #pragma once
 
 #include <algorithm>
@@ -37,9 +36,26 @@ struct Kind {
   bool latest;
 };
 
+inline constexpr int kDense = 20;
+inline constexpr int kDiscrete = 7;
+inline constexpr int kStructured = 208 + 200;  // weights of discrete features without tokens
+
+// What a model starts from: the shares and weights, and how much data they count for.
+struct Prior {
+  float outcomes;  // of each reliability
+  std::array<std::array<float, kLongestMatch + 1>, 2 * kOrigins> reliability;
+  std::array<float, kDense> dense;
+  std::array<float, kDense> dense_squares;  // sums of squared gradients
+  std::array<float, kStructured> weights;
+  std::array<float, kStructured> squares;
+
+  // Whether every value is in its range.
+  bool is_sound() const;
+};
+
 class Reliability {
  public:
-  Reliability();
+  explicit Reliability(const Prior& prior);
 
   // Returns the weight of a vote: the cube of the odds that it is right.
   float weight(Kind kind, int match_length) const {
@@ -48,6 +64,8 @@ class Reliability {
   void learn(Kind kind, int match_length, bool right);
   // Whether `learn` could have led to these values; for those that were read from a file.
   bool is_sound() const;
+  // Sets a prior's reliability.
+  void copy_to(Prior& prior) const;
 
  private:
   struct Entry {
@@ -95,9 +113,6 @@ struct RecentOutcomes {
   void learn(int accepted_tokens, int drafted_tokens);
 };
 
-inline constexpr int kDense = 20;
-inline constexpr int kDiscrete = 7;
-
 struct Features {
   std::array<float, kDense> dense;
   std::array<std::uint16_t, kDiscrete> discrete;  // indices into the weight table
@@ -111,7 +126,7 @@ class SurvivalModel {
     float square = 1.0f;  // sum of squared gradients
   };
 
-  SurvivalModel();
+  explicit SurvivalModel(const Prior& prior);
 
   static Features features(const Vote& vote, const RecentOutcomes& outcomes);
 
@@ -125,14 +140,10 @@ class SurvivalModel {
   void learn(const Features& features, float score, bool right);
   // As that of Reliability.
   bool is_sound() const;
-
-  // The parts that the prior contains. Hashed weights depend on the tokenizer and are not in it.
-  std::span<const float> dense() const { return dense_; }
-  std::span<const float> dense_squares() const { return dense_squares_; }
-  std::span<const Weight> structured() const { return std::span(weights_).first(kStructured); }
+  // Sets what a prior has of it. Hashed weights depend on the tokenizer and are not in it.
+  void copy_to(Prior& prior) const;
 
  private:
-  static constexpr int kStructured = 208 + 200;
   static constexpr int kHashed = 1024 + 512 + 2048 + 1024 + 1024;
   static constexpr int kWeights = kStructured + kHashed;
 
@@ -144,6 +155,11 @@ class SurvivalModel {
 };
 
 struct Model {
+  explicit Model(const Prior& prior) : reliability(prior), survival(prior) {}
+
+  // Returns what it has learnt.
+  Prior learnt() const;
+
   Reliability reliability;
   SurvivalModel survival;
 

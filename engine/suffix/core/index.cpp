@@ -77,6 +77,7 @@ void Index::start(std::string_view name, std::string_view tenant_name,
     if (is_new) drop(tenant);
     throw OutOfRoom("running requests use all of the index's memory");
   }
+  reserve_more(tenant.requests, 1);  // so that the constructor cannot fail
   // In a block of the pool, because blocks may lie on huge pages.
   RunningRequest request(new (pool_.take()) Request(tenant, pool_, hash_), {&pool_});
   request->recent.push(prompt);
@@ -136,7 +137,11 @@ void Index::score(Request& request, std::span<const Token> tokens) {
     if (!right) break;
     if (accepted < pending.drafted) ++accepted;
   }
-  if (pending.drafted > 0) request.outcomes.learn(accepted, pending.drafted);
+  // A wrong token is followed by the right one. Where all that came is right, the answer has ended
+  // or the step was cut, and the rest of the draft is not refused.
+  const bool is_cut = static_cast<std::size_t>(accepted) == tokens.size();
+  const int verified = is_cut ? accepted : pending.drafted;
+  if (verified > 0) request.outcomes.learn(accepted, verified);
   pending.clear();
 }
 
@@ -352,7 +357,7 @@ Index::Tenant* Index::victim(const Tenant& wanting) {
     if (!is_more) continue;
     // Running requests of `wanting` itself are shortened by their own calls.
     const bool has_text = tenant->store.text().blocks() > 1;
-    if (has_text || (is_other && (tenant->requests == 0 || longest_of(*tenant) != nullptr))) {
+    if (has_text || (is_other && (tenant->requests.empty() || longest_of(*tenant) != nullptr))) {
       most = tenant.get();
     }
   }
@@ -361,10 +366,9 @@ Index::Tenant* Index::victim(const Tenant& wanting) {
 
 Index::Request* Index::longest_of(const Tenant& tenant) {
   Request* longest = nullptr;
-  for (const auto& [name, request] : requests_) {
-    if (request->tenant != &tenant) continue;
+  for (Request* request : tenant.requests) {
     if (!request->prediction && request->own.text().blocks() < 2) continue;
-    if (longest == nullptr || request->blocks() > longest->blocks()) longest = request.get();
+    if (longest == nullptr || request->blocks() > longest->blocks()) longest = request;
   }
   return longest;
 }
@@ -388,7 +392,7 @@ void Index::drop(Tenant& tenant) {
 void Index::drop_for_new_tenant() {
   Tenant* oldest = nullptr;
   for (const auto& [name, tenant] : tenants_) {
-    if (tenant->requests > 0) continue;
+    if (!tenant->requests.empty()) continue;
     if (oldest == nullptr || tenant->last_used < oldest->last_used) oldest = tenant.get();
   }
   if (oldest == nullptr) throw OutOfRoom("the index has 1024 tenants with running requests");
@@ -427,6 +431,13 @@ std::optional<Model> Index::model_of(std::string_view name) {
   const auto found = tenants_.find(name);
   if (found == tenants_.end()) return std::nullopt;
   return found->second->model;
+}
+
+void Index::teach(std::string_view name, const Prior& prior) {
+  check_name(name);
+  if (!prior.is_sound()) throw BadInput("prior: a value is out of range");
+  std::scoped_lock lock(mutex_);
+  tenant_of(name).model = Model(prior);
 }
 
 }  // namespace specgate::suffix

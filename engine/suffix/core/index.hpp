@@ -89,14 +89,16 @@ class Index {
   void clear();                                                   // likewise
 
   Stats stats();
-  // Returns a copy of a tenant's model, for the script that fits the prior.
+  // Return a copy of a tenant's model, and replace it by one that starts from `prior`. For the
+  // script that fits the prior, and for tests of another one.
   std::optional<Model> model_of(std::string_view tenant);
+  void teach(std::string_view tenant, const Prior& prior);
 
   static constexpr std::size_t kLeastBlocks = 64;
   // 64 GiB: a text that fits in it, with its tables, cannot exhaust the 32-bit positions.
   static constexpr std::size_t kMostBlocks = std::size_t{1} << 22;
   static constexpr std::uint64_t kMostTokens = std::uint64_t{1} << 31;  // of a vocabulary
-  // Eviction looks at every tenant, so their number bounds its time.
+  // Eviction looks at every tenant and running request, so their number bounds its time.
   static constexpr std::size_t kMostTenants = 1024;
   static constexpr std::size_t kLongestName = 1024;  // bytes; names lie outside of the pool
 
@@ -142,7 +144,7 @@ class Index {
   bool make_room(const Tenant& wanting, std::size_t blocks);
   Tenant* victim(const Tenant& wanting);
   // Returns the tenant's running request with the most text that can be evicted, or null.
-  Request* longest_of(const Tenant& tenant);
+  static Request* longest_of(const Tenant& tenant);
   // Drops the request's prediction or, without one, its oldest tokens. Returns false if nothing is
   // left to drop.
   bool shorten(Request& request);

@@ -194,7 +194,7 @@ void Index::require_same(SnapshotReader& reader, std::string_view identity) cons
 bool Index::load_tenant(SnapshotReader& reader) {
   const std::string name = read_name(reader, kLongestName);
   if (name.empty()) return false;
-  Model model;
+  Model model{kPrior};
   reader.read({reinterpret_cast<char*>(&model), sizeof(model)});
   if (!model.is_sound() || tenants_.contains(name)) {
     throw BadSnapshot("the snapshot is damaged: it has an impossible value");

@@ -17,7 +17,7 @@ namespace specgate::suffix {
 namespace {
 
 constexpr std::uint64_t kMagic = 0x58465355'45544753u;  // "SGTEUSFX" where bytes run upwards
-constexpr std::uint32_t kVersion = 4;
+constexpr std::uint32_t kVersion = 5;
 constexpr std::size_t kBufferBytes = std::size_t{1} << 18;
 
 struct Header {

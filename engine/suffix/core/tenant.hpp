@@ -1,8 +1,11 @@
 // The state of a tenant and of a running request.
 #pragma once
 
+#include <vector>
+
 #include "index.hpp"
 #include "lines.hpp"
+#include "prior.hpp"
 
 namespace specgate::suffix {
 
@@ -25,7 +28,7 @@ struct Index::Tenant {
 
   // Prefetches the model, once per step.
   void prefetch_model(std::uint64_t step) {
-    if (requests < kManyRequests || prefetched == step) return;
+    if (requests.size() < kManyRequests || prefetched == step) return;
     prefetched = step;
     prefetch_lines(&model, &model + 1);
   }
@@ -33,8 +36,8 @@ struct Index::Tenant {
   std::string name;
   std::uint64_t number;  // unique, also among tenants that were dropped
   Store store;
-  Model model;
-  std::size_t requests = 0;  // running
+  Model model{kPrior};
+  std::vector<Request*> requests;  // running
   std::size_t request_blocks = 0;  // of its running requests
   std::uint64_t last_used = 0;
   std::uint64_t prefetched = 0;  // number of the step in which the model was prefetched
@@ -45,12 +48,12 @@ struct Index::Request {
 
   Request(Tenant& its_tenant, BlockPool& pool, const ContextHash& hash)
       : tenant(&its_tenant), own(pool, hash) {
-    ++tenant->requests;
+    tenant->requests.push_back(this);
     recount();
   }
   ~Request() {
     tenant->request_blocks -= counted;
-    --tenant->requests;
+    std::erase(tenant->requests, this);
   }
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;

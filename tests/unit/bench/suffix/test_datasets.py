@@ -8,6 +8,7 @@ import pytest
 from bench.suffix.datasets import (
     DataSet,
     exchanges_of,
+    groups_of,
     is_edit_set,
     load_dataset,
     load_saved,
@@ -19,8 +20,8 @@ ASKED = [{"role": "user", "content": "q"}]
 TURNS = [{"messages": ASKED, "response": "one"}, {"messages": ASKED, "response": "two"}]
 
 
-def letters(texts: Sequence[str]) -> list[list[int]]:
-    return [[ord(letter) for letter in text] for text in texts]
+def letters(texts: Sequence[str]) -> list[tuple[list[int], list[int]]]:
+    return [([ord(letter) for letter in text], [*range(len(text))]) for text in texts]
 
 
 def load(path: Path, records: Sequence[object], *, most_tokens: int = 10_000) -> DataSet | None:
@@ -71,6 +72,24 @@ def test_agent_sessions_and_edits_are_recognised(
     assert is_edit_set(name, categories) is is_edit
 
 
+@pytest.mark.parametrize(
+    ("name", "category", "groups"),
+    [
+        ("set/run__1/django__django-12", "agent_swe", ("kind agent_swe", "project django")),
+        ("HumanEval/1", "code", ("kind code",)),
+        ("", "", ("kind chat",)),
+    ],
+    ids=["issue", "kind", "nothing"],
+)
+def test_a_record_s_kind_and_project_are_known(
+    name: str, category: str, groups: tuple[str, ...]
+) -> None:
+    record = record_of({"id": name, "category": category, "messages": ASKED, "reference": "r"})
+
+    assert groups_of(record) == groups
+    assert [exchange.groups for exchange in exchanges_of(record)] == [groups]
+
+
 def test_saved_tokens_come_back(tmp_path: Path) -> None:
     dataset = load(tmp_path / "trace_one.jsonl", [{"turns": TURNS}])
     assert dataset is not None
@@ -83,3 +102,5 @@ def test_saved_tokens_come_back(tmp_path: Path) -> None:
     for mine, other in zip(found.requests, dataset.requests, strict=True):
         np.testing.assert_array_equal(mine.prompt, other.prompt)
         np.testing.assert_array_equal(mine.answer, other.answer)
+        np.testing.assert_array_equal(mine.kinds, other.kinds)
+        assert len(mine.kinds) == len(mine.answer)

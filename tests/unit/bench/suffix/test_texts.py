@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from bench.suffix.texts import edited_copies, hostile_texts
+from bench.suffix.texts import edited_copies, far_copies, hostile_texts
 
 
 def test_edited_copies_have_the_given_length_and_are_reproducible() -> None:
@@ -29,3 +29,12 @@ def test_hostile_texts_are_valid_tokens_of_one_length() -> None:
         assert text.dtype == np.int32
         assert len(text) == 2000
         assert text.min() >= 0
+
+
+def test_far_copies_are_passages_from_the_beginning_of_the_prompt() -> None:
+    (request,) = far_copies(1, lengths=(20, 21), seed=1)
+
+    early = bytes(request.prompt[: len(request.prompt) // 4 + 20])
+    passages = request.answer.reshape(-1, 20)
+    assert len(passages) == 24
+    assert all(bytes(passage) in early for passage in passages)

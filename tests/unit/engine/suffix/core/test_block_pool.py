@@ -5,6 +5,7 @@ from random import Random
 import psutil
 import pytest
 
+from engine.errors import SuffixCapacityError
 from engine.suffix import SuffixIndex
 from tests.unit.engine.suffix.conversations import MIB, SONG, answer, continued, grafted, own_words
 
@@ -193,3 +194,35 @@ def test_the_process_grows_by_no_more_than_the_bound_says() -> None:
     # The process may reuse memory that it had before, so the index says how full it is.
     assert index.stats().bytes > 16 * MIB
     assert grown < 48 * MIB
+
+
+MOST_TENANTS = 1024
+ROOM_FOR_ALL = 256 * MIB
+
+
+def test_a_new_tenant_beyond_the_most_replaces_the_one_used_longest_ago() -> None:
+    index = SuffixIndex(ROOM_FOR_ALL, salt=1)
+    for number in range(MOST_TENANTS):
+        answer(index, f"tenant-{number}", own_words(number, 20))
+    assert continued(index, "tenant-0", own_words(0, 4)) != []
+
+    answer(index, "another", SONG)
+
+    assert index.stats().tenants == MOST_TENANTS
+    assert continued(index, "another", SONG[:4]) != []
+    assert continued(index, "tenant-0", own_words(0, 4)) != []
+    # It comes back without its answers, and takes the place of the next one.
+    assert continued(index, "tenant-1", own_words(1, 4)) == []
+
+
+def test_a_tenant_beyond_the_most_is_refused_while_all_have_running_requests() -> None:
+    index = SuffixIndex(ROOM_FOR_ALL, salt=1)
+    for number in range(MOST_TENANTS):
+        index.start(f"request-{number}", f"tenant-{number}", SONG)
+
+    with pytest.raises(SuffixCapacityError, match="1024 tenants"):
+        index.start("one", "another", SONG)
+
+    index.finish("request-7", keep=False)
+    index.start("one", "another", SONG)
+    assert index.stats().tenants == MOST_TENANTS

@@ -89,8 +89,9 @@ def test_a_later_prediction_replaces_an_earlier_one() -> None:
             own_words(1, 12)[4:],
             0,
         ),
-        # After SONG the prompt says 7 eight times and the prediction 5 once: 7 is drafted.
-        ([*SONG, 7, 8, 9] * 8, [*SONG, 5, 6], SONG[:36], [*SONG[36:], 7, 8, 9, *SONG[:1]], 4),
+        # After SONG the prompt says 7 eight times, and the prediction, with less context, 5: 7 is
+        # drafted.
+        ([*SONG, 7, 8, 9] * 8, [*SONG[20:], 5, 6], SONG[:36], [*SONG[36:], 7, 8, 9, *SONG[:1]], 4),
         (SONG, [], SONG[:4], SONG[4:12], 0),
     ],
     ids=["start", "middle", "edit", "its end", "left", "other token", "none"],
