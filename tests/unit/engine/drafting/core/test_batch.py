@@ -45,7 +45,9 @@ class TestNativeDrafter:
     def test_the_draft_that_is_worth_more_is_taken(self, written: list[int], winner: int) -> None:
         prompt = [*PROMPT, 21, 1, 21, 2, 21, 3, 21, 4]  # nobody knows what follows 21
 
-        drafts = drafter(suffix()).step(["r"], [written], begin(prompt=prompt), native=[[7, 8]])
+        drafts = drafter(suffix(), most=3).step(
+            ["r"], [written], begin(prompt=prompt), native=[[7, 8]]
+        )
 
         assert drafts.origins == [Origin(winner)]
 
@@ -178,7 +180,7 @@ class TestSecondOpinion:
     def test_agreement_makes_a_draft_longer_and_difference_shorter(self) -> None:
         alone = self.drafted(STEEP, None)
         agreed = self.drafted(STEEP, Head([7, 8, 9]))
-        differed = self.drafted(CHEAP, Head([6], confidence=0.5))
+        differed = self.drafted(CHEAP, Head([6], confidence=0.95))
 
         assert agreed == [*PHRASE[1:], 5][: len(agreed)]
         assert len(agreed) > len(alone) > 0
@@ -257,6 +259,6 @@ def test_in_a_random_world_drafts_keep_to_all_limits(cost: Profile, seed: int) -
         if origin.first == HEAD:
             size = origin.first_length or len(tokens)
             assert tokens[:size] == sequence.head[:size]
-    assert len(kinds) == 4, "every source must have drafted"
+    assert kinds >= {SUFFIX, HEAD, NATIVE}, "every source must have drafted"
     assert all(asked == sorted(asked) for asked in worlds[0].asked)
     assert all(one < other for asked in worlds[0].asked for one, other in pairwise(asked))

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -423,6 +424,8 @@ def test_a_save_during_evictions_holds_whole_pieces_of_text(path: Path) -> None:
     saves = []
     with ThreadPoolExecutor(1) as pool:
         counting = pool.submit(count_up)
+        while index.stats().evicted_tokens == 0:
+            time.sleep(0.001)
         for number in range(10):
             saves.append(path.with_name(f"{number}"))
             index.save(saves[-1])
