@@ -56,6 +56,10 @@ bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MOD
 	@$(VENV)/bin/python -m bench.head $(BENCH_FLAGS) \
 		$(addprefix --head ,$(HEAD)) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
 
+.PHONY: bench-step
+bench-step: install-dev ## measure the parts of a step on this CPU, beside reading its weights (THREADS=2, QUICK=1 for a minute)
+	@$(VENV)/bin/python -m bench.step $(BENCH_FLAGS) $(addprefix --threads ,$(THREADS))
+
 .PHONY: bench-gate-sim
 bench-gate-sim: install-dev ## simulate the gate against fixed drafts, other engines and an oracle (DATA=dir, QUICK=1 for a minute)
 	@$(VENV)/bin/python -m bench.gate_sim $(BENCH_FLAGS) $(addprefix --data ,$(DATA))
