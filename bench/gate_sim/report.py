@@ -41,7 +41,8 @@ DEFINITIONS = {
     "steps over all seeds, is within 2 % (or its noise) of its value in the second half of the "
     "stage, or in an earlier stage with the same conditions if that was higher",
     "policy_us_per_step_256": "median over steps with 256 sequences of the policy's own time, "
-    "with the Python around it that engine/drafting has too; without sources, head and simulator",
+    "without sources, head, and the choice of sequences for the head, which is C++ in "
+    "engine/drafting and Python here",
     "not_simulated": "suffix tokens appended to a head draft, predictions, vLLM's own drafters",
 }
 

@@ -230,7 +230,6 @@ class _Lane:
             for at, sequence in enumerate(sequences)
             if sequence.proposals is not None and sequence.room > 0
         ]
-        began = time.perf_counter_ns()
         price = self._price_with_head(sequences, price)
         gains = sorted(((_gain(sequences[at], price), at) for at in able), reverse=True)
         most, best, brings = 0, 0.0, 0.0
@@ -238,7 +237,6 @@ class _Lane:
             brings += gain
             if gain > 0 and (net := brings - self._gate.cost_of_pass(count)) > best:
                 most, best = count, net
-        self._spent_ns += time.perf_counter_ns() - began
         if not self._head.runs(pays=most > 0):
             return []
         chosen = [at for _, at in gains[:most]]
@@ -251,7 +249,11 @@ class _Lane:
             proposed = [] if proposals is None else proposals.example()[: sequence.room]
             is_better = worth(proposed, price) > worth(sequence.best, price)
             pool.append(proposed if is_better else sequence.best)
-        return self._gate.price_of(np.fromiter(chain.from_iterable(pool), dtype=np.float64))
+        survival = np.fromiter(chain.from_iterable(pool), dtype=np.float64)
+        began = time.perf_counter_ns()
+        found = self._gate.price_of(survival)
+        self._spent_ns += time.perf_counter_ns() - began
+        return found
 
     def _offer_head(self, sequence: _Sequence, confidence: Survival, price: float) -> None:
         assert sequence.proposals is not None
