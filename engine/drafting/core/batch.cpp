@@ -99,9 +99,10 @@ void Batch::learn(policy::Load load) {
   load.sequences = sequences_.size();
   context_tokens_ = load.context_tokens;
   gate_.begin(load);
+  const double floor = gate_.floor();
   floor_ = 1.0;
   for (const Sequence& sequence : sequences_) {
-    floor_ = std::min(floor_, price_of(sequence, gate_.floor()));
+    floor_ = std::min(floor_, price_of(sequence, floor));
   }
 }
 
