@@ -220,10 +220,6 @@ class Gate:
         """Whether a step was measured; times are then in seconds."""
 
     @property
-    def is_probing(self) -> bool:
-        """Whether this step drafts a few tokens only to measure the time of steps."""
-
-    @property
     def is_limited(self) -> bool:
         """Whether the step has more sequences than `max_batch_size`."""
 

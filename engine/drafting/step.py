@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
 
-DECISIONS = ("drafted", "probed", "priced_out", "unknown", "limited", "paused", "failed")
+DECISIONS = ("drafted", "priced_out", "unknown", "limited", "paused", "failed")
 """All decisions about a step; `Counters.decisions` defines them."""
 
 
@@ -21,8 +21,7 @@ class Counters:
 
     Attributes:
         decisions: Steps by decision. `drafted`: drafts were verified; `unknown`: no source had a
-            proposal; `priced_out`: no proposal was worth the price; `probed`: a few tokens were
-            verified only to measure the time of steps; `limited`: more sequences than
+            proposal; `priced_out`: no proposal was worth the price; `limited`: more sequences than
             `max_batch_size`; `paused`: after repeated errors; `failed`: an error in this step.
         fallbacks: Steps, requests or passes of the head that had no drafts because of an error, by
             its class.

@@ -254,7 +254,6 @@ std::size_t Batch::cut(Sequence& sequence, double price) {
 }
 
 Decision Batch::decide(bool proposed, bool drafted) const {
-  if (gate_.is_probing() && proposed) return kProbed;
   if (gate_.is_limited() && !drafted) return kLimited;
   if (drafted) return kDrafted;
   return proposed ? kPricedOut : kUnknown;

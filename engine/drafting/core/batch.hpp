@@ -25,7 +25,7 @@
 namespace specgate::drafting {
 
 // What was decided about a step; step.py defines each, and two more.
-enum Decision : std::uint8_t { kDrafted, kProbed, kPricedOut, kUnknown, kLimited };
+enum Decision : std::uint8_t { kDrafted, kPricedOut, kUnknown, kLimited };
 
 class Batch {
  public:

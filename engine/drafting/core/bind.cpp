@@ -80,7 +80,7 @@ class PyBatch {
       origins_.push_back(make_origin_(static_cast<int>(source), 0, 0));
     }
     // In the order of enum Decision.
-    for (const char* decision : {"drafted", "probed", "priced_out", "unknown", "limited"}) {
+    for (const char* decision : {"drafted", "priced_out", "unknown", "limited"}) {
       decisions_.push_back(nb::steal(PyUnicode_InternFromString(decision)));
     }
   }

@@ -173,7 +173,6 @@ void bind(nb::module_& module) {
       .def_prop_ro("goodput", &Gate::goodput)
       .def_prop_ro("trust", &Gate::trust)
       .def_prop_ro("is_measured", [](const Gate& gate) { return gate.steps().is_measured(); })
-      .def_prop_ro("is_probing", &Gate::is_probing)
       .def_prop_ro("is_limited", &Gate::is_limited);
 
   module.def(

@@ -25,6 +25,10 @@ constexpr double kContextShare = 6e-6;
 constexpr double kScaleDrift = 1e-2;
 constexpr double kShapeDrift = 1e-4;
 
+// Verification is measured only while something is verified. Its share fades in steps that verify
+// nothing, so one slow period does not shut the gate for good: it then tries again.
+constexpr double kVerifyFade = 1.0 / 128.0;
+
 constexpr double kFirstNoise = 0.1 * 0.1;
 constexpr double kLeastNoise = 0.01 * 0.01;
 constexpr double kMostNoise = 0.3 * 0.3;
@@ -107,6 +111,7 @@ double CostModel::observe(double tokens, double context_tokens, double seconds, 
   }};
 
   forget();
+  if (verifying < 1.0) state_[knots_ + 1] *= 1.0 - kVerifyFade;
   Row across{};
   double variance = 0.0;
   const auto look = [&] {

@@ -19,12 +19,6 @@ constexpr double kTrustPrior = 128.0;
 constexpr double kLeastTrust = 0.5;
 constexpr double kMostTrust = 1.25;
 
-// After so many steps without drafts a few tokens are verified to measure their cost. The first
-// probe comes soon, because a wrong prior could keep the gate shut; the interval then doubles.
-constexpr std::size_t kProbeSteps = 256;
-constexpr std::size_t kFirstProbeSteps = 4;
-constexpr std::size_t kLeastProbe = 2;
-
 // The distribution of unannounced prompt tokens is approximated by so many equally likely values.
 constexpr std::size_t kLikely = 4;
 
@@ -38,8 +32,7 @@ Gate::Gate(Costs costs, std::size_t max_batch_size, double least)
       longest_draft_(costs.longest_draft),
       max_batch_size_(max_batch_size),
       least_(least),
-      ahead_(steps_.curve()),
-      most_idle_(kFirstProbeSteps) {}
+      ahead_(steps_.curve()) {}
 
 void Gate::learn(std::size_t sequences, std::size_t drafted, std::size_t emitted) {
   if (sequences == 0) return;
@@ -48,8 +41,6 @@ void Gate::learn(std::size_t sequences, std::size_t drafted, std::size_t emitted
   length_ += share * (static_cast<double>(emitted) / count - length_);
   drafted_ += share * (static_cast<double>(drafted) / count - drafted_);
   verifying_ += share * ((drafted > 0 ? 1.0 : 0.0) - verifying_);
-  if (probing_ && drafted > 0) most_idle_ = std::min(2 * most_idle_, kProbeSteps);
-  idle_ = drafted > 0 ? 0 : idle_ + 1;
 }
 
 void Gate::learn_trust(double stated, std::size_t accepted) {
@@ -80,8 +71,6 @@ void Gate::observe_head(std::size_t sequences, double seconds) {
 void Gate::begin(const Load& load) {
   expect_prompts(load.read_tokens - std::min(load.read_tokens, load_.prefill_tokens));
   load_ = load;
-  probing_ = idle_ >= most_idle_ && !is_limited();
-  if (probing_) idle_ = 0;
 }
 
 void Gate::expect_prompts(std::size_t unforeseen) {
@@ -113,31 +102,21 @@ double Gate::worth_of_time() const {
 
 double Gate::floor() const {
   if (load_.sequences == 0 || is_limited()) return 1.0;
-  if (probing_) return least_;
   const auto known = static_cast<double>(known_tokens());
   return std::clamp(worth_of_time() * ahead_.cheapest(known, reach()), least_, 1.0);
 }
 
 double Gate::settle(std::span<double> survival) {
-  buys_ = true;
-  missing_ = 0.0;
   const auto [price, gain] = buy(survival);
-  if (!probing_) {
-    const double verification = steps_.verification(static_cast<double>(load_.sequences));
-    missing_ = std::max(0.0, worth_of_time() * verification - gain);
-    buys_ = missing_ == 0.0;
-  }
+  const double verification = steps_.verification(static_cast<double>(load_.sequences));
+  missing_ = std::max(0.0, worth_of_time() * verification - gain);
   return price_ = price.value_or(floor());
 }
 
 Curve::Purchase Gate::buy(std::span<double> survival) const {
   if (load_.sequences == 0 || is_limited()) return {kNothing, 0.0};
-  Curve::Terms terms{worth_of_time(), floor(), load_.room_tokens.value_or(SIZE_MAX), reach()};
-  if (probing_) {
-    terms.worth = 0.0;
-    terms.most = std::min(terms.most, std::max(kLeastProbe, load_.sequences / 2));
-  }
-  return ahead_.settle(survival, known_tokens(), terms);
+  const std::size_t most = load_.room_tokens.value_or(SIZE_MAX);
+  return ahead_.settle(survival, known_tokens(), {worth_of_time(), floor(), most, reach()});
 }
 
 double Gate::cost_of_pass(std::size_t sequences) const {

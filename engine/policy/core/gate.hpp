@@ -59,7 +59,7 @@ class Gate {
   // Returns the price that these tokens would have; settles nothing. Reorders `survival`.
   double price_of(std::span<double> survival) const { return buy(survival).price.value_or(floor()); }
   // Whether the drafts settled last gain more together than verification costs.
-  bool buys() const { return buys_; }
+  bool buys() const { return missing_ == 0.0; }
   // Returns how many expected tokens a pass of the head over so many sequences has to add to pay:
   // the worth of its time, and what the drafts still lack to pay for verification.
   double cost_of_pass(std::size_t sequences) const;
@@ -71,7 +71,6 @@ class Gate {
   // tokens do not count: no accepted token saves their time.
   double goodput() const;
   double price() const { return price_; }
-  bool is_probing() const { return probing_; }
   bool is_limited() const { return load_.sequences > max_batch_size_; }
   const CostModel& steps() const { return steps_; }
   const CostModel& passes() const { return passes_; }
@@ -103,11 +102,7 @@ class Gate {
   std::size_t steps_begun_ = 0;
   Curve ahead_;
   double price_ = 0.0;
-  bool buys_ = true;
-  double missing_ = 0.0;   // gain that the drafts lack to pay for verification
-  std::size_t idle_ = 0;   // steps since the last with drafts
-  std::size_t most_idle_;  // after so many of them a probe is made
-  bool probing_ = false;   // this step drafts some tokens to measure their cost
+  double missing_ = 0.0;  // gain that the drafts lack to pay for verification
 };
 
 }  // namespace specgate::policy

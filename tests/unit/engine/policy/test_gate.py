@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -279,6 +277,19 @@ class TestVerification:
         assert alone - part == pytest.approx(0.5, abs=0.05)
         assert alone - paid == pytest.approx(0.01 * found.goodput, rel=0.1)
 
+    def test_a_cost_that_is_no_longer_measured_fades(self) -> None:
+        found = asked(self.taught(0.01), Load(4))
+        draft = [[0.9]]
+        found.settle(draft)
+        shut = not found.buys
+        for _ in range(400):
+            found.observe_step(4, 0, 0.02)
+            found.learn(4, 0, 4)
+        asked(found, Load(4)).settle(draft)
+
+        assert shut
+        assert found.buys
+
     def test_what_pays_beyond_doubt_is_not_held_back_to_look(self) -> None:
         found = self.taught(0.001)
         bought = []
@@ -326,46 +337,6 @@ class TestLimits:
         assert asked(found, Load(5)).settle([[1.0]]) > 1.0
         assert found.is_limited
         assert found.floor == 1.0
-
-
-class TestProbes:
-    """A shut gate would never notice that tokens have become cheap."""
-
-    def idle(self, found: Gate, steps: int) -> list[bool]:
-        probed = []
-        for _ in range(steps):
-            found.learn(4, 0, 4)
-            probed.append(asked(found, Load(4)).is_probing)
-        return probed
-
-    def test_after_silence_some_tokens_are_drafted_at_first_soon_then_seldom(self) -> None:
-        found = gate(DEAR)
-        probed = []
-        for step in range(1, 1100):
-            found.learn(4, 2 if found.is_probing else 0, 4)
-            if asked(found, Load(4)).is_probing:
-                probed.append(step)
-
-        gaps = [after - before for before, after in pairwise(probed)]
-        # The step that reports a probe had drafts.
-        assert [probed[0], *gaps] == [4, 9, 17, 33, 65, 129, 257, 257, 257]
-
-    def test_a_probe_is_small(self) -> None:
-        self.idle(found := gate(DEAR), 4)
-
-        assert found.is_probing
-        price = found.settle([SURVIVAL])
-        assert sum(chance >= price for chance in SURVIVAL) == 2
-        assert found.floor == 0.01
-
-    def test_drafts_begin_the_count_again(self) -> None:
-        self.idle(found := gate(DEAR), 3)
-        found.learn(4, 2, 5)
-
-        assert self.idle(found, 4) == [False, False, False, True]
-
-    def test_a_limit_is_never_probed(self) -> None:
-        assert not any(self.idle(gate(DEAR, max_batch_size=3), 600))
 
 
 class TestEdges:
