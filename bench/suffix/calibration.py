@@ -9,7 +9,7 @@ from bench.suffix.datasets import Request, Tokens
 from bench.suffix.kinds import KINDS
 from bench.suffix.replay import accepted_of, log_loss, replay
 from bench.suffix.worker import BatchSubject, DataSets, Factory
-from engine.suffix import Draft
+from engine.suffix import Continuation
 
 _END_TOKENS = 8  # before the end of an answer
 _BINS = 10
@@ -85,7 +85,7 @@ class _Watched:
 
     def propose(self, name: str, text: Tokens, end: int) -> tuple[object, list[int]]:
         draft, tokens = self._index.propose(name, text, end)
-        assert isinstance(draft, Draft)
+        assert isinstance(draft, Continuation)
         request = self._requests[name]
         at = end - len(request.prompt)
         truth = request.answer[at : at + len(tokens)].tolist()

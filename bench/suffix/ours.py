@@ -12,7 +12,7 @@ from bench.suffix.fit_prior import Prior
 from bench.suffix.hostile import measure_hostile
 from bench.suffix.scale import measure_scale
 from bench.suffix.worker import COMMANDS, Setting, serve
-from engine.suffix import Draft, SuffixIndex
+from engine.suffix import Continuation, SuffixIndex
 
 _TENANT = "bench"
 
@@ -49,7 +49,7 @@ class Ours:
         self._index.finish(name, keep=True)
 
     def claims(self, draft: object) -> tuple[Sequence[float], Sequence[float]]:
-        assert isinstance(draft, Draft)
+        assert isinstance(draft, Continuation)
         return draft.survival, draft.share
 
     def claimed_bytes(self) -> int:

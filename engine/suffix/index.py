@@ -11,10 +11,10 @@ from os import PathLike, fsencode
 import numpy as np
 from numpy.typing import NDArray
 
-from engine._core.suffix import LONGEST_DRAFT, Draft, Index, Stats
+from engine._core.suffix import LONGEST_DRAFT, Continuation, Index, Stats
 from engine.errors import SuffixInputError
 
-__all__ = ["LONGEST_DRAFT", "Draft", "Index", "Stats", "SuffixIndex"]
+__all__ = ["LONGEST_DRAFT", "Continuation", "Index", "Stats", "SuffixIndex"]
 
 Tokens = Sequence[int] | NDArray[np.int32]
 
@@ -111,7 +111,7 @@ class SuffixIndex:
         """
         self._core.predict(request, tokens)
 
-    def propose(self, request: str, max_tokens: int, *, min_survival: float = 0.0) -> Draft:
+    def propose(self, request: str, max_tokens: int, *, min_survival: float = 0.0) -> Continuation:
         """Continue what the request has written with the most likely text seen before.
 
         Args:
@@ -139,7 +139,7 @@ class SuffixIndex:
         max_tokens: int,
         *,
         min_survival: float = 0.0,
-    ) -> Draft:
+    ) -> Continuation:
         """Continue another drafter's proposal as if it had been generated.
 
         Changes nothing: this draft is not scored, and `extend` still scores the last one of

@@ -36,7 +36,7 @@ std::size_t IndexSource::advance(std::span<Sequence> sequences, double floor, do
   auto query = queries_.begin();
   for (Sequence& sequence : sequences) {
     if (!sequence.request->in_source) continue;
-    const suffix::Draft& draft = query++->draft;
+    const suffix::Continuation& draft = query++->draft;
     if (draft.length == 0) continue;
     const auto trusted = [&](float stated) { return std::min(1.0, trust * stated); };
     sequence.best = drafts.add(part(draft.tokens, draft.length),
@@ -51,7 +51,7 @@ Draft IndexSource::go_on(const Sequence& sequence, const Draft& sure, double flo
                          Drafts& drafts) {
   const std::size_t most = sequence.room - sure.tokens;
   reserve(most);
-  suffix::Draft more = room(0, most);
+  suffix::Continuation more = room(0, most);
   index_.propose_after(handle(*sequence.request), drafts.tokens(sure),
                        static_cast<float>(drafts.survival(sure).back()),
                        static_cast<float>(floor), more);
@@ -71,7 +71,7 @@ void IndexSource::reserve(std::size_t tokens) {
   survival_.resize(tokens);
 }
 
-suffix::Draft IndexSource::room(std::size_t at, std::size_t most) {
+suffix::Continuation IndexSource::room(std::size_t at, std::size_t most) {
   return {std::span(tokens_).subspan(at, most), std::span(survival_).subspan(at, most), {}};
 }
 

@@ -29,7 +29,7 @@ class IndexSource {
   suffix::Handle handle(Request& request);
   void reserve(std::size_t tokens);
   // Returns memory for a draft of `most` tokens, from `at` on.
-  suffix::Draft room(std::size_t at, std::size_t most);
+  suffix::Continuation room(std::size_t at, std::size_t most);
 
   suffix::Index& index_;
   std::vector<suffix::Query> queries_;

@@ -22,7 +22,7 @@ namespace specgate::suffix {
 namespace {
 
 // A draft that owns its arrays, as returned to Python.
-struct OwnedDraft {
+struct OwnedContinuation {
   std::vector<Token> tokens;
   std::vector<float> survival;
   std::vector<float> share;
@@ -67,12 +67,12 @@ float survival_of(nb::handle min_survival) { return probability_of(min_survival,
 
 // Returns what `fill` drafts, at most `max_tokens`.
 template <class Fill>
-OwnedDraft owned(nb::handle max_tokens, Fill fill) {
+OwnedContinuation owned(nb::handle max_tokens, Fill fill) {
   const std::size_t most = count_of(max_tokens, "max_tokens", kLongestDraft);
   Token tokens[kLongestDraft];
   float survival[kLongestDraft];
   float share[kLongestDraft];
-  Draft draft{{tokens, most}, {survival, most}, {share, most}};
+  Continuation draft{{tokens, most}, {survival, most}, {share, most}};
   fill(draft);
   return {{tokens, tokens + draft.length},
           {survival, survival + draft.length},
@@ -80,17 +80,17 @@ OwnedDraft owned(nb::handle max_tokens, Fill fill) {
           draft.predicted};
 }
 
-OwnedDraft propose(Index& index, nb::handle request, nb::handle max_tokens,
+OwnedContinuation propose(Index& index, nb::handle request, nb::handle max_tokens,
                    nb::handle min_survival) {
-  return owned(max_tokens, [&](Draft& draft) {
+  return owned(max_tokens, [&](Continuation& draft) {
     index.propose(name_of(request), survival_of(min_survival), draft);
   });
 }
 
-OwnedDraft propose_after(Index& index, nb::handle request, nb::handle proposed,
+OwnedContinuation propose_after(Index& index, nb::handle request, nb::handle proposed,
                          nb::handle survival, nb::handle max_tokens, nb::handle min_survival) {
   const TokenIds tokens(proposed, "tokens");
-  return owned(max_tokens, [&](Draft& draft) {
+  return owned(max_tokens, [&](Continuation& draft) {
     index.propose_after(name_of(request), tokens.span(), probability_of(survival, "survival"),
                         survival_of(min_survival), draft);
   });
@@ -179,12 +179,12 @@ std::string path_of(const nb::bytes& path) { return {path.c_str(), path.size()};
 void bind(nb::module_& module) {
   nb::register_exception_translator(translate, nullptr);
 
-  nb::class_<OwnedDraft>(module, "Draft")
-      .def("__len__", [](const OwnedDraft& draft) { return draft.tokens.size(); })
-      .def_prop_ro("tokens", [](const OwnedDraft& draft) { return draft.tokens; })
-      .def_prop_ro("survival", [](const OwnedDraft& draft) { return draft.survival; })
-      .def_prop_ro("share", [](const OwnedDraft& draft) { return draft.share; })
-      .def_ro("predicted", &OwnedDraft::predicted);
+  nb::class_<OwnedContinuation>(module, "Continuation")
+      .def("__len__", [](const OwnedContinuation& draft) { return draft.tokens.size(); })
+      .def_prop_ro("tokens", [](const OwnedContinuation& draft) { return draft.tokens; })
+      .def_prop_ro("survival", [](const OwnedContinuation& draft) { return draft.survival; })
+      .def_prop_ro("share", [](const OwnedContinuation& draft) { return draft.share; })
+      .def_ro("predicted", &OwnedContinuation::predicted);
 
   nb::class_<Stats>(module, "Stats")
       .def_ro("tokens", &Stats::tokens)

@@ -177,13 +177,13 @@ Features SurvivalModel::features(const Vote& vote, const RecentOutcomes& outcome
     out.discrete[static_cast<std::size_t>(next++)] = static_cast<std::uint16_t>(base + value);
     base += values;
   };
-  const int origin = (vote.aligned ? 2 : 0) + (vote.own ? 1 : 0);  // of any voter
+  const int region = (vote.aligned ? 2 : 0) + (vote.own ? 1 : 0);  // of any voter
   const int last = static_cast<int>(outcomes.last);
   // How the votes are split.
   const int split = (std::min(vote.tokens, 5) - 1) * 40 + (std::min(vote.voters, 5) - 1) * 8 +
                     std::min(vote.matches, 8) - 1;
-  add(static_cast<std::uint32_t>((now * kOrigins + origin) * kOutcomes + last),
-      kLengthClasses * kOrigins * kOutcomes);
+  add(static_cast<std::uint32_t>((now * kRegions + region) * kOutcomes + last),
+      kLengthClasses * kRegions * kOutcomes);
   add(static_cast<std::uint32_t>(split), 200);
   add(scramble(token, 10), 1024);
   add(scramble(previous, 9), 512);

@@ -24,15 +24,17 @@ inline constexpr int kLongestMatch = 64;  // tokens; longer matches count as thi
 
 // Where a match was found: in older answers of the tenant or in the request's own text. Aligned:
 // close behind the end of a recent long match, as when a copy continues after an edit.
-enum class Origin : std::uint8_t { kOlder, kOwn, kOwnAligned, kOlderAligned };
-inline constexpr int kOrigins = 4;
+enum class Region : std::uint8_t { kOlder, kOwn, kOwnAligned, kOlderAligned };
+inline constexpr int kRegions = 4;
 
-inline bool is_own(Origin origin) { return origin == Origin::kOwn || origin == Origin::kOwnAligned; }
-inline bool is_aligned(Origin origin) { return origin >= Origin::kOwnAligned; }
+inline bool is_own(Region region) {
+  return region == Region::kOwn || region == Region::kOwnAligned;
+}
+inline bool is_aligned(Region region) { return region >= Region::kOwnAligned; }
 
-// A match's origin, and whether it is the most recent occurrence of its context.
+// A match's region, and whether it is the most recent occurrence of its context.
 struct Kind {
-  Origin origin;
+  Region region;
   bool latest;
 };
 
@@ -43,7 +45,7 @@ inline constexpr int kStructured = 208 + 200;  // weights of discrete features w
 // What a model starts from: the shares and weights, and how much data they count for.
 struct Prior {
   float outcomes;  // of each reliability
-  std::array<std::array<float, kLongestMatch + 1>, 2 * kOrigins> reliability;
+  std::array<std::array<float, kLongestMatch + 1>, 2 * kRegions> reliability;
   std::array<float, kDense> dense;
   std::array<float, kDense> dense_squares;  // sums of squared gradients
   std::array<float, kStructured> weights;
@@ -76,10 +78,10 @@ class Reliability {
   static void refresh(Entry& entry);
 
   static std::size_t row(Kind kind) {
-    return static_cast<std::size_t>(kind.origin) + (kind.latest ? kOrigins : 0);
+    return static_cast<std::size_t>(kind.region) + (kind.latest ? kRegions : 0);
   }
 
-  std::array<std::array<Entry, kLongestMatch + 1>, 2 * kOrigins> entries_;
+  std::array<std::array<Entry, kLongestMatch + 1>, 2 * kRegions> entries_;
 };
 
 // The evidence for one candidate token.

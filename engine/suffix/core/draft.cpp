@@ -80,8 +80,8 @@ class Voters {
       vote.weight = std::max(vote.weight, reliability.weight(match.kind, match.length));
       ++vote.voters;
       vote.match_length = std::max<int>(vote.match_length, match.length);
-      vote.own |= is_own(match.kind.origin);
-      vote.aligned |= is_aligned(match.kind.origin);
+      vote.own |= is_own(match.kind.region);
+      vote.aligned |= is_aligned(match.kind.region);
     }
   }
 
@@ -144,8 +144,8 @@ Candidate describe(const Ballot& ballot, const Count& count, const Voters& voter
 }  // namespace
 
 void vote(const Matcher& matcher, const Sources& sources, const DraftStart& start,
-          const Model& model, const RecentOutcomes& outcomes, float min_survival, Draft& draft,
-          Pending& pending) {
+          const Model& model, const RecentOutcomes& outcomes, float min_survival,
+          Continuation& draft, Pending& pending) {
   Voters voters(matcher, {sources.own, start.proposed, draft.tokens.data()});
   const int most = static_cast<int>(draft.tokens.size());
   Drafted drafted{.last = start.newest,

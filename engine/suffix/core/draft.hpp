@@ -12,8 +12,8 @@ namespace specgate::suffix {
 inline constexpr int kLongestDraft = 256;  // tokens
 inline constexpr int kScored = 64;         // tokens of a draft that the calibration learns from
 
-// A draft in the caller's memory. The first `length` elements of each span are set.
-struct Draft {
+// What the index expects next, in the caller's memory. The first `length` elements of each span are set.
+struct Continuation {
   std::span<Token> tokens;
   std::span<float> survival;  // probability that this token and all before it are accepted
   std::span<float> share;     // product of the vote shares, for benchmarks; may be empty
@@ -58,7 +58,7 @@ struct DraftStart {
 // Fills `draft` and `pending`. The spans of `draft` have equal sizes: the most tokens wanted. The
 // draft ends before the first token whose survival is below `min_survival`.
 void vote(const Matcher& matcher, const Sources& sources, const DraftStart& start,
-          const Model& model, const RecentOutcomes& outcomes, float min_survival, Draft& draft,
-          Pending& pending);
+          const Model& model, const RecentOutcomes& outcomes, float min_survival,
+          Continuation& draft, Pending& pending);
 
 }  // namespace specgate::suffix

@@ -53,7 +53,7 @@ Index::Index(std::size_t capacity_bytes, std::uint64_t vocabulary, std::uint64_t
 
 Index::~Index() = default;
 
-void Index::GiveBack::operator()(Request* request) const {
+void Index::GiveBack::operator()(Follower* request) const {
   std::destroy_at(request);
   pool->give_back(request);
 }
@@ -71,15 +71,15 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   if (static_cast<std::size_t>(slot) == slots_.size()) slots_.push_back(nullptr);
   const bool is_new = !tenants_.contains(tenant_name);
   Tenant& tenant = tenant_of(tenant_name);
-  static_assert(sizeof(Request) <= Request::kFixedBlocks * kBlockBytes);
+  static_assert(sizeof(Follower) <= Follower::kFixedBlocks * kBlockBytes);
   tenant.last_used = ++clock_;
-  if (!make_room(tenant, Request::kFixedBlocks + Store(pool_, hash_).blocks_for(1))) {
+  if (!make_room(tenant, Follower::kFixedBlocks + Store(pool_, hash_).blocks_for(1))) {
     if (is_new) drop(tenant);
     throw OutOfRoom("running requests use all of the index's memory");
   }
   reserve_more(tenant.requests, 1);  // so that the constructor cannot fail
   // In a block of the pool, because blocks may lie on huge pages.
-  RunningRequest request(new (pool_.take()) Request(tenant, pool_, hash_), {&pool_});
+  OwnedFollower request(new (pool_.take()) Follower(tenant, pool_, hash_), {&pool_});
   request->recent.push(prompt);
   request->outcomes.temperature = std::min(temperature, kHottest);
   // If the prompt does not fit, keep its latest part.
@@ -92,7 +92,7 @@ void Index::start(std::string_view name, std::string_view tenant_name,
   request->recount();
   request->answer = request->own.text().end();
   request->handle = {static_cast<std::uint32_t>(slot), clock_};
-  Request& started = *request;
+  Follower& started = *request;
   requests_.emplace(name, std::move(request));
   slots_[started.handle.slot] = &started;
 }
@@ -103,7 +103,7 @@ void Index::extend(std::string_view name, std::span<const Token> tokens) {
   extend_for(find(name), tokens);
 }
 
-void Index::extend_for(Request& request, std::span<const Token> tokens) {
+void Index::extend_for(Follower& request, std::span<const Token> tokens) {
   Model& model = request.tenant->model;
   tokens = with_gaps(tokens, replaced_);
   if (request.pending.asked) score(request, tokens);
@@ -118,7 +118,7 @@ void Index::extend_for(Request& request, std::span<const Token> tokens) {
   append_own(request, tokens);
 }
 
-void Index::score(Request& request, std::span<const Token> tokens) {
+void Index::score(Follower& request, std::span<const Token> tokens) {
   Pending& pending = request.pending;
   SurvivalModel& survival = request.tenant->model.survival;
   const auto most = std::min(static_cast<std::size_t>(pending.scored), tokens.size());
@@ -145,7 +145,7 @@ void Index::score(Request& request, std::span<const Token> tokens) {
   pending.clear();
 }
 
-void Index::append_own(Request& request, std::span<const Token> tokens) {
+void Index::append_own(Follower& request, std::span<const Token> tokens) {
   if (!request.has_room) return;
   while (!reserve(*request.tenant, request.own, tokens.size())) {
     request.has_room = shorten(request);
@@ -160,7 +160,7 @@ void Index::predict(std::string_view name, std::span<const Token> tokens) {
   std::vector<Token> copy;
   tokens = with_gaps(tokens, copy);
   std::scoped_lock lock(mutex_);
-  Request& request = find(name);
+  Follower& request = find(name);
   if (!request.has_room) return;
   if (request.prediction) {
     request.matcher.drop(&*request.prediction);
@@ -177,16 +177,16 @@ void Index::predict(std::string_view name, std::span<const Token> tokens) {
   request.recount();
 }
 
-void Index::propose(std::string_view name, float min_survival, Draft& draft) {
+void Index::propose(std::string_view name, float min_survival, Continuation& draft) {
   check_draft(min_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
-  Request& request = find(name);
+  Follower& request = find(name);
   request.prefetch_slots();
   request.prefetch_texts();
   propose_for(request, min_survival, draft);
 }
 
-void Index::propose_for(Request& request, float min_survival, Draft& draft) {
+void Index::propose_for(Follower& request, float min_survival, Continuation& draft) {
   draft.length = draft.predicted = 0;
   if (!request.has_room) return;
   const Sources sources = request.sources();
@@ -197,15 +197,15 @@ void Index::propose_for(Request& request, float min_survival, Draft& draft) {
 }
 
 void Index::propose_after(std::string_view name, std::span<const Token> tokens, float survival,
-                          float min_survival, Draft& draft) {
+                          float min_survival, Continuation& draft) {
   check_proposed(tokens, survival);
   check_draft(min_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
   propose_after_for(find(name), tokens, survival, min_survival, draft);
 }
 
-void Index::propose_after_for(Request& request, std::span<const Token> tokens, float survival,
-                              float min_survival, Draft& draft) const {
+void Index::propose_after_for(Follower& request, std::span<const Token> tokens, float survival,
+                              float min_survival, Continuation& draft) const {
   draft.length = draft.predicted = 0;
   // A proposal with a token that the model does not have cannot be accepted.
   const bool is_possible = std::ranges::all_of(tokens, [&](Token token) { return is_known(token); });
@@ -231,7 +231,7 @@ void Index::advance(std::span<Query> queries, float min_survival) {
   std::scoped_lock lock(mutex_);
   for (const Query& query : queries) {
     const Handle& handle = query.request;
-    const Request* request = handle.slot < slots_.size() ? slots_[handle.slot] : nullptr;
+    const Follower* request = handle.slot < slots_.size() ? slots_[handle.slot] : nullptr;
     if (request != nullptr) request->prefetch();
   }
   proposals_.clear();
@@ -249,7 +249,7 @@ void Index::advance(std::span<Query> queries, float min_survival) {
 }
 
 void Index::propose_after(Handle handle, std::span<const Token> tokens, float survival,
-                          float min_survival, Draft& draft) {
+                          float min_survival, Continuation& draft) {
   check_proposed(tokens, survival);
   check_draft(min_survival, draft.tokens.size());
   std::scoped_lock lock(mutex_);
@@ -262,7 +262,7 @@ void Index::finish(std::string_view name, bool keep) {
   slots_[find(name).handle.slot] = nullptr;
   // It ends even if there is no memory for its answer.
   auto ended = requests_.extract(requests_.find(name));
-  const Request& request = *ended.mapped();
+  const Follower& request = *ended.mapped();
   std::vector<Token> answer;
   const Text& text = request.own.text();
   if (keep && request.answer != text.end()) {
@@ -295,14 +295,14 @@ std::span<const Token> Index::with_gaps(std::span<const Token> tokens,
   return copy;
 }
 
-Index::Request& Index::find(std::string_view name) {
+Index::Follower& Index::find(std::string_view name) {
   const auto found = requests_.find(name);
   if (found == requests_.end()) throw UnknownRequest("the request was not started, or has ended");
   return *found->second;
 }
 
-Index::Request& Index::find(Handle handle) {
-  Request* request = handle.slot < slots_.size() ? slots_[handle.slot] : nullptr;
+Index::Follower& Index::find(Handle handle) {
+  Follower* request = handle.slot < slots_.size() ? slots_[handle.slot] : nullptr;
   if (request == nullptr || request->handle.number != handle.number) {
     throw UnknownRequest("the request was not started, or has ended");
   }
@@ -335,7 +335,7 @@ bool Index::make_room(const Tenant& wanting, std::size_t blocks) {
     const std::size_t tokens = gives->store.text().size();
     if (gives->store.forget()) {
       evicted_tokens_ += tokens - gives->store.text().size();
-    } else if (Request* longest = longest_of(*gives)) {
+    } else if (Follower* longest = longest_of(*gives)) {
       shorten(*longest);
     } else {
       evicted_tokens_ += tokens;
@@ -364,16 +364,16 @@ Index::Tenant* Index::victim(const Tenant& wanting) {
   return most;
 }
 
-Index::Request* Index::longest_of(const Tenant& tenant) {
-  Request* longest = nullptr;
-  for (Request* request : tenant.requests) {
+Index::Follower* Index::longest_of(const Tenant& tenant) {
+  Follower* longest = nullptr;
+  for (Follower* request : tenant.requests) {
     if (!request->prediction && request->own.text().blocks() < 2) continue;
     if (longest == nullptr || request->blocks() > longest->blocks()) longest = request;
   }
   return longest;
 }
 
-bool Index::shorten(Request& request) {
+bool Index::shorten(Follower& request) {
   if (request.prediction) {
     request.matcher.drop(&*request.prediction);
     request.prediction.reset();

@@ -53,7 +53,7 @@ struct Handle {
 struct Query {
   Handle request;
   std::span<const Token> tokens;
-  Draft draft;
+  Continuation draft;
 };
 
 class Index {
@@ -67,18 +67,18 @@ class Index {
              float temperature);
   void extend(std::string_view request, std::span<const Token> tokens);
   void predict(std::string_view request, std::span<const Token> tokens);
-  void propose(std::string_view request, float min_survival, Draft& draft);
+  void propose(std::string_view request, float min_survival, Continuation& draft);
   // Drafts after `tokens`, which another drafter proposed and which are all accepted with
   // probability `survival`, as if they had been generated. Changes nothing.
   void propose_after(std::string_view request, std::span<const Token> tokens, float survival,
-                     float min_survival, Draft& draft);
+                     float min_survival, Continuation& draft);
 
   // The same for callers that ask in every step, without lookups by name.
   Handle handle(std::string_view request);
   // Extends all requests, then drafts for each. An unknown request changes nothing for any.
   void advance(std::span<Query> queries, float min_survival);
   void propose_after(Handle request, std::span<const Token> tokens, float survival,
-                     float min_survival, Draft& draft);
+                     float min_survival, Continuation& draft);
 
   void finish(std::string_view request, bool keep);
 
@@ -104,7 +104,7 @@ class Index {
 
  private:
   struct Tenant;
-  struct Request;
+  struct Follower;
   struct Copying;
   struct NameHash {
     using is_transparent = void;
@@ -116,24 +116,24 @@ class Index {
   using Named = std::unordered_map<std::string, T, NameHash, std::equal_to<>>;
   struct GiveBack {
     BlockPool* pool;
-    void operator()(Request* request) const;
+    void operator()(Follower* request) const;
   };
   struct Proposal {
-    Request* request;
-    Draft* draft;
+    Follower* request;
+    Continuation* draft;
   };
-  using RunningRequest = std::unique_ptr<Request, GiveBack>;
+  using OwnedFollower = std::unique_ptr<Follower, GiveBack>;
 
-  Request& find(std::string_view request);
-  Request& find(Handle request);
-  void extend_for(Request& request, std::span<const Token> tokens);
+  Follower& find(std::string_view request);
+  Follower& find(Handle request);
+  void extend_for(Follower& request, std::span<const Token> tokens);
   Tenant& tenant_of(std::string_view name);
-  static void propose_for(Request& request, float min_survival, Draft& draft);
-  void propose_after_for(Request& request, std::span<const Token> tokens, float survival,
-                         float min_survival, Draft& draft) const;
+  static void propose_for(Follower& request, float min_survival, Continuation& draft);
+  void propose_after_for(Follower& request, std::span<const Token> tokens, float survival,
+                         float min_survival, Continuation& draft) const;
   // Compares the last draft with the tokens that came, and learns from that.
-  static void score(Request& request, std::span<const Token> tokens);
-  void append_own(Request& request, std::span<const Token> tokens);
+  static void score(Follower& request, std::span<const Token> tokens);
+  void append_own(Follower& request, std::span<const Token> tokens);
   void keep(Tenant& tenant, std::span<const Token> tokens);
   bool is_known(Token token) const { return static_cast<std::uint32_t>(token) < vocabulary_; }
   // Returns the tokens with a gap for each unknown one. `copy` is used only if there are any.
@@ -144,10 +144,10 @@ class Index {
   bool make_room(const Tenant& wanting, std::size_t blocks);
   Tenant* victim(const Tenant& wanting);
   // Returns the tenant's running request with the most text that can be evicted, or null.
-  static Request* longest_of(const Tenant& tenant);
+  static Follower* longest_of(const Tenant& tenant);
   // Drops the request's prediction or, without one, its oldest tokens. Returns false if nothing is
   // left to drop.
-  bool shorten(Request& request);
+  bool shorten(Follower& request);
   void drop(Tenant& tenant);
   void drop_for_new_tenant();
   void drop_all();
@@ -167,8 +167,8 @@ class Index {
   BlockPool pool_;
   ContextHash hash_;
   Named<std::unique_ptr<Tenant>> tenants_;
-  Named<RunningRequest> requests_;
-  std::vector<Request*> slots_;      // by handle; null where the request has ended
+  Named<OwnedFollower> requests_;
+  std::vector<Follower*> slots_;     // by handle; null where the request has ended
   std::vector<Proposal> proposals_;  // of one call of `advance`; kept for its memory
   std::vector<Token> replaced_;      // for `with_gaps`, likewise
   std::uint64_t clock_ = 0;          // counts started requests and tenants

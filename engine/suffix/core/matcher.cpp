@@ -63,7 +63,7 @@ void Matcher::prefetch_texts(const Recent& recent, const Sources& sources) {
 void Matcher::search(const Recent& recent, const Sources& sources) {
   searched_extent_ = extent_of(sources);
   const bool expecting = size_ == 1 && matches_[0].store == sources.prediction &&
-                         matches_[0].kind.origin == Origin::kOwnAligned &&
+                         matches_[0].kind.region == Region::kOwnAligned &&
                          matches_[0].next == sources.prediction->text().begin();
   if (expecting) return;
   size_ = 0;
@@ -73,15 +73,15 @@ void Matcher::search(const Recent& recent, const Sources& sources) {
 void Matcher::add_all(const Recent& recent, const Sources& sources) {
   if (recent.empty()) return;
   if (anchor_store_ != nullptr && anchor_age_ < kAnchorLife) add_aligned(recent, sources);
-  add_found(recent, sources.own, Origin::kOwn, kQuota);
-  if (sources.prediction != nullptr) add_found(recent, sources.prediction, Origin::kOwn, kQuota);
-  if (sources.tenant != nullptr) add_found(recent, sources.tenant, Origin::kOlder, kQuota);
+  add_found(recent, sources.own, Region::kOwn, kQuota);
+  if (sources.prediction != nullptr) add_found(recent, sources.prediction, Region::kOwn, kQuota);
+  if (sources.tenant != nullptr) add_found(recent, sources.tenant, Region::kOlder, kQuota);
 }
 
 void Matcher::add_aligned(const Recent& recent, const Sources& sources) {
   const Text& text = anchor_store_->text();
-  const Origin origin =
-      anchor_store_ == sources.tenant ? Origin::kOlderAligned : Origin::kOwnAligned;
+  const Region region =
+      anchor_store_ == sources.tenant ? Region::kOlderAligned : Region::kOwnAligned;
   const Token newest = recent.newest();
   // If the text was evicted up to here, the range is empty.
   const Position from = anchor_ - std::min(kBefore, anchor_ - text.begin() - 1);
@@ -90,13 +90,13 @@ void Matcher::add_aligned(const Recent& recent, const Sources& sources) {
   int found = 0;
   for (Position position = from; position != to && found < kAlignedQuota; ++position) {
     if (text[position - 1] == newest) {
-      add(recent, anchor_store_, position, {origin, false}, 1);
+      add(recent, anchor_store_, position, {region, false}, 1);
       ++found;
     }
   }
 }
 
-void Matcher::add_found(const Recent& recent, Store* store, Origin origin, int quota) {
+void Matcher::add_found(const Recent& recent, Store* store, Region region, int quota) {
   const Tail tail = recent.tail();
   std::array<const Slot*, kOrders> slots;
   for (int order = 0; order < kOrders; ++order) {
@@ -109,7 +109,7 @@ void Matcher::add_found(const Recent& recent, Store* store, Origin origin, int q
     for (const Position position : slot->recent) {
       if (size_ == limit) return;
       const bool latest = position == slot->recent.front();
-      add(recent, store, position, {origin, latest}, kOrderLength[order]);
+      add(recent, store, position, {region, latest}, kOrderLength[order]);
     }
   }
 }
@@ -159,7 +159,7 @@ void Matcher::assume(std::span<const Token> tokens, Recent recent, const Sources
 }
 
 void Matcher::expect(Store* prediction, Position begin) {
-  matches_[0] = {prediction, begin, kPredictedLength, {Origin::kOwnAligned, false}};
+  matches_[0] = {prediction, begin, kPredictedLength, {Region::kOwnAligned, false}};
   size_ = 1;
   searched_extent_ = {};
   anchor_store_ = prediction;

@@ -88,7 +88,7 @@ class Matcher {
   void add_all(const Recent& recent, const Sources& sources);
   void add(const Recent& recent, Store* store, Position position, Kind kind, int least);
   void add_aligned(const Recent& recent, const Sources& sources);
-  void add_found(const Recent& recent, Store* store, Origin origin, int quota);
+  void add_found(const Recent& recent, Store* store, Region region, int quota);
   bool has(const Store* store, Position position) const;
 
   // The extent of the texts when they were searched.

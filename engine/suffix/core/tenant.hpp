@@ -37,26 +37,27 @@ struct Index::Tenant {
   std::uint64_t number;  // unique, also among tenants that were dropped
   Store store;
   Model model{kPrior};
-  std::vector<Request*> requests;  // running
+  std::vector<Follower*> requests;  // running
   std::size_t request_blocks = 0;  // of its running requests
   std::uint64_t last_used = 0;
   std::uint64_t prefetched = 0;  // number of the step in which the model was prefetched
 };
 
-struct Index::Request {
+// The index's side of a running request: what it wrote, and where that was found before.
+struct Index::Follower {
   static constexpr std::size_t kFixedBlocks = 1;  // for its state, without its texts
 
-  Request(Tenant& its_tenant, BlockPool& pool, const ContextHash& hash)
+  Follower(Tenant& its_tenant, BlockPool& pool, const ContextHash& hash)
       : tenant(&its_tenant), own(pool, hash) {
     tenant->requests.push_back(this);
     recount();
   }
-  ~Request() {
+  ~Follower() {
     tenant->request_blocks -= counted;
     std::erase(tenant->requests, this);
   }
-  Request(const Request&) = delete;
-  Request& operator=(const Request&) = delete;
+  Follower(const Follower&) = delete;
+  Follower& operator=(const Follower&) = delete;
 
   Sources sources() {
     return {&own, prediction ? &*prediction : nullptr,
