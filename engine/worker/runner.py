@@ -6,7 +6,6 @@ drafts. At that point sampled tokens are on the CPU whichever drafter vLLM runs.
 
 import dataclasses
 import logging
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from vllm import __version__ as vllm_version
 from vllm.distributed.parallel_state import get_tp_group
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
@@ -22,7 +20,6 @@ from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
 from engine.drafting import Control, read_control
 from engine.heads import HeadMemory, read_head_config
-from engine.processor import describe_processor
 from engine.worker.head import (
     StepStates,
     gather_tables,
@@ -30,20 +27,15 @@ from engine.worker.head import (
     note_prefill,
     warm_up,
 )
-from engine.worker.linear import linear_kernel
 from engine.worker.sampling import all_processors, decodes_plainly, temperature_of
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
 from engine.worker.step import NOTHING_KNOWN, SampledStep
-from engine.worker.step_profile import ProfileFile, measure, sizes_up_to
 from engine.worker.verification import most_verified_rows, verify, wants_only_tokens
 
 _log = logging.getLogger(__name__)
 
 _Runner: Any = object
-
-_PROFILE_SECONDS = 10.0
-"""Time limit of profiling steps at start; SmolLM2 on two cores takes 3 s."""
 
 
 class NoDrafts:
@@ -73,8 +65,8 @@ class _HybridDrafting(_Runner):
         super().__init__(vllm_config, device)
         batch = _V1Batch(self)
         drafts = get_tp_group().rank_in_group == 0
-        self._speculation = RankSpeculation.start(vllm_config, batch) if drafts else None
-        self._most_rows = most_verified_rows(vllm_config)
+        self.speculation = RankSpeculation.start(vllm_config, batch) if drafts else None
+        self.most_rows = most_verified_rows(vllm_config)
         self._scheduled: Any = None
         self._sampled: Sequence[list[int]] = ()
         self._verified: Sequence[int] | None = None  # None if no draft was scheduled
@@ -96,21 +88,21 @@ class _HybridDrafting(_Runner):
         tables = gather_tables(
             self.model, read_head_config(Path(folder)), self.model_config.get_vocab_size()
         )
-        if self._speculation is not None:
-            step = self._speculation.step
+        if self.speculation is not None:
+            step = self.speculation.step
             step.head = load_for_target(Path(folder), tables, self.model_config, device=self.device)
             if step.head.config.window:
                 step.memory = HeadMemory(step.head, requests=self.max_num_reqs, device=self.device)
 
     def warm_up_head(self) -> None:
         """Prepare the draft head for its first pass, once vLLM has warmed up the target."""
-        step = None if self._speculation is None else self._speculation.step
+        step = None if self.speculation is None else self.speculation.step
         if step is not None and step.head is not None:
             warm_up(step.head, step.head_most, rows=self.max_num_reqs, memory=step.memory)
 
     def shutdown(self) -> None:
-        if self._speculation is not None:
-            self._speculation.stop()
+        if self.speculation is not None:
+            self.speculation.stop()
         super().shutdown()
 
     def _update_states(self, scheduler_output: Any) -> Any:
@@ -122,8 +114,8 @@ class _HybridDrafting(_Runner):
             # Probabilities left by vLLM's drafter, on each rank, belong to drafts that are not
             # used. Tokens without probabilities count as certain, which is exact for any drafter.
             self._draft_probs = self._draft_prob_req_ids = None
-        if self._speculation is not None:
-            self._speculation.step.begin(
+        if self.speculation is not None:
+            self.speculation.step.begin(
                 scheduler_output.finished_req_ids, scheduler_output.preempted_req_ids or ()
             )
         return super()._update_states(scheduler_output)
@@ -157,11 +149,11 @@ class _HybridDrafting(_Runner):
         try:
             return verify(drafted, logits, sampling, self.sampler)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`; logits are unchanged
-            if self._speculation is None:
+            if self.speculation is None:
                 # Ends when the drafting rank has failed as often and pauses drafting.
                 _log.error("verification failed on a rank that does not draft", exc_info=exc)
             else:
-                self._speculation.drafter.fail(exc, list(self.input_batch.req_ids))
+                self.speculation.drafter.fail(exc, list(self.input_batch.req_ids))
             return None
 
     def _bookkeeping_sync(self, *args: Any, **kwargs: Any) -> Any:
@@ -195,7 +187,7 @@ class _HybridDrafting(_Runner):
         *args: Any,
     ) -> Any:
         """Run vLLM's own drafter for as many tokens as fit; keep the states for our head."""
-        if self._speculation is not None and self._speculation.step.head is not None:
+        if self.speculation is not None and self.speculation.step.head is not None:
             self._hidden = hidden_states
             self._states = StepStates(sample_hidden_states, self._verified)
         if scheduler_output.num_spec_tokens_to_schedule != self._native_tokens:
@@ -214,10 +206,10 @@ class _HybridDrafting(_Runner):
     def take_draft_token_ids(self) -> DraftTokenIds | None:
         """Return the next step's drafts, with the source of each."""
         proposed = super().take_draft_token_ids()
-        if self._speculation is None or not self._sampled:
+        if self.speculation is None or not self._sampled:
             return proposed
         requests = list(self.input_batch.req_ids)
-        has_native = self._speculation.has_native
+        has_native = self.speculation.has_native
         native = None
         if has_native and self._native_tokens and proposed is not None:
             native = proposed.draft_token_ids
@@ -230,60 +222,15 @@ class _HybridDrafting(_Runner):
             states=self._states,
             next_step=getattr(self._scheduled, "specgate_next_step", NOTHING_KNOWN),
         )
-        drafts = self._speculation.step.draft(sampled, native)
-        native_tokens = self._speculation.drafter.native_tokens() if has_native else None
+        drafts = self.speculation.step.draft(sampled, native)
+        native_tokens = self.speculation.drafter.native_tokens() if has_native else None
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
-    def profile_steps(self) -> None:
-        """Measure the times of steps, unless they are configured or known for this machine.
-
-        All ranks compute the same steps, and the drafting rank decides whether to; ranks that
-        disagreed would wait for each other forever. For the same reason several ranks apply no
-        time limit, and data-parallel engines, which compute together, do not profile.
-        """
-        ours = self.vllm_config.additional_config["specgate"]
-        alone = self.vllm_config.parallel_config.data_parallel_size == 1
-        if ours["speculation"]["step_cost"] is not None or not alone:
-            return
-        file = ProfileFile(Path(ours["profiles"]), self._profile_facts())
-        known = file.load() if self._speculation is not None else None
-        points = get_tp_group().broadcast_object(known, src=0)
-        if points is None:
-            most = self.max_num_reqs * (1 + self.num_spec_tokens)
-            measured = measure(
-                self._run_empty_step,
-                sizes_up_to(min(most, self.max_num_tokens)),
-                budget_seconds=_PROFILE_SECONDS if get_tp_group().world_size == 1 else math.inf,
-            )
-            points = measured.points
-            if self._speculation is not None and measured.is_steady:
-                file.save(points)
-        if self._speculation is not None:
-            self._speculation.believe(points)
-
-    def _profile_facts(self) -> dict[str, str | int]:
-        model, vllm = self.model_config, self.vllm_config
-        kind = self.device.type
-        return {
-            "model": str(model.model),
-            "dtype": str(model.dtype),
-            "quantization": str(model.quantization),
-            "ranks": vllm.parallel_config.world_size,
-            "eager": int(model.enforce_eager),
-            "most_tokens": min(self.max_num_reqs * (1 + self.num_spec_tokens), self.max_num_tokens),
-            "most_rows": self._most_rows,
-            "vllm": str(vllm_version),
-            "kernel": linear_kernel(model.dtype),
-            "machine": describe_processor(),
-            "device": torch.cuda.get_device_name(self.device) if kind == "cuda" else kind,
-            "threads": torch.get_num_threads(),
-        }
-
     @torch.inference_mode()
-    def _run_empty_step(self, tokens: int) -> None:
+    def run_empty_step(self, tokens: int) -> None:
         """Compute a step of this many tokens without context, and as many logits as it can have."""
         hidden, _ = self._dummy_run(tokens, skip_eplb=True)
-        self.model.compute_logits(hidden[: min(tokens, self._most_rows)])
+        self.model.compute_logits(hidden[: min(tokens, self.most_rows)])
         self._sync_device()
 
 
@@ -344,5 +291,5 @@ class HybridGPUModelRunner(_HybridDrafting, GPUModelRunner):
         vLLM 0.32 verifies one draft token for each of these states, ours may be more. Rows of
         logits are the largest tensors of a step.
         """
-        drafted = max(len(hidden_states), self._most_rows - self.max_num_reqs)
+        drafted = max(len(hidden_states), self.most_rows - self.max_num_reqs)
         return super()._dummy_sampler_run(hidden_states[:1].expand(drafted, -1))

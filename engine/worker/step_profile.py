@@ -7,6 +7,7 @@ no scheduling, whose cost the gate learns later.
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,17 +15,73 @@ from hashlib import sha256
 from itertools import accumulate
 from pathlib import Path
 from statistics import median
+from typing import Any
 
+import torch
 from pydantic import TypeAdapter, ValidationError
+from vllm import __version__ as vllm_version
+from vllm.distributed.parallel_state import get_tp_group
+
+from engine.processor import describe_processor
+from engine.worker.linear import linear_kernel
 
 _log = logging.getLogger(__name__)
 
 Points = tuple[tuple[int, float], ...]
 """(tokens, seconds)."""
 
+_SECONDS = 10.0
+"""Time limit of measuring at start; SmolLM2 on two cores takes 3 s."""
 _ROUNDS = 3
 _STEADY_RATIO = 1.25
 _POINTS = TypeAdapter(Points)
+
+
+def profile_steps(runner: Any) -> None:
+    """Give the gate the times of steps: configured, known for this machine, or measured now.
+
+    All ranks compute the same steps, and the drafting rank decides whether to; ranks that
+    disagreed would wait for each other forever. For the same reason several ranks apply no time
+    limit, and data-parallel engines, which compute together, do not profile.
+
+    Args:
+        runner: One of `engine.worker.runner`, warmed up.
+    """
+    ours = runner.vllm_config.additional_config["specgate"]
+    alone = runner.vllm_config.parallel_config.data_parallel_size == 1
+    if ours["speculation"]["step_cost"] is not None or not alone:
+        return
+    most = min(runner.max_num_reqs * (1 + runner.num_spec_tokens), runner.max_num_tokens)
+    file = ProfileFile(Path(ours["profiles"]), facts_of(runner, most))
+    known = file.load() if runner.speculation is not None else None
+    points = get_tp_group().broadcast_object(known, src=0)
+    if points is None:
+        limit = _SECONDS if get_tp_group().world_size == 1 else math.inf
+        measured = measure(runner.run_empty_step, sizes_up_to(most), budget_seconds=limit)
+        points = measured.points
+        if runner.speculation is not None and measured.is_steady:
+            file.save(points)
+    if runner.speculation is not None:
+        runner.speculation.believe(points)
+
+
+def facts_of(runner: Any, most_tokens: int) -> dict[str, str | int]:
+    """Return what the times of a runner's steps depend on."""
+    model, kind = runner.model_config, runner.device.type
+    return {
+        "model": str(model.model),
+        "dtype": str(model.dtype),
+        "quantization": str(model.quantization),
+        "ranks": runner.vllm_config.parallel_config.world_size,
+        "eager": int(model.enforce_eager),
+        "most_tokens": most_tokens,
+        "most_rows": runner.most_rows,
+        "vllm": str(vllm_version),
+        "kernel": linear_kernel(model.dtype),
+        "machine": describe_processor(),
+        "device": torch.cuda.get_device_name(runner.device) if kind == "cuda" else kind,
+        "threads": torch.get_num_threads(),
+    }
 
 
 def sizes_up_to(most: int) -> list[int]:

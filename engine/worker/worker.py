@@ -29,9 +29,11 @@ class _Profiled(_Worker):
 
     def compile_or_warm_up_model(self) -> Any:
         """Warm the model and its draft head up, then measure steps."""
+        from engine.worker.step_profile import profile_steps
+
         spent = super().compile_or_warm_up_model()
         self.model_runner.warm_up_head()
-        self.model_runner.profile_steps()
+        profile_steps(self.model_runner)
         return spent
 
 

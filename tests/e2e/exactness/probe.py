@@ -35,7 +35,7 @@ class Probe:
 
     def specgate_held(self) -> dict[str, int]:
         """Count the requests that the drafter, the suffix index and the draft head remember."""
-        speculation = self.model_runner._speculation
+        speculation = self.model_runner.speculation
         return {
             "drafter": len(speculation.drafter.running),
             "index": speculation._index.stats().requests,

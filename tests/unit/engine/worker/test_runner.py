@@ -1,7 +1,6 @@
 """What our hooks pass on, over a runner without a model; tests/e2e/exactness has the real one."""
 
 import inspect
-import platform
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +14,6 @@ from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 
 from engine.drafting import Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
-from engine.processor import describe_processor
 from engine.worker import runner
 from engine.worker.runner import HybridGPUModelRunner, NoDrafts, _HybridDrafting, _V1Batch
 from engine.worker.step import BatchView, NextStep, SampledStep
@@ -175,8 +173,8 @@ def test_without_sampled_tokens_nothing_is_drafted(hooked: Hooked, step: Step) -
 
 
 def test_our_step_is_told_what_vllms_drafter_proposed(hooked: Hooked, step: Step) -> None:
-    assert hooked._speculation is not None
-    hooked._speculation.has_native = True
+    assert hooked.speculation is not None
+    hooked.speculation.has_native = True
     hooked.proposed = DraftTokenIds(["a", "b"], [[1], [2]])
 
     _, drafts = hooked.compute([[5], [7]])
@@ -191,7 +189,7 @@ def test_every_rank_drops_the_probabilities_of_drafts_that_are_not_used(
     hooked: Hooked, all_native: bool, drafts: bool
 ) -> None:
     if not drafts:
-        hooked._speculation = None
+        hooked.speculation = None
     hooked._draft_probs, hooked._draft_prob_req_ids = "left by vLLM's drafter", ["a", "b"]
 
     hooked._update_states(Scheduled(specgate_all_native=all_native))
@@ -211,7 +209,7 @@ def test_the_memory_profile_sees_the_largest_verification(
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(GPUModelRunner, "_dummy_sampler_run", lambda _, hidden: seen.append(hidden))
     on_gpu = HybridGPUModelRunner.__new__(HybridGPUModelRunner)
-    on_gpu._most_rows, on_gpu.max_num_reqs = most_rows, requests
+    on_gpu.most_rows, on_gpu.max_num_reqs = most_rows, requests
 
     on_gpu._dummy_sampler_run(torch.zeros(requests, 4))
 
@@ -230,7 +228,7 @@ def test_vllm_sizes_its_sampler_run_by_the_states() -> None:
 def test_profiled_steps_compute_no_more_logits_than_real_ones(
     hooked: Hooked, tokens: int, rows: int
 ) -> None:
-    hooked._run_empty_step(tokens)
+    hooked.run_empty_step(tokens)
 
     assert hooked.logits_rows == [rows]
 
@@ -266,21 +264,3 @@ def test_the_models_length_limits_a_request_too(hooked: Hooked) -> None:
 
 def test_vllm_gets_a_drafter_that_proposes_nothing() -> None:
     assert NoDrafts(None).propose([[1], [2]], None, None) == [[], []]
-
-
-def test_a_profile_of_steps_belongs_to_a_processor() -> None:
-    model = SimpleNamespace(model="m", dtype=torch.float32, quantization=None, enforce_eager=True)
-    ranks = SimpleNamespace(parallel_config=SimpleNamespace(world_size=1))
-    vllms: Any = SimpleNamespace(
-        model_config=model,
-        vllm_config=ranks,
-        device=torch.device("cpu"),
-        max_num_reqs=4,
-        num_spec_tokens=3,
-        max_num_tokens=64,
-        _most_rows=64,
-    )
-
-    facts = _HybridDrafting._profile_facts(vllms)
-
-    assert facts["machine"] == describe_processor() != platform.machine()

@@ -1,8 +1,13 @@
+import platform
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import torch
 
-from engine.worker.step_profile import ProfileFile, measure, sizes_up_to
+from engine.processor import describe_processor
+from engine.worker.step_profile import ProfileFile, facts_of, measure, sizes_up_to
 
 FACTS: dict[str, str | int] = {"model": "m", "machine": "two cores"}
 POINTS = ((1, 0.015), (2, 0.016))
@@ -90,3 +95,18 @@ def test_an_unreadable_file_is_ignored(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
     assert ProfileFile(tmp_path, FACTS).load() is None
+
+
+def test_a_profile_of_steps_belongs_to_a_processor() -> None:
+    model = SimpleNamespace(model="m", dtype=torch.float32, quantization=None, enforce_eager=True)
+    ranks = SimpleNamespace(parallel_config=SimpleNamespace(world_size=1))
+    runner: Any = SimpleNamespace(
+        model_config=model,
+        vllm_config=ranks,
+        device=torch.device("cpu"),
+        most_rows=64,
+    )
+
+    facts = facts_of(runner, 16)
+
+    assert facts["machine"] == describe_processor() != platform.machine()
