@@ -230,30 +230,37 @@ class _Lane:
             for at, sequence in enumerate(sequences)
             if sequence.proposals is not None and sequence.room > 0
         ]
-        price = self._price_with_head(sequences, price)
+        price, gain, better = self._offer_of_head(sequences, price)
         gains = sorted(((_gain(sequences[at], price), at) for at in able), reverse=True)
         most, best, brings = 0, 0.0, 0.0
-        for count, (gain, _) in enumerate(gains, 1):
-            brings += gain
-            if gain > 0 and (net := brings - self._gate.cost_of_pass(count)) > best:
+        for count, (own, _) in enumerate(gains, 1):
+            brings += own
+            if own > 0 and (net := brings - self._gate.cost_of_pass(count)) > best:
                 most, best = count, net
-        if not self._head.runs(pays=most > 0):
-            return []
         chosen = [at for _, at in gains[:most]]
+        if not chosen and better and gain > self._gate.cost_of_pass(len(better)):
+            chosen = better
+        if not self._head.runs(pays=bool(chosen)):
+            return []
         return sorted(chosen) if chosen else [able[at] for at in self._head.trial(len(able))]
 
-    def _price_with_head(self, sequences: list[_Sequence], price: float) -> float:
+    def _offer_of_head(
+        self, sequences: list[_Sequence], price: float
+    ) -> tuple[float, float, list[int]]:
         pool: list[Survival] = []
-        for sequence in sequences:
+        better: list[int] = []
+        for at, sequence in enumerate(sequences):
             proposals = sequence.proposals
             proposed = [] if proposals is None else proposals.example()[: sequence.room]
             is_better = worth(proposed, price) > worth(sequence.best, price)
+            if is_better:
+                better.append(at)
             pool.append(proposed if is_better else sequence.best)
         survival = np.fromiter(chain.from_iterable(pool), dtype=np.float64)
         began = time.perf_counter_ns()
-        found = self._gate.price_of(survival)
+        found, gain = self._gate.offer(survival)
         self._spent_ns += time.perf_counter_ns() - began
-        return found
+        return found, gain, better
 
     def _offer_head(self, sequence: _Sequence, confidence: Survival, price: float) -> None:
         assert sequence.proposals is not None

@@ -167,11 +167,15 @@ class Gate:
                 any order.
         """
 
-    def price_of(self, survival: NDArray[np.float64]) -> float:
-        """Return the price that tokens would have; settles nothing.
+    def offer(self, survival: NDArray[np.float64]) -> tuple[float, float]:
+        """Return what a step with other drafts would be like; settles nothing.
 
         Args:
-            survival: Of all tokens, in any order; shape (n,).
+            survival: Of all their tokens, in any order; shape (n,).
+
+        Returns:
+            Its price, and the gain of these drafts beyond that of the drafts settled last, in
+            expected tokens.
         """
 
     @property

@@ -145,22 +145,25 @@ void Batch::offer_native(Sequence& sequence, std::span<const Token> tokens, doub
   prefer(sequence, drafts_.add(first_of(tokens, sequence.room), known, {kNative}), price);
 }
 
-double Batch::price_with_head(double price) {
+policy::Offer Batch::offer_of_head(double price, std::vector<Sequence*>& better) {
   pool_.clear();
-  for (const Sequence& sequence : sequences_) {
+  for (Sequence& sequence : sequences_) {
     if (sequence.request->price) continue;
     const auto drafted = drafts_.survival(sequence.best);
     const std::vector<double> example =
         sequence.request->head ? sequence.request->head->example() : std::vector<double>{};
     const auto proposed = first_of(std::span(example), sequence.room);
     const bool is_better = policy::worth(proposed, price) > policy::worth(drafted, price);
+    if (is_better) better.push_back(&sequence);
     std::ranges::copy(is_better ? proposed : drafted, std::back_inserter(pool_));
   }
-  return gate_.price_of(pool_);
+  return gate_.offer(pool_);
 }
 
 std::vector<Sequence*> Batch::head_sequences(double price) {
-  price = price_with_head(price);
+  std::vector<Sequence*> better;
+  const policy::Offer offer = offer_of_head(price, better);
+  price = offer.price;
   struct Wanted {
     Sequence* sequence;
     double gain;
@@ -193,6 +196,10 @@ std::vector<Sequence*> Batch::head_sequences(double price) {
     }
   }
   for (const Wanted& each : std::span(wanted).first(most)) chosen.push_back(each.sequence);
+  // Tokens that do not pay at one price may together fill the step up to its next jump.
+  if (chosen.empty() && !better.empty() && offer.gain > gate_.cost_of_pass(better.size())) {
+    chosen = std::move(better);
+  }
   if (!head_.runs(!chosen.empty())) return {};
   if (chosen.empty()) {
     for (const std::size_t at : head_.trial(able.size())) chosen.push_back(able[at]);

@@ -61,7 +61,8 @@ class Batch {
   // Takes the proposal of vLLM's own drafter if it is worth more than the sequence's draft.
   void offer_native(Sequence& sequence, std::span<const Token> tokens, double price);
   // Returns the sequences for which to run the head, in step order: those with the largest expected
-  // gains, as many as gain more than the pass costs. If there are none, now and then a few others.
+  // gains, as many as gain more than the pass costs; or else all that it has better drafts for, if
+  // these pay together. If there are none, now and then a few others.
   std::vector<Sequence*> head_sequences(double price);
   // Takes the head's proposal if it is worth more than the sequence's draft. If that draft came from
   // the index, first corrects the survival of both.
@@ -104,9 +105,10 @@ class Batch {
   // Returns the head's draft. If its last token is worth the price, the index continues it.
   Draft head_draft(const Sequence& sequence, std::span<const Token> tokens,
                    std::span<const double> survival, double price);
-  // Returns the price of the step if the head ran for all sequences and proposed as it did last:
-  // what it brings is worth less if it fills the step up to a jump of the cost.
-  double price_with_head(double price);
+  // Returns what the step would be if the head ran for all sequences and proposed as it did last:
+  // what it brings is worth less if it fills the step up to a jump of the cost. `better`: gets the
+  // sequences whose draft would then be the head's.
+  policy::Offer offer_of_head(double price, std::vector<Sequence*>& better);
   // Prefetches the state of all sequences.
   void fetch_ahead();
   // Tells the gate how the drafts of the last step fared.

@@ -147,11 +147,12 @@ void bind(nb::module_& module) {
              return gate.settle(pool);
            },
            "drafts"_a)
-      .def("price_of",
+      .def("offer",
            [](const Gate& gate,
               nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu> pool) {
              Numbers copy(pool.data(), pool.data() + pool.size());
-             return gate.price_of(copy);
+             const Offer offer = gate.offer(copy);
+             return nb::make_tuple(offer.price, offer.gain);
            },
            "survival"_a)
       .def("cost_of_pass", &Gate::cost_of_pass, "sequences"_a)

@@ -109,8 +109,14 @@ double Gate::floor() const {
 double Gate::settle(std::span<double> survival) {
   const auto [price, gain] = buy(survival);
   const double verification = steps_.verification(static_cast<double>(load_.sequences));
+  gain_ = gain;
   missing_ = std::max(0.0, worth_of_time() * verification - gain);
   return price_ = price.value_or(floor());
+}
+
+Offer Gate::offer(std::span<double> survival) const {
+  const auto [price, gain] = buy(survival);
+  return {price.value_or(floor()), gain - gain_};
 }
 
 Curve::Purchase Gate::buy(std::span<double> survival) const {

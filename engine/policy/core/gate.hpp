@@ -30,6 +30,12 @@ struct Costs {
   std::size_t longest_draft;        // of a sequence
 };
 
+// A step with other drafts than those settled last.
+struct Offer {
+  double price;
+  double gain;  // beyond that of the settled ones, in expected tokens
+};
+
 class Gate {
  public:
   // `max_batch_size`: with more sequences nothing is drafted. `least`: the lowest price.
@@ -56,8 +62,8 @@ class Gate {
   // Returns the price that separates the draft tokens worth verifying from the others, given the
   // survival of all of them. Reorders `survival`.
   double settle(std::span<double> survival);
-  // Returns the price that these tokens would have; settles nothing. Reorders `survival`.
-  double price_of(std::span<double> survival) const { return buy(survival).price.value_or(floor()); }
+  // Returns what other drafts would make of the step; settles nothing. Reorders `survival`.
+  Offer offer(std::span<double> survival) const;
   // Whether the drafts settled last gain more together than verification costs.
   bool buys() const { return missing_ == 0.0; }
   // Returns how many expected tokens a pass of the head over so many sequences has to add to pay:
@@ -102,6 +108,7 @@ class Gate {
   std::size_t steps_begun_ = 0;
   Curve ahead_;
   double price_ = 0.0;
+  double gain_ = 0.0;     // of the drafts settled last, without verification's time
   double missing_ = 0.0;  // gain that the drafts lack to pay for verification
 };
 

@@ -7,8 +7,17 @@ import pytest
 
 from engine.drafting import Beginning, Control
 from engine.drafting.origin import HEAD, NATIVE, SUFFIX, Origin
-from engine.policy import Profile
-from tests.unit.engine.drafting.scripted import CHEAP, FREE, PROMPT, Head, begin, drafter, suffix
+from engine.policy import Gate, Profile
+from tests.unit.engine.drafting.scripted import (
+    CHEAP,
+    FREE,
+    PROMPT,
+    Head,
+    Verified,
+    begin,
+    drafter,
+    suffix,
+)
 from tests.unit.engine.drafting.world import World
 
 STEEP: Profile = [(1, 1.0), (11, 4.0)]
@@ -136,6 +145,19 @@ class TestDraftHead:
         drafts = drafter(suffix(), STEEP).step(["r"], [[1]], begin(prompt=prompt), head=Head())
 
         assert drafts.origins == [Origin(HEAD)]
+
+    def test_a_pass_runs_if_its_tokens_pay_only_together(self) -> None:
+        """Eight sequences have room for eight more tokens in a step of the same time.
+
+        The price is then near the survival of each, so that by itself none gains much.
+        """
+        stairs: Profile = [(1, 1.0), (16, 1.0), (17, 2.0), (32, 2.0)]
+        gate = Gate(stairs, [(1, 0.5)], edges=(16, 32))
+        hybrid, head = Verified(None, gate, most=8, head_most=3), Head(confidence=0.7)
+        for _ in range(200):
+            hybrid.step(list("abcdefgh"), [[7, 1]] * 8, begin(), head=head)
+
+        assert len(head.ran) == 200
 
     def test_a_drafter_that_is_always_wrong_runs_only_now_and_then(self) -> None:
         hybrid, head = drafter(None, passes=[(1, 0.1)]), Head()
