@@ -1,5 +1,5 @@
-import mmap
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +10,21 @@ from loadtest.memory import Processes, family_bytes, shared_out_bytes, written_b
 from tests.integration.waiting import eventually
 
 _FILE_BYTES = 64 << 20
+_MAPS_THEN_WRITES = """
+import mmap, sys
+
+def pause():
+    print("paused", flush=True)
+    sys.stdin.readline()
+
+pause()
+with open(sys.argv[1], "rb") as file:
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+assert mapped.find(b"y") == -1  # each page of it is in memory now
+pause()
+copy = mapped[:]
+pause()
+"""
 _TREE = "sh -c 'sleep 60; : EngineCore' & wait"
 
 
@@ -49,21 +64,35 @@ async def test_a_family_takes_what_its_members_take(worker: psutil.Process) -> N
 
 
 def test_what_a_process_wrote_counts_and_a_file_that_it_maps_does_not(tmp_path: Path) -> None:
-    ourselves = psutil.Process()
-    (tmp_path / "file").write_bytes(b"x" * _FILE_BYTES)
-    before = written_bytes(ourselves)
+    file = tmp_path / "file"
+    file.write_bytes(b"x" * _FILE_BYTES)
 
-    with (
-        (tmp_path / "file").open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-    ):
-        assert mapped.find(b"y") == -1  # each page of it is in memory now
-        with_file = written_bytes(ourselves)
-    held = bytearray(b"x") * _FILE_BYTES
+    # A process of its own: this one may hold freed memory, which a new object takes unseen.
+    with subprocess.Popen(
+        [sys.executable, "-c", _MAPS_THEN_WRITES, file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        process = psutil.Process(child.pid)
+        before, with_file, with_copy = (
+            _written_at_its_next_pause(child, process) for _ in range(3)
+        )
+        child.kill()
 
     assert with_file - before < _FILE_BYTES // 2
-    assert written_bytes(ourselves) - before > _FILE_BYTES // 2
-    assert len(held) == _FILE_BYTES
+    assert with_copy - with_file > _FILE_BYTES // 2
+
+
+def _written_at_its_next_pause(child: subprocess.Popen[str], process: psutil.Process) -> int:
+    """What the child wrote until it paused; then it goes on."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stdout.readline() == "paused\n"
+    written = written_bytes(process)
+    child.stdin.write("\n")
+    child.stdin.flush()
+    return written
 
 
 def test_an_ended_process_wrote_nothing() -> None:
