@@ -58,7 +58,8 @@ class Curve:
 
     def profile(self) -> list[tuple[int, float]]:
         """Return (tokens, seconds) as a start-up profile measures them: drafts of three tokens."""
-        at = np.array(_PROFILED_TOKENS)
+        # One size more: behind the last edge vLLM runs steps without graphs.
+        at = np.unique([*_PROFILED_TOKENS, *(edge + 1 for edge in self.edges[-1:])])
         sequences = np.clip(at // _PROFILED_DRAFT, 1, MOST_SEQUENCES)
         # A start-up profile is not allowed to fall, whatever was measured.
         seconds = np.maximum.accumulate(self.step[sequences, at])

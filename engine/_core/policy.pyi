@@ -139,6 +139,15 @@ class Gate:
             accepted: How many were accepted.
         """
 
+    def believe(self, measured: Sequence[tuple[float, float]]) -> None:
+        """Replace the prior of step times by times measured on this machine.
+
+        Call it before anything is observed.
+
+        Args:
+            measured: (tokens, seconds): the first of 1 token; tokens rise, times do not fall.
+        """
+
     def observe_step(
         self, tokens: int, context_tokens: int, seconds: float, verifying: int = 0
     ) -> float:

@@ -15,13 +15,10 @@ from engine.worker.periodic import Periodic
 from engine.worker.report import ReportPart, report_folder
 from engine.worker.snapshots import Snapshots, identity_of
 from engine.worker.step import BatchView, StepDrafting
-from engine.worker.step_profile import Points
+from engine.worker.step_profile import Points, padded_sizes
 
 _DEFAULT_STEP_COST = ((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5))
 """Step time on an unknown machine, by number of tokens, relative to a step of one token."""
-
-_PROFILE_WEIGHT = 3
-"""How many observations each point of a measured profile counts for."""
 
 
 def read_settings(vllm_config: Any) -> Speculation:
@@ -111,16 +108,14 @@ class RankSpeculation:
             batch,
             ReportPart(report_folder(), "gate", rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
-            edges=sorted(vllm_config.compilation_config.cudagraph_capture_sizes or ()),
+            edges=padded_sizes(vllm_config),
             vocabulary=model.get_vocab_size(),
             snapshot=snapshot,
         )
 
     def believe(self, profile: Points) -> None:
-        """Initialise the gate with step times measured for this model on this machine."""
-        for _ in range(_PROFILE_WEIGHT):
-            for tokens, seconds in profile:
-                self.drafter.gate.observe_step(tokens, 0, seconds)
+        """Give the gate the step times that were measured for this model on this machine."""
+        self.drafter.gate.believe(profile)
 
     def stop(self) -> None:
         """Store the answers of running requests, save the index, publish the last metrics."""

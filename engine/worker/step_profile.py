@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from vllm import __version__ as vllm_version
 from vllm.distributed.parallel_state import get_tp_group
 
+from engine.policy import check_profile
 from engine.processor import describe_processor
 from engine.worker.linear import linear_kernel
 
@@ -52,12 +53,14 @@ def profile_steps(runner: Any) -> None:
     if ours["speculation"]["step_cost"] is not None or not alone:
         return
     most = min(runner.max_num_reqs * (1 + runner.num_spec_tokens), runner.max_num_tokens)
-    file = ProfileFile(Path(ours["profiles"]), facts_of(runner, most))
+    edges = padded_sizes(runner.vllm_config)
+    facts = {**facts_of(runner, most), "largest_graph": max(edges, default=0)}
+    file = ProfileFile(Path(ours["profiles"]), facts)
     known = file.load() if runner.speculation is not None else None
     points = get_tp_group().broadcast_object(known, src=0)
     if points is None:
         limit = _SECONDS if get_tp_group().world_size == 1 else math.inf
-        measured = measure(runner.run_empty_step, sizes_up_to(most), budget_seconds=limit)
+        measured = measure(runner.run_empty_step, sizes_up_to(most, edges), budget_seconds=limit)
         points = measured.points
         if runner.speculation is not None and measured.is_steady:
             file.save(points)
@@ -84,9 +87,17 @@ def facts_of(runner: Any, most_tokens: int) -> dict[str, str | int]:
     }
 
 
-def sizes_up_to(most: int) -> list[int]:
-    """Return the sizes to measure: two per octave, and `most` as the last."""
-    sizes = {most, 1}
+def padded_sizes(vllm_config: Any) -> list[int]:
+    """Return the numbers of tokens to which vLLM pads steps (captured CUDA graphs), rising."""
+    return sorted(vllm_config.compilation_config.cudagraph_capture_sizes or ())
+
+
+def sizes_up_to(most: int, edges: Sequence[int]) -> list[int]:
+    """Return the sizes to measure: two per octave, and `most` as the last.
+
+    And one behind the last of the sizes to which steps are padded: larger steps run without graphs.
+    """
+    sizes = {most, 1, *(edge + 1 for edge in edges[-1:] if edge < most)}
     size = 2
     while size < most:
         sizes |= {size, min(most, size * 3 // 2)}
@@ -175,7 +186,9 @@ class ProfileFile:
             found = json.loads(self._path.read_text(encoding="utf-8"))
             if found["facts"] != self._facts:
                 return None
-            return _POINTS.validate_python(found["points"])
+            points = _POINTS.validate_python(found["points"])
+            check_profile(points)
+            return points
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, ValidationError) as exc:

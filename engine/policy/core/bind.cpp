@@ -130,6 +130,8 @@ void bind(nb::module_& module) {
            "max_batch_size"_a.none(), "least"_a)
       .def("learn", &Gate::learn, "sequences"_a, "drafted"_a, "emitted"_a)
       .def("learn_trust", &Gate::learn_trust, "stated"_a, "accepted"_a)
+      .def("believe", [](Gate& gate, const Pairs& measured) { gate.believe(points_of(measured)); },
+           "measured"_a)
       .def("observe_step", &Gate::observe_step, "tokens"_a, "context_tokens"_a, "seconds"_a,
            "verifying"_a = 0)
       .def("observe_head", &Gate::observe_head, "sequences"_a, "seconds"_a)

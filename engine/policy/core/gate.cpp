@@ -27,12 +27,24 @@ constexpr double kNothing = 2.0;  // above every survival
 }  // namespace
 
 Gate::Gate(Costs costs, std::size_t max_batch_size, double least)
-    : steps_(std::move(costs.steps), costs.most_sequences * (1 + costs.longest_draft), costs.edges),
-      passes_(std::move(costs.passes), costs.most_sequences),
-      longest_draft_(costs.longest_draft),
+    : costs_(std::move(costs)),
+      steps_(model_of(costs_.steps)),
+      passes_(costs_.passes, costs_.most_sequences),
       max_batch_size_(max_batch_size),
       least_(least),
       ahead_(steps_.curve()) {}
+
+CostModel Gate::model_of(std::vector<Point> steps) const {
+  const std::size_t longest = costs_.most_sequences * (1 + costs_.longest_draft);
+  return CostModel(std::move(steps), longest, costs_.edges);
+}
+
+void Gate::believe(std::vector<Point> measured) {
+  passes_.set_unit(measured.front().time / costs_.steps.front().time);
+  steps_ = model_of(std::move(measured));
+  steps_.set_unit(1.0);
+  ahead_ = steps_.curve();
+}
 
 void Gate::learn(std::size_t sequences, std::size_t drafted, std::size_t emitted) {
   if (sequences == 0) return;
@@ -131,6 +143,6 @@ double Gate::cost_of_pass(std::size_t sequences) const {
   return missing_ + worth_of_time() * passes_.time(rows, 0.0);
 }
 
-double Gate::reach() const { return static_cast<double>(load_.sequences * longest_draft_); }
+double Gate::reach() const { return static_cast<double>(load_.sequences * costs_.longest_draft); }
 
 }  // namespace specgate::policy

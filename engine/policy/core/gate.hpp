@@ -41,6 +41,10 @@ class Gate {
   // `max_batch_size`: with more sequences nothing is drafted. `least`: the lowest price.
   Gate(Costs costs, std::size_t max_batch_size, double least);
 
+  // Replaces the prior of step times by times measured on this machine, in seconds. Call before
+  // anything is observed.
+  void believe(std::vector<Point> measured);
+
   // Takes in what a finished step brought: `sequences` requests got `emitted` tokens, and `drafted`
   // tokens were verified for them.
   void learn(std::size_t sequences, std::size_t drafted, std::size_t emitted);
@@ -85,12 +89,13 @@ class Gate {
   double worth_of_time() const;  // tokens that a unit of time must yield
   std::size_t known_tokens() const { return load_.sequences + load_.prefill_tokens; }
   double reach() const;  // most draft tokens that the step could have
+  CostModel model_of(std::vector<Point> steps) const;
   Curve::Purchase buy(std::span<double> survival) const;
   void expect_prompts(std::size_t unforeseen);
 
+  Costs costs_;
   CostModel steps_;
   CostModel passes_;
-  std::size_t longest_draft_;
   std::size_t max_batch_size_;
   double least_;
   // Recent averages per sequence and step: tokens that it got, draft tokens verified for it, and

@@ -239,6 +239,35 @@ class TestMeasuredSteps:
         assert dict(found.step_curve())[1.0] == found.predict_step(1)
 
 
+class TestAMeasuredProfile:
+    """Times that were measured before the first request replace those that were assumed."""
+
+    def test_its_times_are_expected(self) -> None:
+        measured = gate()
+        measured.believe([(1, 0.02), (8, 0.03), (9, 0.05)])
+
+        assert [measured.predict_step(size, 0) for size in (1, 8, 9)] == pytest.approx(
+            [0.02, 0.03, 0.05]
+        )
+
+    def test_a_pass_of_the_head_is_assumed_as_a_share_of_its_shortest_step(self) -> None:
+        measured = gate()
+        measured.believe([(1, 0.02), (8, 0.03)])
+
+        assert measured.pass_curve()[0] == pytest.approx((1, 0.5 * 0.02))
+
+    def test_steps_behind_the_last_edge_keep_their_jump(self) -> None:
+        stairs = Gate(LINEAR, edges=[4, 8])
+        stairs.believe([(1, 0.02), (4, 0.02), (8, 0.02), (9, 0.04), (16, 0.05)])
+
+        for _ in range(200):
+            stairs.observe_step(7, 0, 0.02)
+            stairs.observe_step(14, 0, 0.0475)
+
+        assert stairs.predict_step(8, 0) == pytest.approx(0.02, rel=0.05)
+        assert stairs.predict_step(9, 0) == pytest.approx(0.04, rel=0.05)
+
+
 class TestVerification:
     """All drafts of a step have to pay for verification together."""
 

@@ -35,7 +35,14 @@ class Machine:
     [(1, [1]), (2, [1, 2]), (5, [1, 2, 3, 4, 5]), (16, [1, 2, 3, 4, 6, 8, 12, 16])],
 )
 def test_sizes_are_two_an_octave(most: int, sizes: list[int]) -> None:
-    assert sizes_up_to(most) == sizes
+    assert sizes_up_to(most, []) == sizes
+
+
+@pytest.mark.parametrize(
+    ("edges", "sizes"), [([2, 4], [1, 2, 3, 4, 5, 6, 8]), ([8], [1, 2, 3, 4, 6, 8])]
+)
+def test_the_first_step_without_a_graph_is_measured(edges: list[int], sizes: list[int]) -> None:
+    assert sizes_up_to(8, edges) == sizes
 
 
 def test_the_fastest_of_three_rounds_counts_after_a_warm_up() -> None:
@@ -86,6 +93,15 @@ def test_a_saved_profile_is_loaded(tmp_path: Path) -> None:
 
     assert file.load() == POINTS
     assert ProfileFile(tmp_path / "profiles", {**FACTS, "machine": "four cores"}).load() is None
+
+
+@pytest.mark.parametrize("points", [(), ((2, 0.1),), ((1, 0.0),), ((1, 0.2), (2, 0.1))], ids=str)
+def test_a_saved_profile_that_is_none_is_ignored(
+    tmp_path: Path, points: tuple[tuple[int, float], ...]
+) -> None:
+    ProfileFile(tmp_path, FACTS).save(points)
+
+    assert ProfileFile(tmp_path, FACTS).load() is None
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"facts": 1, "points": []}'], ids=str)
