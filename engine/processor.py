@@ -31,6 +31,11 @@ def multiplies_bfloat16(cpuinfo: Path = _CPUINFO) -> bool:
     return not features or not _BFLOAT16.isdisjoint(features)
 
 
+def processor_features(cpuinfo: Path = _CPUINFO) -> frozenset[str]:
+    """Return the processor's features by the kernel's names (avx2, amx_tile); empty if unknown."""
+    return _features(_first(cpuinfo))
+
+
 def describe_processor(cpuinfo: Path = _CPUINFO) -> str:
     """Identify the processor in one line: its name, and its features that choose a kernel.
 

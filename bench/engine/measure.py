@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from bench.engine.counts import Counts, decode_time, fallbacks, own_time
 from bench.engine.fleet import STARTING_SECONDS, running_workers
+from bench.engine.idle import cpu_seconds, settle
 from bench.engine.methods import Method
 from bench.engine.plan import Plan
 from bench.engine.records import Ask, Pools, Session
@@ -26,11 +27,6 @@ from engine.models import ResolvedModel
 from loadtest.progress import say
 
 _WARM_UP_TOKENS = 24
-# vLLM's processes spin for a second after their last message (`SpinCondition`, vLLM 0.32), and
-# would take the next worker's time.
-_SETTLED_CORES = 0.1
-_LOOK_SECONDS = 0.25
-_SETTLE_SECONDS = 4.0
 
 _Cell = TypeVar("_Cell")
 
@@ -150,11 +146,11 @@ async def ask_in_turn(
     cells: dict[str, _Cell] = {}
     idle_cores = 0.0
     for worker in workers:
-        await _settle(workers)
+        await settle(workers)
         others = [other for other in workers if other is not worker]
-        before, began = _cpu_seconds(others), time.perf_counter()
+        before, began = cpu_seconds(others), time.perf_counter()
         cells[worker.method.name] = await ask(worker)
-        idle = (_cpu_seconds(others) - before) / (time.perf_counter() - began)
+        idle = (cpu_seconds(others) - before) / (time.perf_counter() - began)
         idle_cores = max(idle_cores, idle)
         if failed := fallbacks(await worker.metrics()):
             raise WorkerError(f"{worker.method.name}: speculation failed {failed} times")
@@ -191,20 +187,6 @@ async def warm_up(worker: Answerer, batch: int) -> None:
         for start in range(1, batch + 1)
     ]
     await run_clients(worker, [[ask] for ask in asks], batch)
-
-
-async def _settle(workers: Sequence[BenchWorker]) -> None:
-    """Wait until all workers are idle, up to a limit; `idle_cores` shows the rest."""
-    give_up_at = time.monotonic() + _SETTLE_SECONDS
-    while time.monotonic() < give_up_at:
-        before = _cpu_seconds(workers)
-        await asyncio.sleep(_LOOK_SECONDS)
-        if _cpu_seconds(workers) - before < _SETTLED_CORES * _LOOK_SECONDS:
-            return
-
-
-def _cpu_seconds(workers: Sequence[BenchWorker]) -> float:
-    return sum(worker.cpu_seconds() for worker in workers)
 
 
 def _headline(methods: Mapping[str, Sequence[Counts]]) -> str:

