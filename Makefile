@@ -57,7 +57,7 @@ bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MOD
 		$(addprefix --head ,$(HEAD)) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
 
 .PHONY: bench-step
-bench-step: install-dev ## measure the parts of a step on this CPU, beside reading its weights (THREADS=2, QUICK=1 for a minute)
+bench-step: install-dev ## measure the parts of a step on this CPU, beside reading its weights (THREADS=2, QUICK=1 for two minutes)
 	@$(VENV)/bin/python -m bench.step $(BENCH_FLAGS) $(addprefix --threads ,$(THREADS))
 
 .PHONY: bench-rival

@@ -1,4 +1,4 @@
-"""`make bench-step`: reading the weights, products and the forward pass of a step on this CPU.
+"""`make bench-step`: reading the weights, products, forward pass and whole step on this CPU.
 
     python -m bench.step [--quick] [--threads N]
 
@@ -8,16 +8,23 @@ Progress goes to stderr; the last line on stdout is one JSON object (keys: see r
 import argparse
 import asyncio
 import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
 
+import httpx
 import torch
 
 from bench.command import look_at_machine, new_parser, print_line
 from bench.rounds import Json
-from bench.step.measure import measure
+from bench.step.measure import StepFigures, measure
 from bench.step.model import StepModel, kernels_here
 from bench.step.plan import FULL, QUICK, SMOLLM2_135M, Plan
 from bench.step.report import report
+from bench.step.service import running_service
 from engine.processor import describe_processor
+from loadtest.machine import Machine
+from loadtest.processes import StartError
 from loadtest.progress import say
 
 
@@ -31,7 +38,10 @@ def main() -> int:
     parser.add_argument("--threads", type=_threads, default=2, help="of all parts (2)")
     arguments = parser.parse_args()
     plan = QUICK if arguments.quick else FULL
-    return print_line(lambda: _run(plan, arguments.threads), (NoKernelError, MemoryError))
+    return print_line(
+        lambda: _run(plan, arguments.threads),
+        (NoKernelError, MemoryError, StartError, httpx.HTTPError),
+    )
 
 
 def _threads(text: str) -> int:
@@ -45,19 +55,26 @@ def _run(plan: Plan, threads: int) -> Json:
     kernels = kernels_here()
     if not kernels:
         raise NoKernelError("this processor has neither AVX2 with FMA nor AVX-512")
-    machine = asyncio.run(look_at_machine())
     torch.set_num_threads(threads)
     most_tokens = max(plan.contexts) + max(plan.rows)
     models = []
     for kernel in kernels:
         say(f"packing the weights for {kernel}")
         models.append(StepModel(SMOLLM2_135M, kernel, most_tokens=most_tokens))
+    machine, figures = asyncio.run(_beside_a_service(plan, models))
     return {
-        **report(measure(plan, models)),
+        **report(figures),
         "threads": threads,
         "processor": describe_processor(),
         "machine": machine.as_json(),
     }
+
+
+async def _beside_a_service(plan: Plan, models: Sequence[StepModel]) -> tuple[Machine, StepFigures]:
+    machine = await look_at_machine()
+    with tempfile.TemporaryDirectory(prefix="sg-step-") as folder:
+        async with running_service(Path(folder)) as service:
+            return machine, await asyncio.to_thread(measure, plan, models, service)
 
 
 if __name__ == "__main__":

@@ -9,9 +9,12 @@ from functools import partial
 from bench.rounds import rotated
 from bench.step.model import StepModel
 from bench.step.plan import Plan
+from bench.step.service import Service
 from loadtest.progress import say
 
 READ, PRODUCTS = "read", "products"
+# vLLM's processes spin for a second after their last message (`SpinCondition`, vLLM 0.32).
+_SETTLE_SECONDS = 1.5
 
 Cell = Mapping[str, float]
 """Seconds by part, of one kernel and number of rows in one round."""
@@ -23,10 +26,12 @@ class StepFigures:
 
     Attributes:
         cells: By kernel and rows, a cell a round.
+        http: By clients at once, the seconds of a step through HTTP, one a round.
         weight_bytes: By kernel, what `read` reads.
     """
 
     cells: dict[tuple[str, int], list[Cell]] = field(default_factory=dict)
+    http: dict[int, list[float]] = field(default_factory=dict)
     weight_bytes: dict[str, int] = field(default_factory=dict)
 
 
@@ -35,14 +40,20 @@ def forward_of(context: int) -> str:
     return f"forward_{context}"
 
 
-def measure(plan: Plan, models: Sequence[StepModel]) -> StepFigures:
+def measure(plan: Plan, models: Sequence[StepModel], service: Service) -> StepFigures:
     """Time all parts in turn; kernels, rows and parts begin with another one in each round."""
+    for clients in plan.clients:
+        service.step_seconds(clients)  # from now on its prompts are in the cache
     figures = StepFigures(weight_bytes={str(each.kernel): each.weight_bytes for each in models})
     for number in range(plan.rounds):
         for model in rotated(models, number):
             for rows in rotated(plan.rows, number):
                 cell = _measure_cell(plan, model, rows, number)
                 figures.cells.setdefault((str(model.kernel), rows), []).append(cell)
+        time.sleep(_SETTLE_SECONDS)
+        for clients in rotated(plan.clients, number):
+            figures.http.setdefault(clients, []).append(service.step_seconds(clients))
+        time.sleep(_SETTLE_SECONDS)
         say(f"round {number + 1}/{plan.rounds}")
     return figures
 

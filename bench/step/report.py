@@ -16,7 +16,11 @@ DEFINITIONS = {
     "forward_N": "all layers in one call (engine.kernels.Decoder) and the logits of all rows, of "
     "one request with N tokens before them in a paged cache, blocks in order. Attention and norms "
     "take the processor's best kernel for the dtype",
-    "left_out": "sampling, drafting, vLLM and HTTP: no worker runs",
+    "left_out": "of `forward_N`: sampling, drafting, vLLM and HTTP",
+    "http": "by clients at once: ms of a step of the default profile through gateway and worker, "
+    "without drafts or pacing, some 300 tokens of context: the time from the first to the last of 48 "
+    "tokens, over the steps between. `ratio`: to `read` at one row of the first bfloat16 kernel in "
+    "the same round",
 }
 
 
@@ -31,10 +35,22 @@ def report(figures: StepFigures) -> Json:
             kernel: dict(sorted(by_rows.items(), key=lambda item: int(item[0])))
             for kernel, by_rows in kernels.items()
         },
+        "http": _http(figures),
         "weight_bytes": figures.weight_bytes,
         "rounds": max(map(len, figures.cells.values()), default=0),
         "definitions": DEFINITIONS,
     }
+
+
+def _http(figures: StepFigures) -> Json:
+    served = next((key for key in figures.cells if key[0].startswith("bfloat16")), None)
+    found: Json = {}
+    for clients, times in sorted(figures.http.items()):
+        found[str(clients)] = {"step_ms": _summary([1e3 * each for each in times])}
+        if served is not None:
+            reading = [cell[READ] for cell in figures.cells[served]]
+            found[str(clients)]["ratio"] = _summary(ratios_of(times, reading))
+    return found
 
 
 def _describe(cells: Sequence[Cell]) -> Json:

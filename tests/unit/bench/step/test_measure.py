@@ -1,8 +1,16 @@
 from typing import Any, cast
 
+import pytest
+
 from bench.step.measure import StepFigures, measure
 from bench.step.model import StepModel
 from bench.step.plan import Plan
+from bench.step.service import Service
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.step.measure._SETTLE_SECONDS", 0.0)
 
 
 class Model:
@@ -23,10 +31,18 @@ class Model:
         self.calls.append((self.kernel, "forward", rows, context))
 
 
+class Answers:
+    """A service whose steps take a second for each client."""
+
+    def step_seconds(self, requests: int) -> float:
+        return float(requests)
+
+
 def run(rounds: int, *, seconds: float = 0.0) -> tuple[StepFigures, list[Any]]:
     calls: list[Any] = []
     models = cast("list[StepModel]", [Model("fast", calls), Model("slow", calls)])
-    return measure(Plan((1, 8), (300, 4_000), rounds, seconds), models), calls
+    plan = Plan((1, 8), (300, 4_000), (1, 2), rounds, seconds)
+    return measure(plan, models, cast("Service", Answers())), calls
 
 
 def test_every_kernel_and_number_of_rows_has_a_cell_a_round() -> None:
@@ -38,6 +54,7 @@ def test_every_kernel_and_number_of_rows_has_a_cell_a_round() -> None:
         for cell in cells:
             assert set(cell) == {"read", "products", "forward_300", "forward_4000"}
             assert min(cell.values()) >= 0
+    assert figures.http == {1: [1.0] * 3, 2: [2.0] * 3}
     assert figures.weight_bytes == {"fast": 8, "slow": 8}
 
 

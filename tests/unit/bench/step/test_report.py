@@ -18,7 +18,8 @@ def test_parts_are_compared_with_reading_round_by_round() -> None:
         {"read": 0.012, "products": 0.024, "forward_300": 0.024},
     ]
 
-    found = told(StepFigures({("bfloat16 avx2", 1): cells}, {"bfloat16 avx2": 269}))
+    http = {1: [0.020, 0.020, 0.018]}
+    found = told(StepFigures({("bfloat16 avx2", 1): cells}, http, {"bfloat16 avx2": 269}))
 
     row = found["kernels"]["bfloat16 avx2"]["1"]
     assert row["read_ms"]["median"] == pytest.approx(12)
@@ -27,6 +28,8 @@ def test_parts_are_compared_with_reading_round_by_round() -> None:
     assert row["forward_300_ratio"]["median"] == pytest.approx(2.0)
     assert row["forward_300_ratio"]["spread"] == pytest.approx([1.5, 2.5])
     assert "read_ratio" not in row
+    assert found["http"]["1"]["step_ms"]["median"] == pytest.approx(20)
+    assert found["http"]["1"]["ratio"]["spread"] == pytest.approx([1.0, 2.0])
     assert (found["bench"], found["rounds"]) == ("step", 3)
     assert found["weight_bytes"] == {"bfloat16 avx2": 269}
 
