@@ -147,7 +147,6 @@ async def tokens_per_second(client: httpx.AsyncClient, server: Server, ask: Ask)
         "messages": ask.messages,
         "max_tokens": ask.most_tokens,
         "temperature": ask.temperature,
-        "ignore_eos": ask.ignore_eos,
     }
     began = time.perf_counter()
     try:

@@ -13,7 +13,7 @@ DEFINITIONS = {
     "least and the greatest. Favours the others, of which the best counts each time",
     "ratio_to": "the same over each other server",
     "faster_on": "prompts on which specgate was faster than all others, and how many there were",
-    "creative": "chats at temperature 1; `ignore_eos` makes the answers equally long",
+    "creative": "chats at temperature 1: each server samples an answer of its own",
     "memory_mb": "PSS of all processes of a server after the last answer; specgate's has room for "
     "keys and values as its profile says",
     "start_seconds": "from the command until it can serve; the model was downloaded before",

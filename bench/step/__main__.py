@@ -21,7 +21,7 @@ from bench.step.measure import StepFigures, measure
 from bench.step.model import StepModel, kernels_here
 from bench.step.plan import FULL, QUICK, SMOLLM2_135M, Plan
 from bench.step.report import report
-from bench.step.service import running_service
+from bench.step.service import ServiceError, running_service
 from engine.processor import describe_processor
 from loadtest.machine import Machine
 from loadtest.processes import StartError
@@ -40,7 +40,7 @@ def main() -> int:
     plan = QUICK if arguments.quick else FULL
     return print_line(
         lambda: _run(plan, arguments.threads),
-        (NoKernelError, MemoryError, StartError, httpx.HTTPError),
+        (NoKernelError, MemoryError, ServiceError, StartError, httpx.HTTPError),
     )
 
 

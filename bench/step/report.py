@@ -18,8 +18,8 @@ DEFINITIONS = {
     "take the processor's best kernel for the dtype",
     "left_out": "of `forward_N`: sampling, drafting, vLLM and HTTP",
     "http": "by clients at once: ms of a step of the default profile through gateway and worker, "
-    "without drafts or pacing, some 300 tokens of context: the time from the first to the last of "
-    "48 tokens, over the steps between. `ratio`: to `read` at one row of the first bfloat16 kernel "
+    "without drafts or pacing, some 300 tokens of context: the time between two tokens of a "
+    "request while all get tokens. `ratio`: to `read` at one row of the first bfloat16 kernel "
     "in the same round",
 }
 
