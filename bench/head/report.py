@@ -24,7 +24,8 @@ DEFINITIONS = {
     "speed_ratio_chat": "output tokens a second of `head` (the profile's prices, the head its only "
     "source) over those of `none`, in the same round at batch 1, prompts included; median and "
     "[min, max] over rounds. Every round has other prompts, so a spread holds their differences "
-    "too. speed_ratio_chat_always: the same of `head_always`",
+    "too. speed_ratio_chat_always: the same of `head_always`; speed_ratio_to_always: `head` over "
+    "`head_always`",
     "at_prices": "of `head` over all rounds: acceptance ratio and length of what it drafted, and "
     "the share of steps in which it drafted",
     "left_out": "kinds and rounds of a quick run for which there was no time; [] if none",
@@ -43,6 +44,7 @@ def report(figures: HeadFigures) -> Json:
     _put_ratio(found, "draft_cost_share", *_paired(rounds, (ALWAYS, _pass), (NONE, _step)))
     _put_ratio(found, "speed_ratio_chat", *_paired(rounds, (HEAD, _speed), (NONE, _speed)))
     _put_ratio(found, "speed_ratio_chat_always", *_paired(rounds, (ALWAYS, _speed), (NONE, _speed)))
+    _put_ratio(found, "speed_ratio_to_always", *_paired(rounds, (HEAD, _speed), (ALWAYS, _speed)))
     methods = list(rounds[0]) if rounds else []
     return {
         **found,
