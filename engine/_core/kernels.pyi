@@ -132,6 +132,23 @@ class AttentionBFloat16:
         tokens: int,
     ) -> None: ...
 
+def greatest_float32(rows: int, stride: int, count: int, size: int, outputs: int) -> None:
+    """Write the index of the first of the greatest numbers of each row (count, size), as int64.
+
+    Args:
+        rows: Address of the rows.
+        stride: Distance between rows, in numbers.
+        count: Number of rows.
+        size: Numbers of a row, at least 16.
+        outputs: Address to write to.
+
+    Raises:
+        ValueError: Rows are too short, or this processor has no kernel.
+    """
+
+def greatest_bfloat16(rows: int, stride: int, count: int, size: int, outputs: int) -> None:
+    """The same for bfloat16."""
+
 class Architecture:
     """The sizes of a decoder; see engine.kernels.DecoderSizes."""
 

@@ -3,6 +3,7 @@
 from engine.kernels.attention import PagedAttention, StepRequests, attention_kernels
 from engine.kernels.decoder import Decoder, DecoderLayer, DecoderSizes, Linear
 from engine.kernels.linear import PackedLinear, is_supported, linear_kernels, tiles
+from engine.kernels.rows import greatest_of_rows
 
 __all__ = [
     "Decoder",
@@ -13,6 +14,7 @@ __all__ = [
     "PagedAttention",
     "StepRequests",
     "attention_kernels",
+    "greatest_of_rows",
     "is_supported",
     "linear_kernels",
     "tiles",

@@ -31,7 +31,12 @@ from engine.worker.sampling import all_processors, decodes_plainly, temperature_
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation
 from engine.worker.step import NOTHING_KNOWN, SampledStep
-from engine.worker.verification import most_verified_rows, verify, wants_only_tokens
+from engine.worker.verification import (
+    most_verified_rows,
+    take_likeliest,
+    verify,
+    wants_only_tokens,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -121,30 +126,25 @@ class _HybridDrafting(_Runner):
         return super()._update_states(scheduler_output)
 
     def _sample(self, logits: Any, spec_decode_metadata: Any) -> Any:
-        """Sample tokens; if nothing is verified, with the ordinary sampler.
+        """Sample tokens; if nothing is verified, with the ordinary sampler or our own.
 
         The ordinary sampler is faster. Also, vLLM 0.32's rejection sampler crashes the engine on
         CPUs if a request has `top_k` and no request has a draft.
         """
         if spec_decode_metadata is not None:
             self._verified = spec_decode_metadata.num_draft_tokens
-        if not any(self._verified or ()):
-            spec_decode_metadata = None
-        else:
-            verified = self._verify(logits, spec_decode_metadata)
-            if verified is not None:
-                return verified
-        return super()._sample(logits, spec_decode_metadata)
+        drafted = spec_decode_metadata if any(self._verified or ()) else None
+        taken = self._sample_ourselves(logits, drafted)
+        return super()._sample(logits, drafted) if taken is None else taken
 
-    def _verify(self, logits: Any, drafted: Any) -> Any:
-        """Verify drafts with our own code; None if vLLM's is needed."""
+    def _sample_ourselves(self, logits: Any, drafted: Any) -> Any:
+        """Sample and verify with our own code; None if vLLM's is needed."""
         sampling = self.input_batch.sampling_metadata
-        if (
-            logits.device.type != "cpu"
-            or self._draft_probs is not None
-            or self.rejection_sampler.synthetic_mode
-            or not wants_only_tokens(sampling)
-        ):
+        if logits.device.type != "cpu" or not wants_only_tokens(sampling):
+            return None
+        if drafted is None:
+            return take_likeliest(logits) if sampling.all_greedy else None
+        if self._draft_probs is not None or self.rejection_sampler.synthetic_mode:
             return None
         try:
             return verify(drafted, logits, sampling, self.sampler)

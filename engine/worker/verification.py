@@ -1,4 +1,4 @@
-"""Verifies drafts on CPUs faster than vLLM; steps that need more than tokens are left to vLLM.
+"""Samples and verifies on CPUs faster than vLLM; steps that need more than tokens are left to it.
 
 For every drafted position vLLM 0.32 copies the logits three times and finds their maximum with
 torch's slow `argmax`; when sampling it also draws a replacement for each draft token in case it is
@@ -20,7 +20,8 @@ from vllm.v1.sample.logits_processor.builtin import (
     MinTokensLogitsProcessor,
 )
 from vllm.v1.sample.rejection_sampler import PLACEHOLDER_TOKEN_ID
-from vllm.v1.sample.sampler import Sampler
+
+from engine.kernels import greatest_of_rows
 
 _MOST_ROWS = 512
 """Most rows of logits in a step, unless there are more than half as many requests.
@@ -59,6 +60,19 @@ def wants_only_tokens(sampling: Any) -> bool:
     )
 
 
+def take_likeliest(logits: torch.Tensor) -> SamplerOutput:
+    """Sample greedily in a step without drafts.
+
+    Args:
+        logits: Shape (requests, vocabulary), on a CPU.
+
+    Returns:
+        Tokens of shape (requests, 1).
+    """
+    tokens = greatest_of_rows(logits).to(torch.int32).unsqueeze(1)
+    return SamplerOutput(tokens, logprobs_tensors=None)
+
+
 def verify(metadata: Any, logits: torch.Tensor, sampling: Any, sampler: Any) -> SamplerOutput:
     """Accept a prefix of each draft, and sample the token after it.
 
@@ -82,7 +96,7 @@ def verify(metadata: Any, logits: torch.Tensor, sampling: Any, sampler: Any) -> 
 
 
 def _verify_greedily(metadata: Any, logits: torch.Tensor) -> list[list[int]]:
-    likeliest = Sampler.greedy_sample(logits.to(torch.float32)).tolist()
+    likeliest = greatest_of_rows(logits).tolist()
     sequences = []
     position = 0
     for draft in _drafts(metadata):
@@ -129,7 +143,7 @@ def _target_probabilities(metadata: Any, logits: torch.Tensor, sampling: Any) ->
     )
     greedy = temperature == 0.0
     scores = logits.index_select(0, metadata.target_logits_indices).to(torch.float32)
-    certain = None if sampling.all_random else Sampler.greedy_sample(scores) == drafted
+    certain = None if sampling.all_random else greatest_of_rows(scores) == drafted
     scores.div_(temperature.masked_fill(greedy, 1.0).unsqueeze(1))
     found = scores.softmax(-1).gather(1, drafted.unsqueeze(1)).squeeze(1)
     return found if certain is None else torch.where(greedy, certain.to(found.dtype), found)

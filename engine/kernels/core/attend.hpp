@@ -42,7 +42,8 @@ struct WidenedLines : Lanes<kLanes> {
     return Lanes<kLanes>::read(from);
   }
   [[gnu::always_inline]] static inline Vector widened(const BFloat16* from) {
-    const auto& halves = *reinterpret_cast<const typename HalvesOf<kLanes>::Type*>(from);
+    typename HalvesOf<kLanes>::Type halves;
+    __builtin_memcpy(&halves, from, sizeof(halves));  // in any place
     return __builtin_bit_cast(
         Vector, __builtin_convertvector(halves, typename HalvesOf<kLanes>::Words) << 16);
   }

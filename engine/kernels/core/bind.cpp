@@ -118,6 +118,19 @@ void define_attention(nb::module_& module, const char* name) {
            "outputs"_a, "outputs_stride"_a, "tokens"_a);
 }
 
+template <class Number>
+void find_greatest(std::uintptr_t rows, std::size_t stride, std::size_t count, std::size_t size,
+                   std::uintptr_t outputs) {
+  if (size < kRowUnit) throw std::invalid_argument("rows are too short");
+  const auto kernels = find_kernels<RowKernel<Number>>();
+  if (kernels.empty()) throw std::invalid_argument("this processor has no kernel for rows");
+  const nb::gil_scoped_release unlocked;
+  for (std::size_t i = 0; i < count; ++i) {
+    reinterpret_cast<std::int64_t*>(outputs)[i] = static_cast<std::int64_t>(
+        kernels.front()->greatest(reinterpret_cast<const Number*>(rows) + i * stride, size));
+  }
+}
+
 template <class Weight>
 void make_decoder(Decoder<Weight>* self, const std::string& attention, const Architecture& sizes,
                   std::uintptr_t embeddings, std::size_t vocabulary, std::uintptr_t angles,
@@ -214,6 +227,10 @@ void bind(nb::module_& module) {
            "blocks_stride"_a);
   define_attention<float>(module, "AttentionFloat32");
   define_attention<BFloat16>(module, "AttentionBFloat16");
+  module.def("greatest_float32", find_greatest<float>, "rows"_a, "stride"_a, "count"_a, "size"_a,
+             "outputs"_a);
+  module.def("greatest_bfloat16", find_greatest<BFloat16>, "rows"_a, "stride"_a, "count"_a,
+             "size"_a, "outputs"_a);
   nb::class_<Architecture>(module, "Architecture")
       .def("__init__", make_architecture, "hidden"_a, "intermediate"_a, "heads"_a, "kv_heads"_a,
            "dim"_a, "scale"_a, "epsilon"_a);

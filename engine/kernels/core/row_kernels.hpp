@@ -1,5 +1,5 @@
-// The kernels for what a decoder does with single rows between its products, for each instruction
-// set. Sizes are multiples of kRowUnit.
+// The kernels for what is done with single rows between and after a decoder's products, for each
+// instruction set.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace specgate::kernels {
 inline constexpr std::size_t kRowUnit = 16;
 
 // Results are rounded to `Number` where the modules of vLLM round theirs; between, numbers are
-// float32. Each sum has one order.
+// float32. Each sum has one order. Sizes are multiples of kRowUnit, but for `greatest`.
 template <class Number>
 struct RowKernel {
   const char* name;
@@ -24,6 +24,8 @@ struct RowKernel {
   void (*rotate)(Number* head, const Number* angles, std::size_t dim);
   // Writes silu(gates) * values.
   void (*gate)(const Number* gates, const Number* values, std::size_t size, Number* to);
+  // The index of the first of the greatest numbers, of at least kRowUnit. NaN counts as the least.
+  std::size_t (*greatest)(const Number* row, std::size_t size);
 };
 
 }  // namespace specgate::kernels

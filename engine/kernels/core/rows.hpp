@@ -1,4 +1,4 @@
-// Norms, rotations and activations of single rows, for any vector length. Included once for each
+// Norms, rotations, activations and maxima of single rows, for any vector length. Included once for each
 // instruction set.
 #pragma once
 
@@ -87,12 +87,35 @@ struct RowOf {
       write(to + at, round(activated, to) * read(values + at));
     }
   }
+
+  // Each lane keeps the greatest of its numbers and where it was first.
+  static std::size_t greatest(const Number* row, std::size_t size) {
+    Vector most = Vector{} - __builtin_inff();
+    Signed where{};
+    const auto look = [&](std::size_t at) __attribute__((always_inline)) {
+      const Vector numbers = read(row + at);
+      where = numbers > most ? Signed{} + static_cast<std::int32_t>(at) : where;
+      most = numbers > most ? numbers : most;
+    };
+    std::size_t at = 0;
+    for (; at + kLanes <= size; at += kLanes) look(at);
+    if (at < size) look(size - kLanes);  // some once more, which changes nothing
+    float numbers[kLanes];
+    Lines::write(numbers, most);
+    std::size_t best = 0, found = static_cast<std::size_t>(where[0]);
+    for (std::size_t lane = 1; lane < kLanes; ++lane) {
+      const std::size_t index = static_cast<std::size_t>(where[lane]) + lane;
+      const bool is_first = numbers[lane] == numbers[best] && index < found;
+      if (numbers[lane] > numbers[best] || is_first) best = lane, found = index;
+    }
+    return found;
+  }
 };
 
 template <std::size_t kLanes, class Number>
 constexpr RowKernel<Number> row_kernel_of(const char* name) {
   using Row = RowOf<kLanes, Number>;
-  return {name, Row::norm, Row::rotate, Row::gate};
+  return {name, Row::norm, Row::rotate, Row::gate, Row::greatest};
 }
 
 }  // namespace specgate::kernels

@@ -18,6 +18,8 @@ from engine.worker import runner
 from engine.worker.runner import HybridGPUModelRunner, NoDrafts, _HybridDrafting, _V1Batch
 from engine.worker.step import BatchView, NextStep, SampledStep
 
+from tests.unit.engine.worker.test_verification import sampling
+
 NEXT = NextStep(room_tokens=5)
 
 
@@ -107,10 +109,10 @@ class Scheduled:
 
 
 class Hooked(_HybridDrafting, Plain):
-    """Our hooks over `Plain`; vLLM's own sampler verifies."""
+    """Our hooks over `Plain`; vLLM's own sampler samples and verifies, unless a test has logits."""
 
-    def _verify(self, logits: Any, drafted: Any) -> Any:
-        return None
+    def _sample_ourselves(self, logits: Any, drafted: Any) -> Any:
+        return None if logits is None else super()._sample_ourselves(logits, drafted)
 
     def compute(self, sampled: list[list[int]], verified: list[int] | None = None) -> Any:
         """Compute a step; return what the sampler was given and the drafts that we return."""
@@ -155,6 +157,25 @@ def test_if_nothing_is_verified_the_ordinary_sampler_samples(hooked: Hooked) -> 
     given, _ = hooked.compute([[5], [7]], verified=[0, 0])
 
     assert given is None
+
+
+@pytest.mark.parametrize("verified", [None, [0, 0]], ids=["plain", "cut"])
+@pytest.mark.parametrize(
+    ("asked", "is_ours"),
+    [({}, True), ({"all_greedy": False}, False), ({"max_num_logprobs": 3}, False)],
+    ids=["greedy", "sampled", "logprobs"],
+)
+def test_a_greedy_step_without_drafts_is_sampled_by_us(
+    hooked: Hooked, verified: list[int] | None, asked: dict[str, Any], is_ours: bool
+) -> None:
+    hooked.input_batch.sampling_metadata = sampling(**asked)
+    metadata = None if verified is None else SimpleNamespace(num_draft_tokens=verified)
+
+    given = hooked._sample(torch.eye(20)[3:5], metadata)
+
+    assert (given is not None) is is_ours
+    if given is not None:
+        assert given.sampled_token_ids.tolist() == [[3], [4]]
 
 
 def test_drafts_travel_with_their_sources(hooked: Hooked, step: Step) -> None:

@@ -117,6 +117,14 @@ def test_a_greedy_step_matches_verification_token_by_token(dtype: str) -> None:
     assert taken > 100
 
 
+def test_a_greedy_step_without_drafts_takes_the_likeliest_tokens() -> None:
+    output = verification.take_likeliest(logits_of([5, 0, 96]))
+
+    assert output.logprobs_tensors is None
+    assert output.sampled_token_ids.dtype == torch.int32
+    assert output.sampled_token_ids.tolist() == [[5], [0], [96]]
+
+
 class TestSampling:
     """20,000 samples of known probabilities; the standard error of a share is at most 0.0035."""
 
