@@ -188,7 +188,7 @@ class _Forward:
         self._inner = inner
         self._decoder = _decoder_of(inner)
         self._address = 0
-        self._name = inner.layers[0].self_attn.attn.layer_name
+        self._first = inner.layers[0].self_attn.attn
 
     def __call__(
         self,
@@ -213,19 +213,18 @@ class _Forward:
         if metadata is None:
             states, streams = self._decoder(tokens, positions, taps=taps)
         else:
-            mine = metadata[self._name]
+            mine = metadata[self._first.layer_name]
             if mine.causal is not True or mine.dynamic_causal is not None:
                 raise EngineError("attention of this step is not causal")
             self._bind_caches()
-            slots = context.slot_mapping[self._name]
+            slots = context.slot_mapping[self._first.layer_name]
             states, streams = self._decoder(tokens, positions, slots, requests_of(mine), taps)
         return (states, streams) if streams else states
 
     def _bind_caches(self) -> None:
-        layers = [layer.self_attn.attn for layer in self._inner.layers]
-        address = layers[0].kv_cache.data_ptr()
+        address = self._first.kv_cache.data_ptr()
         if address != self._address:
-            self._decoder.bind([_paged(layer) for layer in layers])
+            self._decoder.bind([_paged(layer.self_attn.attn) for layer in self._inner.layers])
             self._address = address
 
 

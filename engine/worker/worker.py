@@ -64,7 +64,9 @@ else:
             if not self.vllm_config.additional_config["specgate"]["cpu_kernels"]:
                 return
             from engine.worker.attention import attend_with_ours
+            from engine.worker.slots import map_slots_alone
 
+            map_slots_alone()
             attend_with_ours()
             if self.model_config.enforce_eager:
                 from engine.worker.linear import pack_linear_layers

@@ -17,7 +17,6 @@ from engine.drafting.origin import SUFFIX
 from engine.worker import runner
 from engine.worker.runner import HybridGPUModelRunner, NoDrafts, _HybridDrafting, _V1Batch
 from engine.worker.step import BatchView, NextStep, SampledStep
-
 from tests.unit.engine.worker.test_verification import sampling
 
 NEXT = NextStep(room_tokens=5)
