@@ -12,6 +12,10 @@ import torch
 from vllm.v1.worker.block_table import MultiGroupBlockTable
 
 
+# vLLM's CPU worker replaces `torch.set_num_threads` with a function that refuses.
+_set_threads: Callable[[int], None] = torch._C.set_num_threads
+
+
 def map_slots_alone() -> None:
     """Keep every slot mapping of this process on one thread; idempotent."""
     method: Any = MultiGroupBlockTable.compute_slot_mapping
@@ -25,10 +29,10 @@ def on_one_thread(function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def limited(*args: Any, **kwargs: Any) -> None:
         threads = torch.get_num_threads()
-        torch.set_num_threads(1)
+        _set_threads(1)
         try:
             function(*args, **kwargs)
         finally:
-            torch.set_num_threads(threads)
+            _set_threads(threads)
 
     return limited

@@ -8,11 +8,13 @@ from engine.worker.slots import map_slots_alone, on_one_thread
 
 
 @pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(2)
+def two_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    set_threads, threads = torch.set_num_threads, torch.get_num_threads()
+    set_threads(2)
+    # As vLLM's CPU worker leaves it.
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: pytest.fail("vLLM refuses"))
     yield
-    torch.set_num_threads(threads)
+    set_threads(threads)
 
 
 def test_function_runs_on_one_thread_and_others_get_theirs_back() -> None:
