@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from vllm.v1.worker.block_table import MultiGroupBlockTable
 
-
 # vLLM's CPU worker replaces `torch.set_num_threads` with a function that refuses.
 _set_threads: Callable[[int], None] = torch._C.set_num_threads
 
