@@ -22,7 +22,7 @@ from engine.heads.view import View
 from engine.heads.vocabulary import Vocabulary
 
 MOST_ROWS = 32
-"""Above this torch is used: at 16 rows both take as long (docs/adr/0019), and torch has threads."""
+"""Above this torch is used; more were not measured (docs/adr/0019)."""
 
 
 class CompiledDrafting(Drafting):

@@ -31,6 +31,7 @@ void Attention::attend(float* sums, std::size_t rows, const Seen* seen) const {
   std::vector<float> normed(rows * inner), queries(rows * size()), found(rows * size());
   norm_.apply(sums, rows, normed.data());
   query_.multiply(normed.data(), rows, queries.data());
+#pragma omp parallel for schedule(static) collapse(2)
   for (std::size_t row = 0; row < rows; ++row) {
     for (std::size_t head = 0; head < heads(); ++head) {
       const std::size_t at = row * size() + head * width;

@@ -33,6 +33,7 @@ void Cell::step(float* sums, std::size_t rows) const {
   std::vector<float> normed(rows * inner), both(rows * 2 * width), gated(rows * width);
   norm_.apply(sums, rows, normed.data());
   enter_.multiply(normed.data(), rows, both.data());
+#pragma omp parallel for schedule(static)
   for (std::size_t row = 0; row < rows; ++row) {
     const float* const gate = both.data() + row * 2 * width;
     for (std::size_t i = 0; i < width; ++i) {
@@ -108,14 +109,15 @@ std::vector<GatedHead::Likeliest> GatedHead::advance(std::size_t at, std::vector
   position.cell.step(states.data(), rows);
   std::vector<float> logits(rows * count);
   position.score.multiply(states.data(), rows, logits.data());
-  std::vector<Likeliest> next;
+  std::vector<Likeliest> next(rows);
+#pragma omp parallel for schedule(static)
   for (std::size_t row = 0; row < rows; ++row) {
     std::vector<float> beside;
     if (position.extension) {
       const float* const state = states.data() + row * position.score.in();
       beside = score(*position.extension, state, more[row]);
     }
-    next.push_back(likeliest(logits.data() + row * count, count, beside));
+    next[row] = likeliest(logits.data() + row * count, count, beside);
   }
   return next;
 }

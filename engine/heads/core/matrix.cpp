@@ -1,5 +1,7 @@
 #include "matrix.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,55 +10,21 @@ namespace specgate::heads {
 namespace {
 
 constexpr std::size_t kBlock = 16;  // inputs that fit into the L1 cache beside a row of the weight
+constexpr float kNoFraction = 12582912.0f;  // 1.5 * 2^23
 
-// Compilers recognise this loop and use integer multiply-add instructions. A row of the weight
-// stays in the L1 cache for all inputs, which pass two at a time.
-[[gnu::always_inline]] inline void multiply(const std::int8_t* weight, std::size_t out,
-                                            std::size_t in, const Integer* inputs,
-                                            std::size_t rows, std::int32_t* sums) {
+// Compilers recognise the inner loop and use integer multiply-add instructions. A row of the weight
+// stays in the L1 cache for all inputs.
+void multiply_anywhere(const std::int8_t* weight, std::size_t out, std::size_t in,
+                       const Integer* inputs, std::size_t rows, std::int32_t* sums) {
   for (std::size_t o = 0; o < out; ++o, weight += in) {
-    std::size_t row = 0;
-    for (; row + 2 <= rows; row += 2) {
-      const Integer* const first = inputs + row * in;
-      const Integer* const second = first + in;
-      std::int32_t sum = 0, other = 0;
-      for (std::size_t i = 0; i < in; ++i) {
-        sum += static_cast<std::int32_t>(first[i]) * weight[i];
-        other += static_cast<std::int32_t>(second[i]) * weight[i];
-      }
-      sums[row * out + o] = sum;
-      sums[(row + 1) * out + o] = other;
-    }
-    if (row < rows) {
-      const Integer* const last = inputs + row * in;
+    for (std::size_t row = 0; row < rows; ++row) {
+      const Integer* const input = inputs + row * in;
       std::int32_t sum = 0;
-      for (std::size_t i = 0; i < in; ++i) {
-        sum += static_cast<std::int32_t>(last[i]) * weight[i];
-      }
-      sums[row * out + o] = sum;
+      for (std::size_t i = 0; i < in; ++i) sum += static_cast<std::int32_t>(input[i]) * weight[i];
+      sums[o * rows + row] = sum;
     }
   }
 }
-
-void multiply_anywhere(const std::int8_t* weight, std::size_t out, std::size_t in,
-                       const Integer* inputs, std::size_t rows, std::int32_t* sums) {
-  multiply(weight, out, in, inputs, rows, sums);
-}
-
-#if defined(__x86_64__)
-// The wheel runs on every x86-64 CPU; most support these.
-[[gnu::target("avx2")]] void multiply_avx2(const std::int8_t* weight, std::size_t out,
-                                           std::size_t in, const Integer* inputs,
-                                           std::size_t rows, std::int32_t* sums) {
-  multiply(weight, out, in, inputs, rows, sums);
-}
-
-[[gnu::target("avx512f,avx512bw,avx512vl,avx512vnni,prefer-vector-width=512")]] void
-multiply_vnni(const std::int8_t* weight, std::size_t out, std::size_t in, const Integer* inputs,
-              std::size_t rows, std::int32_t* sums) {
-  multiply(weight, out, in, inputs, rows, sums);
-}
-#endif
 
 // Rounds an input to integers of at most `largest`; returns the scale. An input that is not finite
 // counts as zeros, which only makes a bad draft.
@@ -74,7 +42,8 @@ float quantise(const float* input, std::size_t in, float largest, Integer* integ
   }
   const float factor = largest / top;
   for (std::size_t i = 0; i < in; ++i) {
-    integers[i] = static_cast<Integer>(std::nearbyint(input[i] * factor));
+    // The sum has no bits left for a fraction, so it is rounded to the nearest integer.
+    integers[i] = static_cast<Integer>(input[i] * factor + kNoFraction - kNoFraction);
   }
   return top / largest;
 }
@@ -113,19 +82,25 @@ void Matrix::multiply(const float* inputs, std::size_t rows, float* outputs) con
 }
 
 void Matrix::multiply_block(const float* inputs, std::size_t rows, float* outputs) const {
-  thread_local std::vector<Integer> integers;
-  thread_local std::vector<std::int32_t> sums;
+  thread_local std::vector<Integer> kept_integers;
+  thread_local std::vector<std::int32_t> kept_sums;
+  kept_integers.resize(rows * in_);
+  kept_sums.resize(rows * out_);
+  Integer* const integers = kept_integers.data();
+  std::int32_t* const sums = kept_sums.data();
   float units[kBlock];
-  integers.resize(rows * in_);
-  sums.resize(rows * out_);
   for (std::size_t row = 0; row < rows; ++row) {
-    units[row] = quantise(inputs + row * in_, in_, largest_, integers.data() + row * in_);
+    units[row] = quantise(inputs + row * in_, in_, largest_, integers + row * in_);
   }
-  kernel_.multiply(values_, out_, in_, integers.data(), rows, sums.data());
-  for (std::size_t row = 0; row < rows; ++row) {
-    for (std::size_t o = 0; o < out_; ++o) {
-      const std::size_t at = row * out_ + o;
-      outputs[at] = static_cast<float>(sums[at]) * units[row] * scales_[o];
+  const auto parts = static_cast<std::size_t>(omp_get_max_threads());
+#pragma omp parallel for schedule(static)
+  for (std::size_t part = 0; part < parts; ++part) {
+    const std::size_t begin = out_ * part / parts, end = out_ * (part + 1) / parts;
+    kernel_.multiply(values_ + begin * in_, end - begin, in_, integers, rows, sums + begin * rows);
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t o = begin; o < end; ++o) {
+        outputs[row * out_ + o] = static_cast<float>(sums[o * rows + row]) * units[row] * scales_[o];
+      }
     }
   }
 }

@@ -9,13 +9,19 @@ namespace specgate::heads {
 
 using Integer = std::int16_t;  // an input
 
-// Sums the products of inputs (rows, in) with a weight (out, in), for one instruction set. The sums
-// are exact, so all kernels give the same.
+// Sums the products of inputs (rows, in) with a weight (out, in), for one instruction set: to sums
+// of shape (out, rows). They are exact, so all kernels give the same.
 struct MatrixKernel {
   const char* name;
   void (*multiply)(const std::int8_t* weight, std::size_t out, std::size_t in,
                    const Integer* inputs, std::size_t rows, std::int32_t* sums);
 };
+
+// For AVX2, and for AVX-512 with VNNI; only in builds for x86-64.
+void multiply_avx2(const std::int8_t* weight, std::size_t out, std::size_t in,
+                   const Integer* inputs, std::size_t rows, std::int32_t* sums);
+void multiply_vnni(const std::int8_t* weight, std::size_t out, std::size_t in,
+                   const Integer* inputs, std::size_t rows, std::int32_t* sums);
 
 // The kernels of this processor, best first.
 std::vector<MatrixKernel> find_matrix_kernels();
