@@ -43,7 +43,6 @@ RESERVED_VLLM_OPTIONS = frozenset({
 PINNED_ENVIRONMENT: Mapping[str, str] = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_USE_V2_MODEL_RUNNER": "0",
     "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
 }
 # Defaults that the profile and the process environment override. oneDNN, vLLM's CPU matrix library,
@@ -262,6 +261,11 @@ class EngineSettings(BaseModel):
         "layers of known models in one call (adr/0032): extra tokens in a step cost little, and "
         "results are batch-invariant (docs/exactness.md). "
         "If off, vLLM's compute, for comparison. Without effect on GPUs.",
+    )
+    runner: Literal["auto", "v1", "v2"] = Field(
+        default="auto",
+        description="vLLM's model runner. `auto` takes V2 where vLLM would, which is on GPUs, and "
+        "V1 on CPUs. V1 is deprecated in vLLM (adr/0034).",
     )
     speculation: Speculation = Field(
         default_factory=Speculation, description="Speculative decoding."

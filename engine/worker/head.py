@@ -5,7 +5,7 @@ A head that looks back also has a memory; it records each step, and prompts (`no
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -186,13 +186,30 @@ class HeadRun:
         return guesses
 
 
+@dataclass(frozen=True, slots=True)
+class StepPositions:
+    """Which text positions a step has computed; all sequences are in the batch's order.
+
+    Attributes:
+        requests: Requests of the step.
+        computed: Positions of each that the KV cache held before the step.
+        scheduled: Positions of each that the step computed.
+        known: Tokens of each that were known before the step sampled.
+        tokens: Returns the tokens of the request at an index, from one position to before another.
+    """
+
+    requests: Sequence[str]
+    computed: Sequence[int]
+    scheduled: Sequence[int]
+    known: Sequence[int]
+    tokens: Callable[[int, int, int], list[int]]
+
+
 def note_prefill(
     memory: HeadMemory,
     hidden: torch.Tensor,
-    batch: Any,
+    step: StepPositions,
     *,
-    scheduled: Mapping[str, int],
-    sampled: Sequence[Sequence[int]],
     wants: Callable[[str], bool],
     vocabulary: int,
     reused: bool,
@@ -207,9 +224,7 @@ def note_prefill(
         memory: Must not have been told of the step's sampled tokens yet.
         hidden: States of all positions of the step, request by request, shape (at least positions,
             hidden_size).
-        batch: vLLM's `InputBatch` after the step.
-        scheduled: Number of positions of each request in the step.
-        sampled: New tokens of each request, in the batch's order.
+        step: The positions.
         wants: Tells whether a request may ever draft with the head; called for unknown requests.
         vocabulary: Vocabulary size; placeholder ids of images or audio may be outside of it.
         reused: Whether a later step overwrites `hidden`, as with CUDA graphs; if so, the states
@@ -219,26 +234,22 @@ def note_prefill(
     tokens: list[list[int]] = []
     first: list[int] = []
     begin = 0
-    count = len(batch.req_ids)
-    # As lists: reading numpy scalars one by one would cost more than everything else here.
-    computed_by_request = batch.num_computed_tokens_cpu[:count].tolist()
-    known_by_request = batch.num_tokens_no_spec[:count].tolist()
     remembered = memory.requests
-    for index, request in enumerate(batch.req_ids):
+    for index, (request, computed, scheduled, known) in enumerate(
+        zip(step.requests, step.computed, step.scheduled, step.known, strict=True)
+    ):
         offset = begin
-        begin += scheduled[request]
+        begin += scheduled
         if request not in remembered and not wants(request):
             memory.ignore(request)
             continue
-        computed = computed_by_request[index]
-        known = known_by_request[index] - len(sampled[index])
         if computed >= known - 1:  # most requests: they only decode
             continue
         since = max(computed, known - memory.reach)
-        until = min(computed + scheduled[request], known - 1)
+        until = min(computed + scheduled, known - 1)
         if since >= until:
             continue
-        following = batch.token_ids_cpu[index, since + 1 : until + 1].tolist()
+        following = step.tokens(index, since + 1, until + 1)
         if min(following) < 0 or max(following) >= vocabulary:
             continue
         requests.append(request)

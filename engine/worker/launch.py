@@ -18,6 +18,7 @@ from engine.models import ResolvedModel
 from engine.processor import multiplies_bfloat16
 from engine.worker.openmp import find_openmp, preload
 from engine.worker.options import build_options, to_arguments
+from engine.worker.runner import choose_runner
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     # vLLM reads the environment when it is imported.
     import uvloop
     from vllm.logger import configure_logging_from_args
+    from vllm.triton_utils import HAS_TRITON
 
     from engine.worker.logs import log_as_vllm_does
     from engine.worker.report import MIDDLEWARE
@@ -50,6 +52,8 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     from engine.worker.server import parse_arguments, run_server
     from engine.worker.tools import accept_all_schemas
 
+    choice = choose_runner(settings, has_triton=HAS_TRITON)
+    export_environment({}, forced=choice.environment())
     has_bfloat16 = is_good_at_bfloat16(settings)
     options = build_options(settings, model, has_bfloat16=has_bfloat16)
     parsed = parse_arguments(to_arguments(options))
@@ -57,6 +61,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
         clear_socket(settings.uds)
     configure_logging_from_args(parsed)
     log_as_vllm_does()
+    _log.info("vLLM's model runner is %s: %s", choice.runner.upper(), choice.reason)
     if not has_bfloat16:
         _log.info(
             "this processor has no fast bfloat16 arithmetic: the model runs in %s",

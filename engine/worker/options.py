@@ -198,6 +198,6 @@ def _vllm_drafter(speculation: Speculation) -> dict[str, JsonValue]:
         return {**speculation.native.config, "num_speculative_tokens": longest}
     return {
         "method": "custom_class",
-        "model": "engine.worker.runner.NoDrafts",
+        "model": "engine.worker.v1.runner.NoDrafts",
         "num_speculative_tokens": speculation.max_draft_tokens,
     }

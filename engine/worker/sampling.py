@@ -10,6 +10,8 @@ from typing import Any
 from vllm import SamplingParams
 from vllm.v1.sample.logits_processor import BUILTIN_LOGITS_PROCESSORS, LogitsProcessors
 
+from engine.drafting import Control, read_control
+
 # vLLM treats values below this as unset (`_SAMPLING_EPS`).
 _NOTHING = 1e-5
 
@@ -24,6 +26,21 @@ def temperature_of(params: Any) -> float:
     """Return the temperature at which a request is sampled; 0 for greedy decoding."""
     is_greedy = params.temperature <= _NOTHING or params.top_k == 1
     return 0.0 if is_greedy else float(params.temperature)
+
+
+def read_control_of(params: Any, *, vocabulary: int) -> Control:
+    """Read what a request asks of its drafts.
+
+    Args:
+        params: Its `SamplingParams`.
+        vocabulary: Vocabulary size of the model.
+    """
+    return read_control(
+        params.extra_args,
+        vocabulary=vocabulary,
+        temperature=temperature_of(params),
+        plain=decodes_plainly(params),
+    )
 
 
 def accept_all_requests() -> None:

@@ -18,9 +18,9 @@ from engine.worker.metrics import AcceptanceMetrics
 from engine.worker.options import NATIVE_IN_STEP
 from engine.worker.periodic import Periodic
 from engine.worker.report import ReportPart, report_folder
+from engine.worker.rows import most_verified_rows
 from engine.worker.speculation import read_settings
 from engine.worker.step import NextStep
-from engine.worker.verification import most_verified_rows
 
 _UNNAMED = Origin(NATIVE)
 

@@ -8,8 +8,10 @@ from pydantic import JsonValue
 
 from engine.config import Speculation
 from engine.drafting import DECISIONS, Drafter
+from engine.heads import HeadMemory, read_head_config
 from engine.policy import Gate
 from engine.suffix import SuffixIndex
+from engine.worker.head import gather_tables, load_for_target, warm_up
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics
 from engine.worker.periodic import Periodic
 from engine.worker.report import ReportPart, report_folder
@@ -113,6 +115,15 @@ class RankSpeculation:
             snapshot=snapshot,
         )
 
+    def warm_up_head(self, *, rows: int) -> None:
+        """Prepare the draft head, if there is one, for its first pass in service.
+
+        Args:
+            rows: Most sequences of a pass.
+        """
+        if self.step.head is not None:
+            warm_up(self.step.head, self.step.head_most, rows=rows, memory=self.step.memory)
+
     def believe(self, profile: Points) -> None:
         """Give the gate the step times that were measured for this model on this machine."""
         self.drafter.gate.believe(profile)
@@ -155,3 +166,28 @@ class RankSpeculation:
                 else None
             ),
         }
+
+
+def load_head(
+    speculation: RankSpeculation | None, target: Any, vllm_config: Any, *, device: Any
+) -> None:
+    """Load the draft head beside its target, if the settings have one; called on every rank.
+
+    Args:
+        speculation: Of this rank; None if another one drafts.
+        target: The loaded model.
+        vllm_config: vLLM's configuration.
+        device: Of the model.
+    """
+    folder = vllm_config.additional_config["specgate"]["head"]
+    if folder is None:
+        return
+    model = vllm_config.model_config
+    tables = gather_tables(target, read_head_config(Path(folder)), model.get_vocab_size())
+    if speculation is None:
+        return
+    step = speculation.step
+    step.head = load_for_target(Path(folder), tables, model, device=device)
+    if step.head.config.window:
+        requests = vllm_config.scheduler_config.max_num_seqs
+        step.memory = HeadMemory(step.head, requests=requests, device=device)

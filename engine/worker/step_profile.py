@@ -46,13 +46,14 @@ def profile_steps(runner: Any) -> None:
     limit, and data-parallel engines, which compute together, do not profile.
 
     Args:
-        runner: One of `engine.worker.runner`, warmed up.
+        runner: One of `engine.worker.v1` or `v2`, warmed up.
     """
     ours = runner.vllm_config.additional_config["specgate"]
     alone = runner.vllm_config.parallel_config.data_parallel_size == 1
     if ours["speculation"]["step_cost"] is not None or not alone:
         return
-    most = min(runner.max_num_reqs * (1 + runner.num_spec_tokens), runner.max_num_tokens)
+    longest = 1 + runner.vllm_config.num_speculative_tokens
+    most = min(runner.max_num_reqs * longest, runner.max_num_tokens)
     edges = padded_sizes(runner.vllm_config)
     facts = {**facts_of(runner, most), "largest_graph": max(edges, default=0)}
     file = ProfileFile(Path(ours["profiles"]), facts)

@@ -37,6 +37,18 @@ class _Profiled(_Worker):
         return spent
 
 
+def _runners(*, is_second: bool) -> Any:
+    """Return the module with our subclasses of one of vLLM's runners."""
+    if is_second:
+        from engine.worker.v2 import runner as second
+
+        second.take_our_speculator()
+        return second
+    from engine.worker.v1 import runner as first
+
+    return first
+
+
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker
 
@@ -47,9 +59,8 @@ if TYPE_CHECKING or not current_platform.is_cpu():
         """The speculating worker for GPUs."""
 
         def _make_model_runner(self) -> Any:
-            from engine.worker.runner import HybridGPUModelRunner
-
-            return HybridGPUModelRunner(self.vllm_config, self.device)
+            runners = _runners(is_second=self.use_v2_model_runner)
+            return runners.HybridGPUModelRunner(self.vllm_config, self.device)
 
 else:
     # vLLM's CPU worker must be imported before torch's shared memory is used.
@@ -64,9 +75,11 @@ else:
             if not self.vllm_config.additional_config["specgate"]["cpu_kernels"]:
                 return
             from engine.worker.attention import attend_with_ours
-            from engine.worker.slots import map_slots_alone
 
-            map_slots_alone()
+            if not self.use_v2_model_runner:
+                from engine.worker.v1.slots import map_slots_alone
+
+                map_slots_alone()
             attend_with_ours()
             if self.model_config.enforce_eager:
                 from engine.worker.linear import pack_linear_layers
@@ -95,13 +108,14 @@ else:
 
         def init_device(self) -> None:
             """Prepare the device and our runner."""
+            runners = _runners(is_second=self.use_v2_model_runner)
             super().init_device()
-            from engine.worker.runner import HybridCPUModelRunner
-            from engine.worker.verification import mend_verification_on_cpus
+            if not self.use_v2_model_runner:
+                from engine.worker.v1.verification import mend_verification_on_cpus
 
-            mend_verification_on_cpus()
+                mend_verification_on_cpus()
             # vLLM creates its runner inline; nothing has been loaded into it yet.
-            self.model_runner = HybridCPUModelRunner(self.vllm_config, self.device)
+            self.model_runner = runners.HybridCPUModelRunner(self.vllm_config, self.device)
 
         def compile_or_warm_up_model(self) -> Any:
             """Also trim the heap from now on: on a CPU it holds all tensors."""

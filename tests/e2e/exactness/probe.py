@@ -17,7 +17,7 @@ _ROOMS = {
     "head": ("engine.heads:DraftHead", "guess"),
     "memory": ("engine.heads:HeadMemory", "note"),
     "forgetting": ("engine.heads:HeadMemory", "forget"),
-    "verification": ("engine.worker.runner", "verify"),
+    "verification": ("engine.worker.v1.runner", "verify"),
 }
 ROOMS = tuple(_ROOMS)
 """What can be made to fail: calls of the suffix index, of the policy, of the draft head, and of the

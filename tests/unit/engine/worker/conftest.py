@@ -4,4 +4,4 @@ import warnings
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    import engine.worker.verification  # noqa: F401
+    import engine.worker.v1.verification  # noqa: F401

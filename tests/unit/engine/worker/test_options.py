@@ -88,7 +88,7 @@ def test_our_sources_run_in_our_worker_and_scheduler() -> None:
 
     assert options["speculative_config"] == {
         "method": "custom_class",
-        "model": "engine.worker.runner.NoDrafts",
+        "model": "engine.worker.v1.runner.NoDrafts",
         "num_speculative_tokens": 5,
     }
     assert options["worker_cls"] == "engine.worker.worker.HybridWorker"

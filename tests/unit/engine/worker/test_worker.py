@@ -29,10 +29,11 @@ def vllms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     AttentionBackendEnum.CPU_ATTN.clear_override()
 
 
-def start(*, on: bool, eager: bool = True) -> None:
+def start(*, on: bool, eager: bool = True, is_second: bool = False) -> None:
     worker: Any = object.__new__(PlainWorker)
     worker.vllm_config = SimpleNamespace(additional_config={"specgate": {"cpu_kernels": on}})
     worker.model_config = SimpleNamespace(enforce_eager=eager)
+    worker.use_v2_model_runner = is_second
     worker.init_device()
 
 
@@ -52,10 +53,11 @@ def layer() -> torch.nn.Module:
         (False, False, False, False),
     ],
 )
+@pytest.mark.parametrize("is_second", [False, True], ids=["v1", "v2"])
 def test_the_setting_decides_whose_kernels_compute(
-    on: bool, eager: bool, linear: bool, attention: bool
+    on: bool, eager: bool, linear: bool, attention: bool, is_second: bool
 ) -> None:
-    start(on=on, eager=eager)
+    start(on=on, eager=eager, is_second=is_second)
 
     assert is_ours(layer()) is linear
     assert (linear_kernel(torch.float32) != "vllm") is linear

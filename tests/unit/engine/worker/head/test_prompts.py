@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.heads import DraftHead, HeadMemory
-from engine.worker.head import StepStates, note_prefill
+from engine.worker.head import StepPositions, StepStates, note_prefill
 from tests.unit.engine.heads.conftest import head_with_window
 
 WINDOW, LONGEST, VOCABULARY = 4, 60, 50
@@ -74,24 +73,18 @@ class Scene:
             sampled.append(one.tokens[one.known : one.known + brings].tolist())
             table[row, : one.known + brings] = one.tokens[: one.known + brings]
         names = list(parts)
-        batch = SimpleNamespace(
-            req_ids=names,
-            num_computed_tokens_cpu=np.array([self.requests[name].computed for name in names]),
-            num_tokens_no_spec=np.array(
-                [
-                    self.requests[name].known + len(new)
-                    for name, new in zip(names, sampled, strict=True)
-                ]
-            ),
-            token_ids_cpu=table,
+        positions = StepPositions(
+            names,
+            [self.requests[name].computed for name in names],
+            [part.positions for part in parts.values()],
+            [self.requests[name].known for name in names],
+            lambda row, begin, end: table[row, begin:end].tolist(),
         )
         of_all = torch.cat([*hidden, torch.full((3, 32), torch.nan)])  # vLLM may pad them
         note_prefill(
             self.memory,
             of_all,
-            batch,
-            scheduled={name: part.positions for name, part in parts.items()},
-            sampled=sampled,
+            positions,
             wants=self.wants,
             vocabulary=VOCABULARY,
             reused=True,
@@ -202,14 +195,13 @@ def test_states_that_are_not_overwritten_are_not_copied(
     note_prefill(
         HeadMemory(head, requests=2, device=torch.device("cpu")),
         hidden,
-        SimpleNamespace(
-            req_ids=["a", "b"],
-            num_computed_tokens_cpu=np.zeros(2, np.int32),
-            num_tokens_no_spec=np.array([4, 10]),
-            token_ids_cpu=np.stack([one.tokens[:10].numpy(), other.tokens[:10].numpy()]),
+        StepPositions(
+            ["a", "b"],
+            [0, 0],
+            [3, 9],
+            [3, 9],
+            lambda row, begin, end: (one, other)[row].tokens[begin:end].tolist(),
         ),
-        scheduled={"a": 3, "b": 9},
-        sampled=[[one.tokens[3].item()], [other.tokens[9].item()]],
         wants=lambda _: True,
         vocabulary=VOCABULARY,
         reused=False,

@@ -13,10 +13,9 @@ from vllm.v1.sample.logits_processor.builtin import (
 from vllm.v1.sample.sampler import Sampler
 from vllm.v1.spec_decode.metadata import SpecDecodeMetadata
 
-from engine.worker import verification
-from engine.worker.verification import (
+from engine.worker.v1 import verification
+from engine.worker.v1.verification import (
     expand_batch_to_tokens,
-    most_verified_rows,
     sample_recovered_tokens,
     wants_only_tokens,
 )
@@ -26,28 +25,6 @@ NOTHING = -1
 
 
 current_platform.import_kernels()
-
-
-@pytest.mark.parametrize(
-    ("requests", "longest_draft", "budget", "rows"),
-    [
-        (128, 32, 8192, 512),
-        (4, 32, 8192, 132),
-        (400, 32, 8192, 800),
-        (128, 32, 256, 256),
-        (128, 1, 8192, 256),
-    ],
-    ids=["bounded", "all drafts", "two for each", "the step's budget", "vLLM's own"],
-)
-def test_verified_rows_are_bounded(
-    requests: int, longest_draft: int, budget: int, rows: int
-) -> None:
-    config = SimpleNamespace(
-        num_speculative_tokens=longest_draft,
-        scheduler_config=SimpleNamespace(max_num_seqs=requests, max_num_batched_tokens=budget),
-    )
-
-    assert most_verified_rows(config) == rows
 
 
 def sampling(**fields: Any) -> Any:

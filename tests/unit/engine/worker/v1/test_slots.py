@@ -4,7 +4,7 @@ import pytest
 import torch
 from vllm.v1.worker.block_table import MultiGroupBlockTable
 
-from engine.worker.slots import map_slots_alone, on_one_thread
+from engine.worker.v1.slots import map_slots_alone, on_one_thread
 
 
 @pytest.fixture(autouse=True)

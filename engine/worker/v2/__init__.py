@@ -1,0 +1,1 @@
+"""Speculation on vLLM's second model runner, vLLM's default on GPUs."""

@@ -1,0 +1,75 @@
+"""The running requests of vLLM's V2 model runner, whose own records are on the device."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(slots=True)
+class Request:
+    """A request in the batch.
+
+    Attributes:
+        tokens: Its prompt and its output so far.
+        prompt: Number of tokens of its prompt.
+        most: Number of tokens that its output may have.
+        params: Its vLLM `SamplingParams`.
+    """
+
+    tokens: list[int]
+    prompt: int
+    most: int
+    params: Any
+
+
+class Requests:
+    """The requests of a runner by id.
+
+    Args:
+        longest: Most tokens of a text (`max_model_len`).
+    """
+
+    def __init__(self, longest: int) -> None:
+        self._longest = longest
+        self._requests: dict[str, Request] = {}
+
+    def __getitem__(self, request: str) -> Request:
+        return self._requests[request]
+
+    def update(self, added: Sequence[Any], gone: Collection[str]) -> None:
+        """Follow a step's scheduler output.
+
+        Args:
+            added: vLLM's `NewRequestData` of new and of resumed requests, which bring their output.
+            gone: Requests that finished or were preempted.
+        """
+        for request in gone:
+            self._requests.pop(request, None)
+        for new in added:
+            if new.sampling_params is None:  # a pooling model's
+                continue
+            prompt, most = new.prompt_len, self._longest - new.prompt_len
+            asked = new.sampling_params.max_tokens
+            self._requests[new.req_id] = Request(
+                list(new.prefill_token_ids),
+                prompt,
+                most if asked is None else min(most, asked),
+                new.sampling_params,
+            )
+
+    def extend(self, requests: Sequence[str], sampled: Sequence[Sequence[int]]) -> None:
+        """Append the new tokens of each of these requests."""
+        for request, tokens in zip(requests, sampled, strict=True):
+            self._requests[request].tokens += tokens
+
+    def text(self, request: str) -> NDArray[np.int32]:
+        """Return its prompt and output; shape (n,)."""
+        return np.array(self._requests[request].tokens, np.int32)
+
+    def left(self, request: str) -> int:
+        """Return how many tokens its output may still get."""
+        one = self._requests[request]
+        return one.most - (len(one.tokens) - one.prompt)

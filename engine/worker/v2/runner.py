@@ -1,0 +1,304 @@
+"""vLLM's V2 model runner with our hooks, which pass on what a step did (engine/worker/step.py).
+
+Scheduling is synchronous: vLLM collects drafts after each step, when the sampled tokens are on the
+CPU. It uses those of one rank, so only that rank drafts. The scheduler sends the drafts of the next
+step to all ranks; each writes them to where the runner reads drafts, which no rank has to agree on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from vllm.distributed.parallel_state import get_tp_group
+from vllm.v1.outputs import DraftTokenIds
+from vllm.v1.worker.cpu.model_runner import CPUModelRunner
+from vllm.v1.worker.gpu import model_runner as vllms
+from vllm.v1.worker.gpu.spec_decode.rejection_sampler import get_max_chunk_logits
+from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
+
+from engine.drafting import Control
+from engine.heads import HeadMemory
+from engine.worker.head import StepPositions, StepStates, note_prefill
+from engine.worker.rows import most_verified_rows
+from engine.worker.sampling import read_control_of
+from engine.worker.scheduler import SourcedDraftTokenIds
+from engine.worker.speculation import RankSpeculation, load_head
+from engine.worker.step import NOTHING_KNOWN, SampledStep
+from engine.worker.v2.requests import Requests
+
+_Runner: Any = object
+_Speculator: Any = BaseSpeculator
+
+
+class NoDrafts(_Speculator):
+    """The speculator that vLLM gets when none of its own is configured.
+
+    Args:
+        drafts: Where the runner reads the drafts of a step, shape (requests, longest draft).
+    """
+
+    supports_mm_inputs = False
+    draft_logits = None
+
+    def __init__(self, drafts: torch.Tensor) -> None:
+        self._drafts = drafts
+
+    def init_cudagraph_manager(self, cudagraph_mode: Any) -> None:
+        """Do nothing; there is nothing to capture."""
+
+    def capture(self) -> None:
+        """Do nothing."""
+
+    def propose(self, input_batch: Any, *_: Any, **__: Any) -> torch.Tensor:
+        """Return what is there: ours are made when vLLM collects them."""
+        return self._drafts[input_batch.idx_mapping]
+
+
+_vllms_speculator: Callable[..., Any] = vllms.init_speculator
+
+
+def _speculator(vllm_config: Any, device: Any, states: Any) -> Any:
+    if vllm_config.speculative_config.method == "custom_class":
+        return NoDrafts(states.draft_tokens)
+    return _vllms_speculator(vllm_config, device, states)
+
+
+def take_our_speculator() -> None:
+    """Have this process's V2 runners accept `custom_class`, for which vLLM has no speculator."""
+    vllms.init_speculator = _speculator
+
+
+class _HybridDrafting(_Runner):
+    """What both runners add to vLLM's; comes first in the method resolution order.
+
+    The hooks stand in the order of a step.
+    """
+
+    speculator: Any
+    req_states: Any
+
+    def __init__(self, vllm_config: Any, device: Any) -> None:
+        take_our_speculator()
+        super().__init__(vllm_config, device)
+        self.requests = Requests(self.max_model_len)
+        drafts = get_tp_group().rank_in_group == 0
+        self.speculation = RankSpeculation.start(vllm_config, _V2Batch(self)) if drafts else None
+        self.most_rows = most_verified_rows(vllm_config)
+        self._scheduled: Any = None
+        self._batch: Any = None  # vLLM's `InputBatch`; None until a step has been sampled
+        self._output: Any = None
+        # For our head: of all positions, and of those that were sampled.
+        self._hidden: Any = None
+        self._states: StepStates | None = None
+        propose = self.speculator.propose
+
+        def propose_and_keep(
+            input_batch: Any,
+            attn_metadata: Any,
+            slot_mappings: Any,
+            last_hidden_states: Any,
+            *args: Any,
+            **kwargs: Any,
+        ) -> Any:
+            if not kwargs.get("dummy_run"):
+                self._keep(input_batch, last_hidden_states)
+            return propose(
+                input_batch, attn_metadata, slot_mappings, last_hidden_states, *args, **kwargs
+            )
+
+        self.speculator.propose = propose_and_keep
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Load the target, then its draft head if there is one."""
+        super().load_model(*args, **kwargs)
+        load_head(self.speculation, self.model, self.vllm_config, device=self.device)
+
+    def warm_up_head(self) -> None:
+        """Prepare the draft head for its first pass, once vLLM has warmed up the target."""
+        if self.speculation is not None:
+            self.speculation.warm_up_head(rows=self.max_num_reqs)
+
+    def shutdown(self) -> None:
+        if self.speculation is not None:
+            self.speculation.stop()
+        super().shutdown()
+
+    @torch.inference_mode()
+    def execute_model(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute a step, with the drafts that the scheduler sends."""
+        if not kwargs.get("dummy_run"):
+            self._begin(scheduler_output)
+        return super().execute_model(scheduler_output, *args, **kwargs)
+
+    def _begin(self, scheduled: Any) -> None:
+        finished, preempted = scheduled.finished_req_ids, scheduled.preempted_req_ids or set()
+        self._scheduled, self._batch, self._output = scheduled, None, None
+        self._hidden = self._states = None
+        if self.speculation is not None:
+            self.speculation.step.begin(finished, preempted)
+            self.requests.update(scheduled.scheduled_new_reqs, finished | preempted)
+        drafts = scheduled.scheduled_spec_decode_tokens
+        if drafts:
+            slots = [self.req_states.req_id_to_index[request] for request in drafts]
+            _scatter(self.req_states.draft_tokens, slots, list(drafts.values()))
+
+    def sample(self, *args: Any, **kwargs: Any) -> Any:
+        """Sample and verify; a draft that is not vLLM's own counts as certain.
+
+        The probabilities that vLLM's drafter left, on each rank, belong to drafts that are not
+        used. Tokens without probabilities count as certain, which is exact for any drafter.
+        """
+        if getattr(self._scheduled, "specgate_all_native", True):
+            return super().sample(*args, **kwargs)
+        with _without_probabilities(self.speculator):
+            return super().sample(*args, **kwargs)
+
+    def _keep(self, batch: Any, hidden: torch.Tensor) -> None:
+        """Keep what drafting needs of a step that was sampled."""
+        self._batch = batch
+        if self.speculation is not None and self.speculation.step.head is not None:
+            self._hidden = hidden
+            self._states = StepStates(hidden[batch.logits_indices], _verified(batch))
+
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        """Sample the step; keep its output, which is copied to the CPU meanwhile."""
+        self._output = super().sample_tokens(grammar_output)
+        return self._output
+
+    def take_draft_token_ids(self) -> DraftTokenIds | None:
+        """Return the next step's drafts, with the source of each."""
+        if self.speculation is None or self._batch is None:
+            return super().take_draft_token_ids()
+        batch, scheduled = self._batch, self._scheduled
+        requests = list(batch.req_ids)
+        sampled = _sampled(self._output)
+        self.requests.extend(requests, sampled)
+        step = SampledStep(
+            requests,
+            sampled,
+            _verified(batch) or [0] * len(requests),
+            scheduled.total_num_scheduled_tokens,
+            has_new=bool(scheduled.scheduled_new_reqs),
+            states=self._states,
+            next_step=getattr(scheduled, "specgate_next_step", NOTHING_KNOWN),
+        )
+        native = native_tokens = None
+        if self.speculation.has_native:
+            proposed = scheduled.num_spec_tokens_to_schedule
+            if proposed:
+                native = self.req_states.draft_tokens[batch.idx_mapping, :proposed].tolist()
+            native_tokens = self.speculation.drafter.native_tokens()
+        drafts = self.speculation.step.draft(step, native)
+        return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
+
+    def positions(self) -> StepPositions:
+        """Return the positions of the step whose drafts are being made."""
+        batch = self._batch
+        requests = [self.requests[request] for request in batch.req_ids]
+        sampled = self._output.num_sampled_tokens_np.tolist()
+        return StepPositions(
+            batch.req_ids,
+            batch.num_computed_tokens_np.tolist(),
+            batch.num_scheduled_tokens.tolist(),
+            [len(one.tokens) - new for one, new in zip(requests, sampled, strict=True)],
+            lambda row, begin, end: requests[row].tokens[begin:end],
+        )
+
+    def run_empty_step(self, tokens: int) -> None:
+        """Compute a step of this many tokens without context, and as many logits as it can have."""
+        with torch.inference_mode():
+            hidden, _ = self._dummy_run(tokens, skip_eplb=True)
+            self.model.compute_logits(hidden[: min(tokens, self.most_rows)])
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+class _V2Batch:
+    """What we read of a runner's requests (`engine.worker.step.BatchView`)."""
+
+    def __init__(self, runner: Any) -> None:
+        self._runner = runner
+        self._vocabulary = runner.model_config.get_vocab_size()
+
+    def text(self, request: str) -> NDArray[np.int32]:
+        tokens: NDArray[np.int32] = self._runner.requests.text(request)
+        return tokens
+
+    def left(self, request: str) -> int:
+        left: int = self._runner.requests.left(request)
+        return left
+
+    def control(self, request: str) -> Control:
+        params = self._runner.requests[request].params
+        return read_control_of(params, vocabulary=self._vocabulary)
+
+    def note_prompts(self, memory: HeadMemory, wants: Callable[[str], bool]) -> None:
+        runner = self._runner
+        note_prefill(
+            memory,
+            runner._hidden,
+            runner.positions(),
+            wants=wants,
+            vocabulary=self._vocabulary,
+            reused=runner.device.type != "cpu",
+        )
+
+
+class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):
+    """The speculating runner for CPUs that have a Triton."""
+
+
+class HybridGPUModelRunner(_HybridDrafting, vllms.GPUModelRunner):
+    """The speculating runner for GPUs."""
+
+    def _dummy_sampler_run(self, hidden_states: Any) -> Any:
+        """Let vLLM's memory profile see the largest step that can be verified.
+
+        vLLM profiles one row of logits for each request; a step of ours may have more. Verification
+        copies them to float32 in chunks.
+        """
+        states = hidden_states[:1].expand(max(len(hidden_states), self.most_rows), -1)
+        logits = self.model.compute_logits(states)
+        chunk = logits[: get_max_chunk_logits(self.vocab_size)].float()
+        found = super()._dummy_sampler_run(hidden_states)
+        del logits, chunk  # held until here, so that they count
+        return found
+
+
+def _verified(batch: Any) -> list[int] | None:
+    """Return the number of verified draft tokens by sequence; None if there were none."""
+    counts = batch.num_draft_tokens_per_req
+    return None if counts is None else list(counts.tolist())
+
+
+def _sampled(output: Any) -> list[list[int]]:
+    """Return the new tokens of each sequence, once they are on the CPU."""
+    output.copy_event.synchronize()
+    counts: Sequence[int] = output.num_sampled_tokens_np.tolist()
+    rows: Sequence[list[int]] = output.sampled_token_ids.tolist()
+    return [row[:count] for row, count in zip(rows, counts, strict=True)]
+
+
+def _scatter(table: torch.Tensor, slots: Sequence[int], drafts: Sequence[Sequence[int]]) -> None:
+    """Write drafts to rows of a table, shape (slots, longest draft).
+
+    The rest of a row gets token 0: these ids are read as input although they are not verified.
+    """
+    rows = np.zeros((len(drafts), max(map(len, drafts))), np.int64)
+    for row, draft in zip(rows, drafts, strict=True):
+        row[: len(draft)] = draft
+    np.maximum(rows, 0, out=rows)  # placeholders
+    at = torch.tensor(slots, device=table.device)
+    table[at, : rows.shape[1]] = torch.from_numpy(rows).to(table.device)
+
+
+@contextmanager
+def _without_probabilities(speculator: Any) -> Iterator[None]:
+    kept, speculator.draft_logits = speculator.draft_logits, None
+    try:
+        yield
+    finally:
+        speculator.draft_logits = kept

@@ -1,0 +1,332 @@
+"""What our hooks pass on, over a runner without a model; tests/e2e/exactness has the real one."""
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from vllm import SamplingParams
+from vllm.v1.outputs import DraftTokenIds
+from vllm.v1.worker.gpu import model_runner as vllms
+
+from engine.drafting import Origin, StepDrafts
+from engine.drafting.origin import SUFFIX
+from engine.worker.step import NOTHING_KNOWN, NextStep, SampledStep
+from engine.worker.v2 import runner
+from engine.worker.v2.runner import (
+    HybridGPUModelRunner,
+    NoDrafts,
+    _HybridDrafting,
+    _V2Batch,
+    take_our_speculator,
+)
+from tests.unit.engine.worker.v1.test_runner import Step
+
+NEXT = NextStep(room_tokens=5)
+LONGEST = 4
+
+
+class Speculator:
+    """What we use of vLLM's speculators."""
+
+    draft_logits: Any = "probabilities"
+
+    def propose(self, *given: Any, **named: Any) -> str:
+        return "proposed"
+
+
+class Plain:
+    """What we use of vLLM's V2 runner: slots of requests in another order than the batch."""
+
+    max_model_len = 100
+    max_num_reqs = 3
+    model_config = SimpleNamespace(get_vocab_size=lambda: 50)
+
+    def __init__(self, vllm_config: Any, device: Any) -> None:
+        self.device = SimpleNamespace(type="cpu")
+        self.speculator: Any = Speculator()
+        self.req_states = SimpleNamespace(
+            req_id_to_index={"a": 2, "b": 0},
+            draft_tokens=torch.full((3, LONGEST), 7),
+        )
+        self.seen_drafts: list[list[list[int]]] = []
+        self.seen_probabilities: list[Any] = []
+        self.logits_rows: list[int] = []
+        self.model = SimpleNamespace(
+            compute_logits=lambda hidden: self.logits_rows.append(len(hidden))
+        )
+        self.output: Any = None
+
+    def execute_model(self, scheduled: Any, **_: Any) -> None:
+        self.seen_drafts.append(self.req_states.draft_tokens.tolist())
+
+    def sample(self) -> None:
+        self.seen_probabilities.append(self.speculator.draft_logits)
+
+    def sample_tokens(self, grammar_output: Any) -> Any:
+        return self.output
+
+    def take_draft_token_ids(self) -> DraftTokenIds:
+        return DraftTokenIds(["vLLM's"], [[-1]])
+
+    def _dummy_run(self, tokens: int, **_: Any) -> tuple[torch.Tensor, None]:
+        return torch.zeros(tokens, 4), None
+
+
+class Hooked(_HybridDrafting, Plain):
+    """Our hooks over `Plain`."""
+
+    def compute(self, scheduled: Any, batch: Any, output: Any) -> Any:
+        """Compute a step, and return the drafts that we return."""
+        self.output = output
+        self.execute_model(scheduled)
+        self.speculator.propose(batch, None, None, torch.arange(12.0).view(6, 2))
+        self.sample_tokens(None)
+        return self.take_draft_token_ids()
+
+
+def new(name: str) -> Any:
+    return SimpleNamespace(
+        req_id=name,
+        prompt_len=2,
+        prefill_token_ids=[1, 2],
+        sampling_params=SamplingParams(max_tokens=9, temperature=0.5),
+    )
+
+
+@dataclass
+class Scheduled:
+    """What we read of vLLM's scheduler's output."""
+
+    scheduled_new_reqs: list[Any] = field(default_factory=list)
+    scheduled_spec_decode_tokens: dict[str, list[int]] = field(default_factory=dict)
+    finished_req_ids: set[str] = field(default_factory=lambda: {"x"})
+    preempted_req_ids: set[str] | None = None
+    num_spec_tokens_to_schedule: int = 3
+    total_num_scheduled_tokens: int = 6
+    specgate_all_native: bool = False
+    specgate_next_step: NextStep = NEXT
+
+
+FIRST = Scheduled([new("a"), new("b")])
+
+
+def batch(drafted: list[int] | None = None) -> Any:
+    return SimpleNamespace(
+        req_ids=["a", "b"],
+        idx_mapping=torch.tensor([2, 0]),
+        logits_indices=torch.tensor([1, 3, 5]),
+        num_draft_tokens_per_req=None if drafted is None else np.array(drafted, np.int32),
+        num_computed_tokens_np=np.array([0, 1], np.int32),
+        num_scheduled_tokens=np.array([2, 1], np.int32),
+    )
+
+
+def output(*sampled: list[int]) -> Any:
+    width = max(map(len, sampled))
+    return SimpleNamespace(
+        copy_event=SimpleNamespace(synchronize=lambda: None),
+        num_sampled_tokens_np=np.array(list(map(len, sampled))),
+        sampled_token_ids=np.array([row + [99] * (width - len(row)) for row in sampled]),
+    )
+
+
+@pytest.fixture
+def step() -> Step:
+    return Step()
+
+
+@pytest.fixture
+def hooked(monkeypatch: pytest.MonkeyPatch, step: Step) -> Hooked:
+    speculation = SimpleNamespace(
+        step=step, has_native=False, drafter=SimpleNamespace(native_tokens=lambda: 2)
+    )
+    monkeypatch.setattr(vllms, "init_speculator", None)  # undone after the test
+    monkeypatch.setattr(runner, "get_tp_group", lambda: SimpleNamespace(rank_in_group=0))
+    monkeypatch.setattr(runner, "most_verified_rows", lambda _: 512)
+    monkeypatch.setattr(runner, "RankSpeculation", SimpleNamespace(start=lambda *_: speculation))
+    return Hooked(None, None)
+
+
+def test_our_step_is_told_what_was_sampled_and_verified(hooked: Hooked, step: Step) -> None:
+    hooked.compute(FIRST, batch(), output([5], [6]))
+    hooked.compute(Scheduled(), batch([1, 2]), output([7, 8], [9]))
+
+    (first, _), (second, _) = step.told
+    assert first == SampledStep(["a", "b"], [[5], [6]], [0, 0], 6, has_new=True, next_step=NEXT)
+    assert second == SampledStep(["a", "b"], [[7, 8], [9]], [1, 2], 6, next_step=NEXT)
+    assert step.gone == [({"x"}, set())] * 2
+    assert hooked.requests.text("a").tolist() == [1, 2, 5, 7, 8]
+
+
+def test_a_prompt_that_is_being_read_gets_no_tokens(hooked: Hooked, step: Step) -> None:
+    hooked.compute(FIRST, batch(), output([], [6]))
+
+    assert step.told[0][0].sampled == [[], [6]]
+
+
+def test_drafts_travel_with_their_sources(hooked: Hooked, step: Step) -> None:
+    step.drafts = StepDrafts([[1, 2], []], [Origin(SUFFIX), None])
+
+    drafts = hooked.compute(FIRST, batch(), output([5], [6]))
+
+    assert (drafts.req_ids, drafts.draft_token_ids) == (["a", "b"], [[1, 2], []])
+    assert (drafts.origins, drafts.native_tokens) == ([Origin(SUFFIX), None], None)
+
+
+@pytest.mark.parametrize("drafts", [True, False], ids=["drafting rank", "other rank"])
+def test_every_rank_writes_the_scheduled_drafts_to_their_slots(
+    hooked: Hooked, drafts: bool
+) -> None:
+    if not drafts:
+        hooked.speculation = None
+    hooked.execute_model(Scheduled(scheduled_spec_decode_tokens={"b": [3, 4, 5], "a": [6]}))
+
+    # Beyond a draft there is a token of the vocabulary: it is read as input, though not verified.
+    assert hooked.seen_drafts == [[[3, 4, 5, 7], [7] * LONGEST, [6, 0, 0, 7]]]
+
+
+def test_placeholders_never_become_input(hooked: Hooked) -> None:
+    """vLLM marks drafts that a grammar forbids with -1."""
+    hooked.execute_model(Scheduled(scheduled_spec_decode_tokens={"b": [3, -1]}))
+
+    assert hooked.seen_drafts[0][0][:2] == [3, 0]
+
+
+def test_an_empty_run_is_no_step(hooked: Hooked, step: Step) -> None:
+    hooked.execute_model(Scheduled(), dummy_run=True)
+    hooked.speculator.propose(batch(), None, None, torch.zeros(6, 2), dummy_run=True)
+
+    assert step.gone == []
+    assert hooked.take_draft_token_ids().req_ids == ["vLLM's"]
+    assert step.told == []
+
+
+def test_the_head_gets_the_states_that_were_sampled(hooked: Hooked, step: Step) -> None:
+    step.head = object()  # type: ignore[assignment]
+
+    hooked.compute(FIRST, batch([1, 0]), output([5], [6]))
+
+    states = step.told[0][0].states
+    assert states is not None
+    assert states.hidden.tolist() == [[2.0, 3.0], [6.0, 7.0], [10.0, 11.0]]
+    assert states.first == [0, 2, 3]
+
+
+def test_our_step_is_told_what_vllms_drafter_proposed(hooked: Hooked, step: Step) -> None:
+    assert hooked.speculation is not None
+    hooked.speculation.has_native = True
+    hooked.req_states.draft_tokens = torch.tensor([[1, 2, 3, 4], [0] * 4, [5, 6, 7, 8]])
+
+    drafts = hooked.compute(FIRST, batch(), output([5], [6]))
+
+    assert step.told[0][1] == [[5, 6, 7], [1, 2, 3]]
+    assert drafts.native_tokens == 2
+
+
+def test_where_vllms_drafter_proposes_nothing_its_old_tokens_are_not_read(
+    hooked: Hooked, step: Step
+) -> None:
+    assert hooked.speculation is not None
+    hooked.speculation.has_native = True
+
+    hooked.compute(
+        Scheduled([new("a"), new("b")], num_spec_tokens_to_schedule=0),
+        batch(),
+        output([5], [6]),
+    )
+
+    assert step.told[0][1] is None
+
+
+@pytest.mark.parametrize("all_native", [True, False])
+def test_probabilities_of_drafts_that_are_not_used_do_not_count(
+    hooked: Hooked, all_native: bool
+) -> None:
+    hooked.execute_model(Scheduled(specgate_all_native=all_native))
+
+    hooked.sample()
+
+    assert hooked.seen_probabilities == ["probabilities" if all_native else None]
+    assert hooked.speculator.draft_logits == "probabilities"
+
+
+def test_our_step_reads_the_requests(hooked: Hooked) -> None:
+    hooked.compute(FIRST, batch(), output([5], [6]))
+    view = _V2Batch(hooked)
+
+    assert view.text("b").tolist() == [1, 2, 6]
+    assert view.left("b") == 8
+    assert view.control("b").temperature == 0.5
+
+
+def test_positions_are_those_of_the_step(hooked: Hooked) -> None:
+    hooked.compute(FIRST, batch(), output([5], [6]))
+
+    found = hooked.positions()
+
+    assert (found.requests, found.computed, found.scheduled) == (["a", "b"], [0, 1], [2, 1])
+    assert found.known == [2, 2]
+    assert found.tokens(1, 1, 3) == [2, 6]
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(100, 100), (2048, 512)])
+def test_profiled_steps_compute_no_more_logits_than_real_ones(
+    hooked: Hooked, tokens: int, rows: int
+) -> None:
+    hooked.run_empty_step(tokens)
+
+    assert hooked.logits_rows == [rows]
+
+
+def test_the_memory_profile_sees_the_largest_verification(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(
+        vllms.GPUModelRunner, "_dummy_sampler_run", lambda _, hidden: seen.append(len(hidden))
+    )
+    on_gpu = HybridGPUModelRunner.__new__(HybridGPUModelRunner)
+    on_gpu.most_rows, on_gpu.vocab_size = 512, 50
+
+    def compute_logits(hidden: torch.Tensor) -> torch.Tensor:
+        seen.append(len(hidden))
+        return torch.zeros(len(hidden), 50)
+
+    on_gpu.model = SimpleNamespace(compute_logits=compute_logits)
+
+    on_gpu._dummy_sampler_run(torch.zeros(8, 4))
+
+    assert seen == [512, 8]
+
+
+def test_vllms_own_drafters_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllms, "init_speculator", None)
+    monkeypatch.setattr(runner, "_vllms_speculator", lambda *_: "EAGLE")
+    take_our_speculator()
+    states = SimpleNamespace(draft_tokens=torch.tensor([[1, 2], [3, 4]]))
+
+    def make(method: str) -> Any:
+        config = SimpleNamespace(speculative_config=SimpleNamespace(method=method))
+        return vllms.init_speculator(config, None, states)
+
+    assert make("eagle") == "EAGLE"
+    ours = make("custom_class")
+    assert isinstance(ours, NoDrafts)
+    rows = SimpleNamespace(idx_mapping=torch.tensor([1]))
+    assert ours.propose(rows, None, None).tolist() == [[3, 4]]
+
+
+def test_a_step_of_vllms_warm_up_knows_nothing_of_us(hooked: Hooked, step: Step) -> None:
+    """vLLM warms kernels up with outputs of no scheduler of ours."""
+    scheduled = SimpleNamespace(
+        **{name: value for name, value in vars(FIRST).items() if not name.startswith("specgate")}
+    )
+
+    hooked.compute(scheduled, batch(), output([5], [6]))
+    hooked.sample()
+
+    assert step.told[0][0].next_step == NOTHING_KNOWN
+    assert hooked.seen_probabilities == ["probabilities"]
