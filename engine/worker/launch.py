@@ -55,7 +55,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     choice = choose_runner(settings, has_triton=HAS_TRITON)
     export_environment({}, forced=choice.environment())
     has_bfloat16 = is_good_at_bfloat16(settings)
-    options = build_options(settings, model, has_bfloat16=has_bfloat16)
+    options = build_options(settings, model, has_bfloat16=has_bfloat16, is_v2=choice.runner == "v2")
     parsed = parse_arguments(to_arguments(options))
     if settings.uds is not None:
         clear_socket(settings.uds)

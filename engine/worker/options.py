@@ -36,7 +36,7 @@ _WITHOUT_BFLOAT16: Mapping[str, JsonValue] = {"dtype": "float32"}
 
 
 def build_options(
-    settings: EngineSettings, model: ResolvedModel, *, has_bfloat16: bool
+    settings: EngineSettings, model: ResolvedModel, *, has_bfloat16: bool, is_v2: bool
 ) -> dict[str, JsonValue]:
     """Return vLLM's options by name; a profile cannot set the options that we set.
 
@@ -44,6 +44,7 @@ def build_options(
         settings: The engine's settings.
         model: The model to serve.
         has_bfloat16: Whether bfloat16 products are fast on this device.
+        is_v2: Whether the worker runs on vLLM's V2 model runner.
 
     Raises:
         ConfigError: The source `head` is on, but no head is given or ships for the model; or the
@@ -63,7 +64,7 @@ def build_options(
         options |= {"host": settings.host, "port": settings.port}
     else:
         options["uds"] = str(settings.uds)
-    return options | _speculation_options(settings, model)
+    return options | _speculation_options(settings, model, is_v2=is_v2)
 
 
 NATIVE_IN_STEP = (
@@ -142,7 +143,9 @@ def _to_text(value: JsonValue) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict[str, JsonValue]:
+def _speculation_options(
+    settings: EngineSettings, model: ResolvedModel, *, is_v2: bool
+) -> dict[str, JsonValue]:
     speculation = settings.speculation
     plain: dict[str, JsonValue] = {"cpu_kernels": settings.cpu_kernels}
     if not speculation.sources:
@@ -167,7 +170,7 @@ def _speculation_options(settings: EngineSettings, model: ResolvedModel) -> dict
         "async_scheduling": False,
         "per_request_spec_decode_metrics": "detailed",
         "scheduler_cls": "engine.worker.scheduler.HybridScheduler",
-        "speculative_config": _vllm_drafter(speculation),
+        "speculative_config": _vllm_drafter(speculation, is_v2=is_v2),
         "worker_cls": "engine.worker.worker.HybridWorker",
     }
 
@@ -189,13 +192,16 @@ def _head_folder(settings: EngineSettings) -> str | None:
     return str(folder)
 
 
-def _vllm_drafter(speculation: Speculation) -> dict[str, JsonValue]:
+def _vllm_drafter(speculation: Speculation, *, is_v2: bool) -> dict[str, JsonValue]:
     if speculation.native is not None:
         # Room for the longest draft of any source. Our scheduler decides for each step how many
         # tokens vLLM's drafter proposes.
         ours = speculation.max_draft_tokens if speculation.sources != ("native",) else 0
         longest = max(speculation.native.most, ours)
         return {**speculation.native.config, "num_speculative_tokens": longest}
+    if is_v2:
+        # A drafter that vLLM accepts there; our runner puts its own in the place.
+        return {"method": "ngram_gpu", "num_speculative_tokens": speculation.max_draft_tokens}
     return {
         "method": "custom_class",
         "model": "engine.worker.v1.runner.NoDrafts",

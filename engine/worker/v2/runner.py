@@ -25,7 +25,7 @@ from engine.worker.head import StepPositions, StepStates, note_prefill
 from engine.worker.rows import most_verified_rows
 from engine.worker.sampling import read_control_of
 from engine.worker.scheduler import SourcedDraftTokenIds
-from engine.worker.speculation import RankSpeculation, load_head
+from engine.worker.speculation import RankSpeculation, load_head, read_settings
 from engine.worker.step import NOTHING_KNOWN, SampledStep
 from engine.worker.v2.requests import Requests
 
@@ -61,13 +61,13 @@ _vllms_speculator: Callable[..., Any] = vllms.init_speculator
 
 
 def _speculator(vllm_config: Any, device: Any, states: Any) -> Any:
-    if vllm_config.speculative_config.method == "custom_class":
+    if read_settings(vllm_config).native is None:
         return NoDrafts(states.draft_tokens)
     return _vllms_speculator(vllm_config, device, states)
 
 
 def take_our_speculator() -> None:
-    """Have this process's V2 runners accept `custom_class`, for which vLLM has no speculator."""
+    """Have this process's V2 runners ask us for their speculator."""
     vllms.init_speculator = _speculator
 
 

@@ -21,8 +21,10 @@ def settings(**values: object) -> EngineSettings:
 
 
 def test_a_socket_replaces_host_and_port() -> None:
-    over_tcp = build_options(settings(port=9000), MODEL, has_bfloat16=True)
-    over_socket = build_options(settings(port=9000, uds="w.sock"), MODEL, has_bfloat16=True)
+    over_tcp = build_options(settings(port=9000), MODEL, has_bfloat16=True, is_v2=False)
+    over_socket = build_options(
+        settings(port=9000, uds="w.sock"), MODEL, has_bfloat16=True, is_v2=False
+    )
 
     assert (over_tcp["host"], over_tcp["port"]) == ("127.0.0.1", 9000)
     assert over_socket["uds"] == "w.sock"
@@ -41,7 +43,7 @@ def test_a_socket_replaces_host_and_port() -> None:
 def test_the_default_dtype_is_fast_on_this_device(
     has_bfloat16: bool, given: dict[str, JsonValue], expected: str | None
 ) -> None:
-    options = build_options(settings(vllm=given), MODEL, has_bfloat16=has_bfloat16)
+    options = build_options(settings(vllm=given), MODEL, has_bfloat16=has_bfloat16, is_v2=False)
 
     assert options.get("dtype") == expected
 
@@ -58,13 +60,17 @@ def test_the_default_dtype_is_fast_on_this_device(
 def test_arguments_of_tools_follow_their_schema_unless_a_profile_differs(
     given: dict[str, JsonValue], expected: list[str]
 ) -> None:
-    arguments = to_arguments(build_options(settings(vllm=given), MODEL, has_bfloat16=True))
+    arguments = to_arguments(
+        build_options(settings(vllm=given), MODEL, has_bfloat16=True, is_v2=False)
+    )
 
     assert [text for text in arguments if "tool-strict" in text] == expected
 
 
 def test_speculation_off_sets_no_speculative_options() -> None:
-    options = build_options(settings(speculation={"sources": "off"}), MODEL, has_bfloat16=True)
+    options = build_options(
+        settings(speculation={"sources": "off"}), MODEL, has_bfloat16=True, is_v2=False
+    )
 
     assert {"speculative_config", "per_request_spec_decode_metrics"}.isdisjoint(options)
     assert "scheduler_cls" not in options
@@ -76,7 +82,7 @@ def test_speculation_off_sets_no_speculative_options() -> None:
 def test_the_worker_knows_whether_to_use_our_kernels(sources: object, on: bool) -> None:
     chosen = settings(speculation={"sources": sources}, cpu_kernels=on)
 
-    options = build_options(chosen, MODEL, has_bfloat16=True)
+    options = build_options(chosen, MODEL, has_bfloat16=True, is_v2=False)
 
     assert isinstance(ours := options["additional_config"], dict)
     assert isinstance(found := ours["specgate"], dict)
@@ -84,7 +90,9 @@ def test_the_worker_knows_whether_to_use_our_kernels(sources: object, on: bool) 
 
 
 def test_our_sources_run_in_our_worker_and_scheduler() -> None:
-    options = build_options(settings(speculation={"max_draft_tokens": 5}), MODEL, has_bfloat16=True)
+    options = build_options(
+        settings(speculation={"max_draft_tokens": 5}), MODEL, has_bfloat16=True, is_v2=False
+    )
 
     assert options["speculative_config"] == {
         "method": "custom_class",
@@ -106,7 +114,9 @@ NATIVE: dict[str, object] = {"sources": ["native"], "native": {"config": NGRAM}}
     ids=["alone", "with a source of ours"],
 )
 def test_a_native_drafter_keeps_its_options(speculation: dict[str, object], longest: int) -> None:
-    options = build_options(settings(speculation=speculation), MODEL, has_bfloat16=True)
+    options = build_options(
+        settings(speculation=speculation), MODEL, has_bfloat16=True, is_v2=False
+    )
 
     assert options["speculative_config"] == {**NGRAM, "num_speculative_tokens": longest}
 
@@ -127,7 +137,7 @@ def test_settings_reach_the_model_worker(
     model = ResolvedModel("/models/m", "org/model", is_local=True)
     chosen = settings(cache_dir="/cache", speculation=speculation)
 
-    options = build_options(chosen, model, has_bfloat16=True)
+    options = build_options(chosen, model, has_bfloat16=True, is_v2=False)
 
     assert isinstance(ours := options["additional_config"], dict)
     assert isinstance(found := ours["specgate"], dict)
@@ -139,7 +149,7 @@ def test_speculation_refuses_pipeline_stages() -> None:
     stages: dict[str, JsonValue] = {"pipeline_parallel_size": 2}
 
     with pytest.raises(ConfigError) as refused:
-        build_options(settings(vllm=stages), MODEL, has_bfloat16=True)
+        build_options(settings(vllm=stages), MODEL, has_bfloat16=True, is_v2=False)
     off = build_options(
         settings(vllm=stages, speculation={"sources": "off"}), MODEL, has_bfloat16=True
     )
@@ -181,7 +191,7 @@ def test_engines_with_experts_refuse_a_native_drafter(
 
 def snapshot_of(served_name: str) -> Path:
     model = ResolvedModel("/models/m", served_name, is_local=True)
-    ours = build_options(settings(cache_dir="/cache"), model, has_bfloat16=True)[
+    ours = build_options(settings(cache_dir="/cache"), model, has_bfloat16=True, is_v2=False)[
         "additional_config"
     ]
     assert isinstance(ours, dict)
@@ -215,7 +225,7 @@ def test_a_model_without_a_shipped_head_needs_a_folder() -> None:
     chosen = settings(model="org/model", speculation={"sources": ["head"]})
 
     with pytest.raises(ConfigError, match="no head ships for org/model"):
-        build_options(chosen, MODEL, has_bfloat16=True)
+        build_options(chosen, MODEL, has_bfloat16=True, is_v2=False)
 
 
 @pytest.mark.parametrize(

@@ -308,12 +308,13 @@ def test_vllms_own_drafters_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     take_our_speculator()
     states = SimpleNamespace(draft_tokens=torch.tensor([[1, 2], [3, 4]]))
 
-    def make(method: str) -> Any:
-        config = SimpleNamespace(speculative_config=SimpleNamespace(method=method))
+    def make(**fields: Any) -> Any:
+        config = SimpleNamespace(additional_config={"specgate": {"speculation": fields}})
         return vllms.init_speculator(config, None, states)
 
-    assert make("eagle") == "EAGLE"
-    ours = make("custom_class")
+    eagle = {"config": {"method": "eagle", "num_speculative_tokens": 2}}
+    assert make(sources=["suffix", "native"], native=eagle) == "EAGLE"
+    ours = make(sources=["suffix"])
     assert isinstance(ours, NoDrafts)
     rows = SimpleNamespace(idx_mapping=torch.tensor([1]))
     assert ours.propose(rows, None, None).tolist() == [[3, 4]]
