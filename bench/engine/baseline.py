@@ -68,13 +68,16 @@ def _serve(
 
     from engine.worker.server import parse_arguments, run_server
 
+    # vLLM itself chooses its model runner.
     if speculative_config:
-        options = build_options(settings, model, has_bfloat16=is_good_at_bfloat16(settings)) | {
+        is_good = is_good_at_bfloat16(settings)
+        options = build_options(settings, model, has_bfloat16=is_good, is_v2=False) | {
             "per_request_spec_decode_metrics": "detailed",
             "speculative_config": speculative_config,
         }
     else:
-        options = build_options(settings, model, has_bfloat16=multiplies_bfloat16())
+        is_good = multiplies_bfloat16()
+        options = build_options(settings, model, has_bfloat16=is_good, is_v2=False)
         del options["worker_cls"]
     uvloop.run(run_server(parse_arguments(to_arguments(options))))
 

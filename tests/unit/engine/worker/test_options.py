@@ -104,6 +104,15 @@ def test_our_sources_run_in_our_worker_and_scheduler() -> None:
     assert options["async_scheduling"] is False
 
 
+def test_on_v2_our_runner_takes_the_place_of_a_drafter_that_vllm_accepts() -> None:
+    options = build_options(
+        settings(speculation={"max_draft_tokens": 5}), MODEL, has_bfloat16=True, is_v2=True
+    )
+
+    assert options["speculative_config"] == {"method": "ngram_gpu", "num_speculative_tokens": 5}
+    assert options["async_scheduling"] is False
+
+
 NGRAM: dict[str, object] = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}
 NATIVE: dict[str, object] = {"sources": ["native"], "native": {"config": NGRAM}}
 
@@ -151,7 +160,10 @@ def test_speculation_refuses_pipeline_stages() -> None:
     with pytest.raises(ConfigError) as refused:
         build_options(settings(vllm=stages), MODEL, has_bfloat16=True, is_v2=False)
     off = build_options(
-        settings(vllm=stages, speculation={"sources": "off"}), MODEL, has_bfloat16=True
+        settings(vllm=stages, speculation={"sources": "off"}),
+        MODEL,
+        has_bfloat16=True,
+        is_v2=False,
     )
 
     (problem,) = refused.value.problems
