@@ -159,6 +159,7 @@ install-tests: ## install everything that the tests need, Node, helm, Prometheus
 	@scripts/install.sh helm
 	@scripts/install.sh prometheus
 	@scripts/install.sh redis
+	@scripts/install.sh triton
 
 .PHONY: install-libraries
 install-libraries: ## install the libraries of the system that vLLM loads (root)

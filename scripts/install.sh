@@ -12,6 +12,7 @@
 #   scripts/install.sh helm      helm, for the tests of the chart
 #   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
 #   scripts/install.sh redis     redis-server, for the tests of limits that replicas share
+#   scripts/install.sh triton    Triton, for the tests of vLLM's V2 runner on CPUs
 #
 # PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
 #
@@ -216,6 +217,24 @@ install_redis() {
   chmod 755 "$VENV/bin/redis-server"
 }
 
+# Beside the environment's packages: vLLM chooses other code where it can import Triton.
+install_triton() {
+  local stamp=$VENV/triton/.specgate mark
+  mark=$(fingerprint requirements/triton.txt)
+  if [[ -f $stamp && $(<"$stamp") == "$mark" ]]; then
+    return
+  fi
+  if [[ $(uname -sm) != "Linux x86_64" ]]; then
+    say "Triton is not in the registry for $(uname -sm): the tests of vLLM's V2 runner are skipped"
+    return
+  fi
+  ensure_venv
+  say "installing Triton, which vLLM's V2 runner needs"
+  rm -rf "$VENV/triton"
+  pip install --progress-bar off --quiet --no-deps --no-compile --target "$VENV/triton" --requirement requirements/triton.txt
+  echo "$mark" >"$stamp"
+}
+
 locks_of() { # target
   case $1 in
     gateway) echo requirements/gateway.lock ;;
@@ -247,8 +266,9 @@ case ${1:-} in
   helm) install_helm ;;
   prometheus) install_prometheus ;;
   redis) install_redis ;;
+  triton) install_triton ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis, or dependencies TARGET" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis|triton, or dependencies TARGET" >&2
     exit 2
     ;;
 esac

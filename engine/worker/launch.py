@@ -68,6 +68,10 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
             parsed.dtype,
         )
     accept_all_schemas()
+    if choice.runner == "v2":
+        from engine.worker.v2.limits import refuse_longer_lists
+
+        refuse_longer_lists()
     if settings.speculation.sources:
         accept_all_requests()
         parsed.middleware = [*parsed.middleware, MIDDLEWARE]

@@ -27,7 +27,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "presence_penalty": 0.3, "frequency_penalty": -0.4, "repetition_penalty": 1.05,
     },
     "bad_words": {"bad_words": ["blue", "total", "door", "coins"]},
-    "allowed_token_ids": {"allowed_token_ids": list(range(8000))},
+    "allowed_token_ids": {"allowed_token_ids": list(range(1000))},
     "stop": {"stop": ["coins\n", "door", " total", "red b"]},
     "stop, kept": {"stop": ["or c", "return"], "include_stop_str_in_output": True},
     "stop_token_ids": {"stop_token_ids": [NEWLINE, BLUE]},

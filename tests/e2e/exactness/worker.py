@@ -22,8 +22,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.exactness.answers import Answer, Frames
 from tests.e2e.service import MODEL, ROOT
+from tests.v2_on_cpus.environment import environment
 
 Body = Mapping[str, Any]
+
+RUNNER = os.environ.get("SPECGATE_TEST_RUNNER", "v1")
+"""vLLM's model runner in all workers of these tests: v1 or v2."""
 
 _START_SECONDS = 240
 _STOP_SECONDS = 60
@@ -184,7 +188,9 @@ def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]
         engine: The profile's `engine:` section.
     """
     profile, log = folder / "profile.yaml", folder / "worker.log"
-    profile.write_text(yaml.safe_dump({"engine": dict(engine)}), encoding="utf-8")
+    section = {"runner": RUNNER, **engine}
+    profile.write_text(yaml.safe_dump({"engine": section}), encoding="utf-8")
+    variables = environment() if section["runner"] == "v2" else {}
     with contextlib.ExitStack() as stack:
         # A socket's path must be short.
         short = stack.enter_context(tempfile.TemporaryDirectory(prefix="exact-"))
@@ -193,7 +199,8 @@ def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]
         process = psutil.Popen(
             [sys.executable, "-m", "engine", "--config", profile, "--uds", socket,
              "--die-with-parent"],
-            cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+            cwd=ROOT, env=os.environ | variables,
+            stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
         stack.callback(_kill_group, process)

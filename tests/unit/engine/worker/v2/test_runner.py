@@ -200,7 +200,7 @@ def test_an_empty_run_is_no_step(hooked: Hooked, step: Step) -> None:
     hooked.speculator.propose(batch(), None, None, torch.zeros(6, 2), dummy_run=True)
 
     assert step.gone == []
-    assert hooked.take_draft_token_ids().req_ids == ["vLLM's"]
+    assert hooked.take_draft_token_ids() == DraftTokenIds(["vLLM's"], [[-1]])
     assert step.told == []
 
 

@@ -1,0 +1,104 @@
+"""Lets vLLM's CPU build run kernels of Triton in Triton's interpreter, `TRITON_INTERPRET=1`.
+
+Modules are changed right after they are imported, so that a process that needs none imports none.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+_NOTHING, _LEAST = 0.0, float("-inf")
+
+WIDE: Mapping[str, Mapping[str, float]] = {
+    "_compute_local_logits_stats_kernel": {
+        "target_local_max_ptr": _LEAST,
+        "target_local_sumexp_ptr": _NOTHING,
+        "draft_local_max_ptr": _LEAST,
+        "draft_local_sumexp_ptr": _NOTHING,
+    },
+    "_gumbel_sample_kernel": {"local_max_ptr": _LEAST},
+    "_min_p_kernel": {},
+    "_penalties_kernel": {},
+    "_resample_kernel": {"resampled_local_max_ptr": _LEAST},
+    "_temperature_kernel": {},
+}
+"""Kernels that go through the vocabulary in blocks, a program each, and their results by block.
+
+The interpreter takes about a millisecond for a program, so a row becomes one block. The results of
+the blocks that are not computed are set to what leaves their sum or maximum as it is.
+"""
+
+
+def prepare() -> None:
+    """Change what needs it, now or when it is imported."""
+    sys.meta_path.insert(0, _AfterImport())
+
+
+def _claim_to_be_a_backend(module: Any) -> None:
+    """vLLM's CPU build uses Triton only if it has a backend named `cpu`; none is ever called."""
+    driver = SimpleNamespace(is_active=lambda: True)
+    module.backends["cpu"] = SimpleNamespace(driver=driver, compiler=None)
+
+
+def _speed_up(module: Any) -> None:
+    executor = module.GridExecutor
+    call = executor.__call__
+
+    def call_wide(self: Any, *args: Any, **named: Any) -> Any:
+        if self.fn.__name__ in WIDE and len(self.grid) == 2:
+            bound = dict(zip(self.arg_names, args, strict=False)) | named
+            for name, neutral in WIDE[self.fn.__name__].items():
+                bound[name].fill_(neutral)
+            self.grid = (self.grid[0], 1)
+            # Blocks are powers of two.
+            named["BLOCK_SIZE"] = 1 << (bound["vocab_size"] - 1).bit_length()
+        return call(self, *args, **named)
+
+    executor.__call__ = call_wide
+    # Tensors on the CPU are used in place; otherwise each call would copy them onto themselves.
+    executor._restore_args_dev = lambda *_: None
+    # Each call would replace Triton's language by the interpreter's, and put it back.
+    patched: set[int] = set()
+    patch = module._patch_lang
+
+    def patch_once(fn: Any) -> Any:
+        if id(fn.__globals__) not in patched:
+            patched.add(id(fn.__globals__))
+            kept.append(patch(fn))
+        return SimpleNamespace(restore=lambda: None)
+
+    kept: list[Any] = []
+    module._patch_lang = patch_once
+
+
+def _sample_without_triton(module: Any) -> None:
+    """The kernel for top-k and top-p calls methods of numbers that the interpreter has not."""
+    module.HAS_TRITON = False
+
+
+_CHANGES: Mapping[str, Callable[[Any], None]] = {
+    "triton.backends": _claim_to_be_a_backend,
+    "triton.runtime.interpreter": _speed_up,
+    "vllm.v1.sample.ops.topk_topp_sampler": _sample_without_triton,
+}
+
+
+class _AfterImport(MetaPathFinder):
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        change = _CHANGES.get(fullname)
+        spec = None if change is None else PathFinder.find_spec(fullname, path)
+        if spec is None or spec.loader is None or change is None:
+            return None
+        load = spec.loader.exec_module
+
+        def load_and_change(module: ModuleType) -> None:
+            load(module)
+            change(module)
+
+        spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
+        return spec
