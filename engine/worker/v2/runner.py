@@ -77,39 +77,24 @@ class _HybridDrafting(_Runner):
     The hooks stand in the order of a step.
     """
 
-    speculator: Any
+    execute_model_state: Any
     req_states: Any
+    speculator: Any
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         take_our_speculator()
         super().__init__(vllm_config, device)
-        self.requests = Requests(self.max_model_len)
+        self.requests = Requests()
         drafts = get_tp_group().rank_in_group == 0
         self.speculation = RankSpeculation.start(vllm_config, _V2Batch(self)) if drafts else None
         self.most_rows = most_verified_rows(vllm_config)
         self._scheduled: Any = None
         self._batch: Any = None  # vLLM's `InputBatch`; None until a step has been sampled
+        self._native_tokens = 0
         self._output: Any = None
         # For our head: of all positions, and of those that were sampled.
         self._hidden: Any = None
         self._states: StepStates | None = None
-        propose = self.speculator.propose
-
-        def propose_and_keep(
-            input_batch: Any,
-            attn_metadata: Any,
-            slot_mappings: Any,
-            last_hidden_states: Any,
-            *args: Any,
-            **kwargs: Any,
-        ) -> Any:
-            if not kwargs.get("dummy_run"):
-                self._keep(input_batch, last_hidden_states)
-            return propose(
-                input_batch, attn_metadata, slot_mappings, last_hidden_states, *args, **kwargs
-            )
-
-        self.speculator.propose = propose_and_keep
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         """Load the target, then its draft head if there is one."""
@@ -156,15 +141,18 @@ class _HybridDrafting(_Runner):
         with _without_probabilities(self.speculator):
             return super().sample(*args, **kwargs)
 
-    def _keep(self, batch: Any, hidden: torch.Tensor) -> None:
-        """Keep what drafting needs of a step that was sampled."""
-        self._batch = batch
-        if self.speculation is not None and self.speculation.step.head is not None:
-            self._hidden = hidden
-            self._states = StepStates(hidden[batch.logits_indices], _verified(batch))
-
     def sample_tokens(self, grammar_output: Any) -> Any:
-        """Sample the step; keep its output, which is copied to the CPU meanwhile."""
+        """Sample the step; keep what drafting needs of it.
+
+        Its tokens are copied to the CPU meanwhile.
+        """
+        state = self.execute_model_state
+        if state is not None:
+            self._batch, self._native_tokens = state.input_batch, state.num_spec_tokens_to_schedule
+            if self.speculation is not None and self.speculation.step.head is not None:
+                self._hidden = state.hidden_states
+                sampled = self._hidden[self._batch.logits_indices]
+                self._states = StepStates(sampled, _verified(self._batch))
         self._output = super().sample_tokens(grammar_output)
         return self._output
 
@@ -187,8 +175,7 @@ class _HybridDrafting(_Runner):
         )
         native = native_tokens = None
         if self.speculation.has_native:
-            proposed = scheduled.num_spec_tokens_to_schedule
-            if proposed:
+            if proposed := self._native_tokens:
                 native = self.req_states.draft_tokens[batch.idx_mapping, :proposed].tolist()
             native_tokens = self.speculation.drafter.native_tokens()
         drafts = self.speculation.step.draft(step, native)
@@ -228,7 +215,8 @@ class _V2Batch:
         return tokens
 
     def left(self, request: str) -> int:
-        left: int = self._runner.requests.left(request)
+        runner = self._runner
+        left: int = runner.requests.left(request, longest=runner.max_model_len)
         return left
 
     def control(self, request: str) -> Control:

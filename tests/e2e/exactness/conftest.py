@@ -13,11 +13,23 @@ from engine.models import CATALOGUE, folder_of
 from tests.e2e.exactness.answers import Answer
 from tests.e2e.exactness.probe import EXTENSION
 from tests.e2e.exactness.prompts import make_prose
-from tests.e2e.exactness.worker import Worker, starting_worker
+from tests.e2e.exactness.worker import RUNNER, Worker, starting_worker
 from tests.e2e.service import MODEL
+from tests.v2_on_cpus.environment import why_not
 
 MODEL_TOKENS = 1024
 STRAINED_TOKENS = 512
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """On V2 tests may take longer, and need Triton."""
+    if RUNNER == "v1":
+        return
+    reason = why_not()
+    for item in items:
+        item.add_marker(pytest.mark.timeout(1800), append=False)
+        if reason is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def profile(*, vllm: Mapping[str, Any], speculation: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,6 +43,29 @@ def _claim_to_be_a_backend(module: Any) -> None:
     module.backends["cpu"] = SimpleNamespace(driver=driver, compiler=None)
 
 
+def _change_interpreter(module: Any) -> None:
+    _accept_masks(module)
+    _speed_up(module)
+
+
+def _accept_masks(module: Any) -> None:
+    """Masks that were computed with integers are numbers, which the interpreter refuses."""
+    builder = module.InterpreterBuilder
+    load, store = builder.create_masked_load, builder.create_masked_store
+
+    def as_mask(mask: Any) -> Any:
+        mask.data = mask.data.astype(bool, copy=False)
+        return mask
+
+    def masked_load(self: Any, pointers: Any, mask: Any, *others: Any) -> Any:
+        return load(self, pointers, as_mask(mask), *others)
+
+    def masked_store(self: Any, pointers: Any, value: Any, mask: Any, *others: Any) -> Any:
+        return store(self, pointers, value, as_mask(mask), *others)
+
+    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
+
+
 def _speed_up(module: Any) -> None:
     executor = module.GridExecutor
     call = executor.__call__
@@ -81,7 +104,7 @@ def _sample_without_triton(module: Any) -> None:
 
 _CHANGES: Mapping[str, Callable[[Any], None]] = {
     "triton.backends": _claim_to_be_a_backend,
-    "triton.runtime.interpreter": _speed_up,
+    "triton.runtime.interpreter": _change_interpreter,
     "vllm.v1.sample.ops.topk_topp_sampler": _sample_without_triton,
 }
 

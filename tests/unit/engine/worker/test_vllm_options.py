@@ -24,8 +24,8 @@ def accepted_by_vllm(name: str, value: JsonValue) -> bool:
     return True
 
 
-def test_the_table_is_of_the_tested_version() -> None:
-    assert (KNOWN.version,) == TESTED_VLLM_VERSIONS
+def test_the_table_is_of_a_tested_version() -> None:
+    assert KNOWN.version in TESTED_VLLM_VERSIONS
 
 
 @pytest.mark.parametrize(

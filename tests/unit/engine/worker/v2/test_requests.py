@@ -18,7 +18,7 @@ def new(name: str, tokens: list[int], *, prompt: int, most: int | None = 5) -> A
 
 @pytest.fixture
 def requests() -> Requests:
-    known = Requests(longest=10)
+    known = Requests()
     known.update([new("a", [1, 2, 3], prompt=3)], set())
     return known
 
@@ -28,13 +28,13 @@ def test_a_text_grows_by_what_is_sampled(requests: Requests) -> None:
     requests.extend(["a"], [[]])
 
     assert requests.text("a").tolist() == [1, 2, 3, 7, 8]
-    assert requests.left("a") == 3
+    assert requests.left("a", longest=10) == 3
 
 
 def test_the_list_of_the_scheduler_is_not_changed() -> None:
     """It is the scheduler's own where both are in one process."""
     tokens = [1, 2, 3]
-    requests = Requests(longest=10)
+    requests = Requests()
     requests.update([new("a", tokens, prompt=3)], set())
 
     requests.extend(["a"], [[9]])
@@ -47,7 +47,7 @@ def test_a_resumed_request_brings_its_output(requests: Requests) -> None:
     requests.update([new("a", [1, 2, 3, 7], prompt=3)], set())
 
     assert requests.text("a").tolist() == [1, 2, 3, 7]
-    assert requests.left("a") == 4
+    assert requests.left("a", longest=10) == 4
 
 
 def test_a_request_may_leave_and_return_in_one_step(requests: Requests) -> None:
@@ -58,10 +58,10 @@ def test_a_request_may_leave_and_return_in_one_step(requests: Requests) -> None:
 
 @pytest.mark.parametrize(("most", "left"), [(None, 7), (5, 5), (50, 7)])
 def test_the_models_length_limits_a_request_too(most: int | None, left: int) -> None:
-    requests = Requests(longest=10)
+    requests = Requests()
     requests.update([new("a", [1, 2, 3], prompt=3, most=most)], set())
 
-    assert requests.left("a") == left
+    assert requests.left("a", longest=10) == left
 
 
 def test_requests_that_are_gone_are_forgotten(requests: Requests) -> None:
@@ -78,4 +78,4 @@ def test_a_request_of_a_pooling_model_is_not_kept(requests: Requests) -> None:
     requests.update([one], set())
 
     with pytest.raises(KeyError):
-        requests.left("p")
+        requests.left("p", longest=10)

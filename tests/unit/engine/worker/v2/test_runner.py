@@ -28,15 +28,6 @@ NEXT = NextStep(room_tokens=5)
 LONGEST = 4
 
 
-class Speculator:
-    """What we use of vLLM's speculators."""
-
-    draft_logits: Any = "probabilities"
-
-    def propose(self, *given: Any, **named: Any) -> str:
-        return "proposed"
-
-
 class Plain:
     """What we use of vLLM's V2 runner: slots of requests in another order than the batch."""
 
@@ -46,7 +37,8 @@ class Plain:
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         self.device = SimpleNamespace(type="cpu")
-        self.speculator: Any = Speculator()
+        self.speculator = SimpleNamespace(draft_logits="probabilities")
+        self.execute_model_state: Any = None
         self.req_states = SimpleNamespace(
             req_id_to_index={"a": 2, "b": 0},
             draft_tokens=torch.full((3, LONGEST), 7),
@@ -82,7 +74,11 @@ class Hooked(_HybridDrafting, Plain):
         """Compute a step, and return the drafts that we return."""
         self.output = output
         self.execute_model(scheduled)
-        self.speculator.propose(batch, None, None, torch.arange(12.0).view(6, 2))
+        self.execute_model_state = SimpleNamespace(
+            input_batch=batch,
+            hidden_states=torch.arange(12.0).view(6, 2),
+            num_spec_tokens_to_schedule=scheduled.num_spec_tokens_to_schedule,
+        )
         self.sample_tokens(None)
         return self.take_draft_token_ids()
 
@@ -197,7 +193,6 @@ def test_placeholders_never_become_input(hooked: Hooked) -> None:
 
 def test_an_empty_run_is_no_step(hooked: Hooked, step: Step) -> None:
     hooked.execute_model(Scheduled(), dummy_run=True)
-    hooked.speculator.propose(batch(), None, None, torch.zeros(6, 2), dummy_run=True)
 
     assert step.gone == []
     assert hooked.take_draft_token_ids() == DraftTokenIds(["vLLM's"], [[-1]])
