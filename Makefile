@@ -119,8 +119,8 @@ dashboards-pictures: install-dev ## draw docs/dashboard-*.png from a live run wi
 	$(VENV)/bin/python -m tests.e2e.monitoring $(addprefix --seconds ,$(LIVE_SECONDS))
 
 .PHONY: docs
-docs: install-dev ## write docs/metrics.md, docs/settings.md and the chart's values again
-	$(VENV)/bin/python scripts/write_docs.py
+docs: install-dev ## write docs/metrics.md, docs/settings.md, docs/vllm.md and the chart's values again
+	$(VENV)/bin/python -m scripts.write_docs
 	$(VENV)/bin/python -m helm.generate
 
 .PHONY: install-gateway

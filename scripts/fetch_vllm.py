@@ -1,6 +1,6 @@
 """Fetch the Python sources of vLLM's releases, for tests/unit/engine/contract.
 
-usage: python scripts/fetch_vllm.py [VERSION...]
+usage: python -m scripts.fetch_vllm [VERSION...]
 
 By default all versions in engine/worker/versions.py. pip downloads a wheel of some 350 MB; only its
 Python files are kept, 55 MB. What is there is not fetched again.

@@ -89,6 +89,12 @@ def _files() -> Iterator[tuple[str, ast.Module]]:
         yield str(path.relative_to(ENGINE)), _parse(path)
 
 
+def purpose_of(file: str) -> str:
+    """Return the first sentence of one of our files."""
+    text = ast.get_docstring(_parse(ENGINE / file)) or ""
+    return " ".join(text.split("\n\n")[0].split()).removesuffix(".")
+
+
 @cache
 def find_uses() -> tuple[Use, ...]:
     """Return what our files import from vLLM."""

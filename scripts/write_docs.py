@@ -1,6 +1,6 @@
-"""Write docs/metrics.md and docs/settings.md from the code that defines them.
+"""Write docs/metrics.md, docs/settings.md and docs/vllm.md from the code that defines them.
 
-usage: python scripts/write_docs.py [--check]
+usage: python -m scripts.write_docs [--check]
 
 With --check nothing is written; the exit status is 1 if a page is out of date.
 """
@@ -16,9 +16,11 @@ from pydantic.fields import FieldInfo
 
 from engine.config import EngineSettings
 from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics, ExactnessMetrics
+from engine.worker.versions import TESTED_VLLM_VERSIONS
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
 from helm.generate import write_files
+from scripts.vllm_contract import find_patches, find_subclasses, find_uses, purpose_of
 
 _DOCS = Path(__file__).parent.parent / "docs"
 _GENERATED = "<!-- Written by scripts/write_docs.py (`make docs`); do not edit. -->\n\n"
@@ -81,6 +83,40 @@ def settings_page() -> str:
     return "\n".join(parts)
 
 
+def vllm_page() -> str:
+    """Return docs/vllm.md: what each of our files uses of vLLM, and why."""
+    head = (
+        "# What we use of vLLM\n\n"
+        f"Tested with {' and '.join(TESTED_VLLM_VERSIONS)}. `tests/unit/engine/contract` reads "
+        "the sources of these releases and tells\nwhether all of this is there: imports, the "
+        "signatures of what we override, what our subclasses read, what we replace.\n"
+        "For a new release: add it to `engine/worker/versions.py`, "
+        "`python -m scripts.fetch_vllm`, run these tests.\n\n"
+        "Below, modules are without `vllm.`; nothing else in the project imports vLLM.\n\n"
+    )
+    used: dict[str, list[str]] = {}
+    for use in find_uses():
+        module = use.module.removeprefix("vllm").removeprefix(".")
+        name = f"{module}.{use.name}".strip(".") or "vllm"
+        if name not in used.setdefault(use.file, []):
+            used[use.file].append(name)
+    rows = [
+        f"| `{file}` | {purpose_of(file)} | {', '.join(f'`{name}`' for name in names)} |"
+        for file, names in used.items()
+    ]
+    extended = [f"| `{one.file}` | `{one.name}` | `{one.base}` |" for one in find_subclasses()]
+    replaced = [f"| `{file}` | `{target}` |" for file, target in find_patches()]
+    tables = (
+        ("| our file | what for | what it imports |\n|---|---|---|\n", rows),
+        (
+            "\n## Classes that we extend\n\n| our file | class | vLLM's |\n|---|---|---|\n",
+            extended,
+        ),
+        ("\n## What we replace\n\n| our file | of vLLM |\n|---|---|\n", replaced),
+    )
+    return _GENERATED + head + "".join(top + "\n".join(body) + "\n" for top, body in tables)
+
+
 def _section(name: str, model: type[BaseModel]) -> Iterator[str]:
     """Yield a table of a model's own fields, then the tables of the models inside it."""
     defaults = {
@@ -115,7 +151,11 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; exit status 1 if stale"
     )
-    files = {_DOCS / "metrics.md": metrics_page(), _DOCS / "settings.md": settings_page()}
+    files = {
+        _DOCS / "metrics.md": metrics_page(),
+        _DOCS / "settings.md": settings_page(),
+        _DOCS / "vllm.md": vllm_page(),
+    }
     return write_files(files, check=parser.parse_args().check)
 
 

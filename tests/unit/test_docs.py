@@ -88,7 +88,7 @@ def exists(path: str) -> bool:
 
 def test_generated_pages_are_up_to_date() -> None:
     ran = subprocess.run(
-        [sys.executable, "scripts/write_docs.py", "--check"],
+        [sys.executable, "-m", "scripts.write_docs", "--check"],
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -275,12 +275,11 @@ def _scatter(table: torch.Tensor, slots: Sequence[int], drafts: Sequence[Sequenc
 
     The rest of a row gets token 0: these ids are read as input although they are not verified.
     """
-    rows = np.zeros((len(drafts), max(map(len, drafts))), np.int64)
-    for row, draft in zip(rows, drafts, strict=True):
-        row[: len(draft)] = draft
+    width = max(map(len, drafts))
+    rows = np.array([[*draft, *[0] * (width - len(draft))] for draft in drafts])
     np.maximum(rows, 0, out=rows)  # placeholders
-    at = torch.tensor(slots, device=table.device)
-    table[at, : rows.shape[1]] = torch.from_numpy(rows).to(table.device)
+    at, tokens = torch.from_numpy(np.array(slots)), torch.from_numpy(rows)
+    table[:, :width].index_copy_(0, at.to(table.device), tokens.to(table.device))
 
 
 @contextmanager

@@ -29,7 +29,9 @@ def release(request: pytest.FixtureRequest) -> Release:
         return Release(Path(vllm.__file__).parent.parent)
     folder = CACHE / request.param
     if not folder.is_dir():
-        pytest.skip(f"the sources of vLLM {request.param} are not there: scripts/fetch_vllm.py")
+        pytest.skip(
+            f"the sources of vLLM {request.param} are not there: python -m scripts.fetch_vllm"
+        )
     return Release(folder)
 
 
