@@ -157,11 +157,18 @@ class _HybridDrafting(_Runner):
         return self._output
 
     def take_draft_token_ids(self) -> DraftTokenIds | None:
-        """Return the next step's drafts, with the source of each."""
+        """Return the next step's drafts, with the source of each; none if that fails."""
         if self.speculation is None or self._batch is None:
             return super().take_draft_token_ids()
+        requests = list(self._batch.req_ids)
+        try:
+            return self._draft(self.speculation, requests)
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            self.speculation.drafter.fail(exc, requests)
+            return DraftTokenIds(requests, [[] for _ in requests])
+
+    def _draft(self, speculation: RankSpeculation, requests: list[str]) -> SourcedDraftTokenIds:
         batch, scheduled = self._batch, self._scheduled
-        requests = list(batch.req_ids)
         sampled = _sampled(self._output)
         self.requests.extend(requests, sampled)
         step = SampledStep(
@@ -174,11 +181,11 @@ class _HybridDrafting(_Runner):
             next_step=getattr(scheduled, "specgate_next_step", NOTHING_KNOWN),
         )
         native = native_tokens = None
-        if self.speculation.has_native:
+        if speculation.has_native:
             if proposed := self._native_tokens:
                 native = self.req_states.draft_tokens[batch.idx_mapping, :proposed].tolist()
-            native_tokens = self.speculation.drafter.native_tokens()
-        drafts = self.speculation.step.draft(step, native)
+            native_tokens = speculation.drafter.native_tokens()
+        drafts = speculation.step.draft(step, native)
         return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
 
     def positions(self) -> StepPositions:

@@ -17,11 +17,18 @@ _ROOMS = {
     "head": ("engine.heads:DraftHead", "guess"),
     "memory": ("engine.heads:HeadMemory", "note"),
     "forgetting": ("engine.heads:HeadMemory", "forget"),
+    "texts": ("engine.worker.v2.requests:Requests", "extend"),
     "verification": ("engine.worker.v1.runner", "verify"),
 }
-ROOMS = tuple(_ROOMS)
-"""What can be made to fail: calls of the suffix index, of the policy, of the draft head, and of the
-verification. By name, since only a worker has vllm."""
+_OF_THE_OTHER = {"v1": "texts", "v2": "verification"}
+
+
+def rooms_of(runner: str) -> tuple[str, ...]:
+    """Return what can be made to fail on a runner: calls of index, policy, head and hooks.
+
+    By name, since only a worker has vllm.
+    """
+    return tuple(room for room in _ROOMS if room != _OF_THE_OTHER[runner])
 
 
 class InjectedError(Exception):

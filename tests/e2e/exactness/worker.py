@@ -31,7 +31,7 @@ RUNNER = os.environ.get("SPECGATE_TEST_RUNNER", "v1")
 
 _START_SECONDS = 240
 _STOP_SECONDS = 60
-_ANSWER_SECONDS = 120 if RUNNER == "v1" else 900  # interpreted kernels are slow
+_ANSWER_SECONDS = 900  # on V2, whose kernels are interpreted
 _DEFAULTS: Body = {"model": MODEL, "temperature": 0, "max_tokens": 24, "return_token_ids": True}
 _PLAIN = {"specgate_mode": "off", "specgate_tenant": "plain decoding"}
 

@@ -210,6 +210,24 @@ def test_the_head_gets_the_states_that_were_sampled(hooked: Hooked, step: Step) 
     assert states.first == [0, 2, 3]
 
 
+def test_an_error_in_our_hooks_costs_the_drafts(
+    hooked: Hooked, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed: list[tuple[str, list[str]]] = []
+    assert hooked.speculation is not None
+    monkeypatch.setattr(
+        hooked.speculation,
+        "drafter",
+        SimpleNamespace(fail=lambda exc, requests: failed.append((str(exc), requests))),
+    )
+
+    drafts = hooked.compute(Scheduled(), batch(), output([5], [6]))  # nobody told of "a" and "b"
+
+    assert drafts == DraftTokenIds(["a", "b"], [[], []])
+    assert failed == [("'a'", ["a", "b"])]
+    assert step.told == []
+
+
 def test_our_step_is_told_what_vllms_drafter_proposed(hooked: Hooked, step: Step) -> None:
     assert hooked.speculation is not None
     hooked.speculation.has_native = True
