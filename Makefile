@@ -23,6 +23,11 @@ test: install-tests ## run the tests, a real worker and the SDKs included: ten m
 	$(VENV)/bin/pytest -n 2 tests/unit tests/integration
 	$(VENV)/bin/pytest tests/e2e
 
+.PHONY: test-v2
+test-v2: install-tests ## run the exactness tests on vLLM's V2 model runner, interpreted: 40 minutes
+	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
+	SPECGATE_TEST_RUNNER=v2 $(VENV)/bin/pytest tests/e2e/exactness
+
 .PHONY: test-all
 test-all: export SANITIZE_SECONDS ?= 60
 test-all: install-tests ## run everything: also training, sanitizers, every injected failure and five minutes of chaos
@@ -63,6 +68,11 @@ bench-step: install-dev ## measure the parts of a step on this CPU, beside readi
 .PHONY: bench-rival
 bench-rival: install-dev ## measure specgate against llama-server (MODEL= DATA=dir, QUICK=1 for three minutes; builds it once: 8 minutes)
 	@$(VENV)/bin/python -m bench.rival $(BENCH_FLAGS) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))
+
+.PHONY: gpu-check
+gpu-check: ## measure and check all that needs a GPU, in ten minutes; goes on where it stopped (MODEL=folder EAGLE=folder PARTS=)
+	@$(VENV)/bin/python -m bench.gpu $(addprefix --model ,$(MODEL)) $(addprefix --eagle ,$(EAGLE)) \
+		$(addprefix --parts ,$(PARTS))
 
 .PHONY: bench-gate-sim
 bench-gate-sim: install-dev ## simulate the gate against fixed drafts, other engines and an oracle (DATA=dir, QUICK=1 for a minute)
