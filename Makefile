@@ -22,6 +22,7 @@ test: install-tests ## run the tests, a real worker and the SDKs included: ten m
 	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
 	$(VENV)/bin/pytest -n 2 tests/unit tests/integration
 	$(VENV)/bin/pytest tests/e2e
+	SPECGATE_TEST_RUNNER=v2 $(VENV)/bin/pytest tests/e2e/exactness/test_greedy.py
 
 .PHONY: test-v2
 test-v2: install-tests ## run the exactness tests on vLLM's V2 model runner, interpreted: 40 minutes
