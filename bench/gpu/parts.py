@@ -152,6 +152,8 @@ async def run_method(
                 _IDENTITY_TOKENS,
                 logprobs=2,
                 return_token_ids=True,
+                # Two tokens may have the same text, and the two likeliest are named by theirs.
+                return_tokens_as_token_ids=True,
             )
             texts = [Text.read(answer) for answer in answers]
             found["texts"] = [list(text.tokens) for text in texts]

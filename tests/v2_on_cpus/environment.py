@@ -25,4 +25,10 @@ def environment() -> Mapping[str, str]:
     """Return the variables to set; they hold for child processes, too."""
     before = os.environ.get("PYTHONPATH")
     path = [str(_PATH), str(TRITON), *([before] if before else [])]
-    return {SWITCH: "1", "PYTHONPATH": os.pathsep.join(path), "TRITON_INTERPRET": "1"}
+    return {
+        SWITCH: "1",
+        "PYTHONPATH": os.pathsep.join(path),
+        # torch would compile with the Triton that it finds: an embedding over several ranks.
+        "TORCHDYNAMO_DISABLE": "1",
+        "TRITON_INTERPRET": "1",
+    }

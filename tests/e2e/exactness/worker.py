@@ -105,8 +105,8 @@ class Worker:
         return tokens
 
     def call(self, method: str, *arguments: str) -> Any:
-        """Call a method of `Probe` in the model worker."""
-        (result,) = self.post("/collective_rpc", {"method": method, "args": arguments})["results"]
+        """Call a method of `Probe` on all ranks; return the first one's result."""
+        result, *_ = self.post("/collective_rpc", {"method": method, "args": arguments})["results"]
         return result
 
     def held(self) -> dict[str, int]:
