@@ -38,8 +38,7 @@ RESERVED_VLLM_OPTIONS = frozenset({
     "served_model_name", "speculative_config", "uds", "worker_cls",
 })  # fmt: skip
 
-# Set for every worker, whatever the profile says. vLLM's V2 model runner does not support custom
-# drafters, so drafting needs V1. Usage reports would leave the machine.
+# Set for every worker, whatever the profile says. Usage reports would leave the machine.
 PINNED_ENVIRONMENT: Mapping[str, str] = {
     "DO_NOT_TRACK": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -49,9 +48,12 @@ PINNED_ENVIRONMENT: Mapping[str, str] = {
 # caches the code that it compiles for each number of tokens in a step: 270 kB apiece, up to 1,024
 # of them by default. vLLM also keeps those of the latest 128 sizes.
 USUAL_ENVIRONMENT: Mapping[str, str] = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
+RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
+"""The variable that decides on vLLM's model runner in each of its processes."""
 _ENVIRONMENT_FAMILIES = (
     "CUDA_", "GOMP_", "HF_", "KMP_", "NCCL_", "OMP_", "ONEDNN_", "TORCH", "VLLM_",
 )  # fmt: skip
+_EXACT_VERIFICATION = ("standard", "block")  # vLLM's others accept drafts the model would not sample
 _KEY = "[key]"  # in the place of an error, pydantic's mark of a mapping's name
 _SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
 
@@ -67,6 +69,8 @@ def _check_variable(name: str) -> str:
     name = name.upper()
     if name in PINNED_ENVIRONMENT:
         raise ValueError("set by the engine and not configurable")
+    if name == RUNNER_VARIABLE:
+        raise ValueError("set by the engine: engine.runner chooses")
     if not name.startswith(_ENVIRONMENT_FAMILIES):
         families = ", ".join(f"{family}*" for family in _ENVIRONMENT_FAMILIES)
         raise ValueError(f"the name must begin with one of {families}")
@@ -125,6 +129,13 @@ class NativeSettings(BaseModel):
         length = self.config.get("num_speculative_tokens")
         if not isinstance(length, int) or isinstance(length, bool) or length < 1:
             raise ValueError("config needs num_speculative_tokens of at least 1")
+        return self
+
+    @model_validator(mode="after")
+    def _check_verification(self) -> Self:
+        method = self.config.get("rejection_sample_method", "standard")
+        if method not in _EXACT_VERIFICATION:
+            raise ValueError(f"rejection_sample_method {method} would change the model's output")
         return self
 
     @property

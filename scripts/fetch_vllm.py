@@ -1,4 +1,4 @@
-"""Fetch the Python sources of vLLM's releases, for tests/unit/engine/contract.
+"""Fetch the Python sources of vLLM's releases, for tests/unit/scripts.
 
 usage: python -m scripts.fetch_vllm [VERSION...]
 

@@ -87,7 +87,7 @@ def vllm_page() -> str:
     """Return docs/vllm.md: what each of our files uses of vLLM, and why."""
     head = (
         "# What we use of vLLM\n\n"
-        f"Tested with {' and '.join(TESTED_VLLM_VERSIONS)}. `tests/unit/engine/contract` reads "
+        f"Tested with {' and '.join(TESTED_VLLM_VERSIONS)}. `tests/unit/scripts` reads "
         "the sources of these releases and tells\nwhether all of this is there: imports, the "
         "signatures of what we override, what our subclasses read, what we replace.\n"
         "For a new release: add it to `engine/worker/versions.py`, "

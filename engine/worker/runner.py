@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from engine.config import EngineSettings
+from engine.config import RUNNER_VARIABLE, EngineSettings
 from engine.errors import ConfigError
-
-RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
-"""The environment variable that decides in each process of vLLM."""
 
 _V1_METHODS = ("medusa", "mlp_speculator", "suffix")
 """Drafters of vLLM that its V2 runner does not have."""

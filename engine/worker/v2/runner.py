@@ -52,6 +52,9 @@ class NoDrafts(_Speculator):
     def capture(self) -> None:
         """Do nothing."""
 
+    def prepare_watermarking(self, *_: Any) -> None:
+        """Do nothing: only a draft model that samples needs the marks."""
+
     def propose(self, input_batch: Any, *_: Any, **__: Any) -> torch.Tensor:
         """Return what is there: ours are made when vLLM collects them."""
         return self._drafts[input_batch.idx_mapping]

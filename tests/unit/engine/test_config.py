@@ -78,6 +78,11 @@ def test_a_profile_without_engine_settings_gives_the_defaults(tmp_path: Path, se
             "engine.speculation.native: config needs num_speculative_tokens of at least 1",
         ),
         (
+            "engine: {speculation: {sources: [native], native: {config: "
+            "{num_speculative_tokens: 1, rejection_sample_method: fly}}}}",
+            "engine.speculation.native: rejection_sample_method fly would change the model's output",
+        ),
+        (
             "engine: {speculation: {step_cost: [[2, 1.0]]}}",
             "engine.speculation.step_cost: must begin with the time of a step of one token",
         ),
@@ -92,7 +97,7 @@ def test_a_profile_without_engine_settings_gives_the_defaults(tmp_path: Path, se
         ),
         (
             "engine: {environment: {VLLM_USE_V2_MODEL_RUNNER: 1}}",
-            "engine.environment.VLLM_USE_V2_MODEL_RUNNER: set by the engine",
+            "engine.environment.VLLM_USE_V2_MODEL_RUNNER: set by the engine: engine.runner chooses",
         ),
         ("engine: {environment: {HF_TOKEN: x}}", "engine.environment.HF_TOKEN: a secret"),
         ("engine: [1]", "engine: must be a mapping"),
