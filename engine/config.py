@@ -53,7 +53,7 @@ RUNNER_VARIABLE = "VLLM_USE_V2_MODEL_RUNNER"
 _ENVIRONMENT_FAMILIES = (
     "CUDA_", "GOMP_", "HF_", "KMP_", "NCCL_", "OMP_", "ONEDNN_", "TORCH", "VLLM_",
 )  # fmt: skip
-_EXACT_VERIFICATION = ("standard", "block")  # vLLM's others accept drafts the model would not sample
+_EXACT_VERIFICATION = ("standard", "block")  # vLLM's others accept what the model would not sample
 _KEY = "[key]"  # in the place of an error, pydantic's mark of a mapping's name
 _SECRET_WORDS = ("KEY", "PASSWORD", "SECRET", "TOKEN")
 
