@@ -1,6 +1,6 @@
 """`POST /heads` of a worker: passes a command about draft heads on to the ranks that draft.
 
-It answers 202 with the command's id; `GET /speculation` says under `heads` what became of it. The
+It answers with the command's id; `GET /speculation` says under `heads` what became of it. The
 gateway lets only administrators through. Where vLLM's server has a key, this path needs it too.
 """
 
@@ -69,7 +69,7 @@ class HeadsRoute:
             message = first["msg"].removeprefix("Value error, ")
             return 400, _error(f"{where}: {message}" if where else message)
         assert self._folder is not None
-        return 202, {"id": await asyncio.to_thread(write_command, self._folder, command)}
+        return 200, {"id": await asyncio.to_thread(write_command, self._folder, command)}
 
 
 async def _read(receive: _Receive) -> bytes | None:

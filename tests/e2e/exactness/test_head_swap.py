@@ -74,7 +74,7 @@ def command(worker: Worker, action: str, folder: Path | None = None) -> dict[str
     if folder is not None:
         body["folder"] = str(folder)
     sent = worker.client.post("/heads", json=body)
-    assert sent.status_code == 202, sent.text
+    assert sent.status_code == 200, sent.text
     deadline = time.monotonic() + _SECONDS
     while True:
         found = {change["id"]: change for change in heads_of(worker)["changes"]}

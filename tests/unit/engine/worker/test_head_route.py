@@ -31,7 +31,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 async def test_a_command_is_passed_on_to_the_ranks(folder: Path) -> None:
     answer = await ask("POST", "/heads", json={"action": "load", "folder": "/a/head", "by": "me"})
 
-    assert (answer.status_code, answer.json()) == (202, {"id": "1"})
+    assert (answer.status_code, answer.json()) == (200, {"id": "1"})
     command = HeadCommand(action="load", folder=Path("/a/head"), by="me")
     assert list(read_commands(folder, after=0)) == [(1, command)]
 
@@ -56,7 +56,7 @@ async def test_anything_else_is_refused_in_openais_format(
     assert list(read_commands(folder, after=0)) == []
 
 
-@pytest.mark.parametrize(("key", "status"), [(None, 401), ("wrong", 401), ("right", 202)])
+@pytest.mark.parametrize(("key", "status"), [(None, 401), ("wrong", 401), ("right", 200)])
 async def test_it_needs_vllms_key_where_there_is_one(
     monkeypatch: pytest.MonkeyPatch, key: str | None, status: int
 ) -> None:

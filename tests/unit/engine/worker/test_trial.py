@@ -10,10 +10,10 @@ from engine.drafting import Control
 from engine.worker.trial import Conditions, Trial
 from tests.unit.engine.worker.scripted_heads import Batch, ignore, loaded, scripted
 
+USUAL = Conditions(price=0.2, goodput=0.0)
 
-def play(
-    trial: Trial, batch: Batch, steps: int, conditions: Conditions = Conditions(0.2, 0.0)
-) -> None:
+
+def play(trial: Trial, batch: Batch, steps: int, conditions: Conditions = USUAL) -> None:
     for _ in range(steps):
         trial.step(batch.run(trial.serving), conditions, batch.control, ignore)
 

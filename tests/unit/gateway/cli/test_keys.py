@@ -108,3 +108,13 @@ def test_a_limit_is_at_least_1(path: Path, count: str) -> None:
 
     assert caught.value.code == 2
     assert not path.exists()
+
+
+def test_a_key_may_be_an_administrators(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["keys", "create", "--tenant", "acme", "--admin", "--file", str(path)])
+    text = capsys.readouterr().out.strip()
+    main(["keys", "list", "--file", str(path)])
+
+    assert json.loads(capsys.readouterr().out)["admin"] is True
+    caller = KeyRing(read_records(path), defaults=KeyLimits()).recognise(f"Bearer {text}")
+    assert caller.is_admin
