@@ -5,7 +5,6 @@ complete when it appears, and none replaces another. Each rank reads them all, s
 the folder ends with the worker.
 """
 
-import itertools
 import os
 import tempfile
 from collections.abc import Iterator
@@ -57,15 +56,16 @@ def write_command(shared: Path, command: HeadCommand) -> str:
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(command.model_dump_json())
-        for number in itertools.count(1 + max(_numbers(folder), default=0)):
+        number = 1 + max(_numbers(folder), default=0)
+        while True:
             try:
                 os.link(name, folder / _file_name(number))
-            except FileExistsError:
-                continue
-            return str(number)
+            except FileExistsError:  # another took it meanwhile
+                number += 1
+            else:
+                return str(number)
     finally:
         Path(name).unlink()
-    raise AssertionError  # numbers do not end
 
 
 def read_commands(shared: Path, *, after: int) -> Iterator[tuple[int, HeadCommand]]:

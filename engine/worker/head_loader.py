@@ -10,6 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from engine.errors import HeadError
 from engine.heads import HeadConfig, HeadMemory, SharedTables, unhurried
 from engine.worker.head import load_for_target, warm_up
@@ -64,6 +66,8 @@ class HeadSource:
         Raises:
             HeadError, OSError: As `load`.
         """
+        if self._device.type == "cuda":
+            torch.cuda.set_device(self._device)  # of this thread
         with unhurried():
             loaded = self.load(folder)
             warm_up(loaded.head, loaded.most, rows=self._requests, memory=loaded.memory)

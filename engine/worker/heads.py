@@ -89,6 +89,11 @@ class Heads:
         # Freeing a head's memory takes milliseconds, which a step must not wait for.
         self._dropped: list[object] = []
 
+    @property
+    def is_trying(self) -> bool:
+        """Whether there is a head beside the serving one."""
+        return self._trial is not None
+
     def note(self, change: Change) -> None:
         """Show a command in the report from now on."""
         with self._lock:

@@ -169,7 +169,7 @@ class StepDrafting:
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         if head is not None and head.sequences:
             self.drafter.gate.observe_head(head.sequences, head_seconds)
-        if head is not None:
+        if head is not None and self.heads.is_trying:
             head_seconds += self._try_challenger(head, step)
         context = drafts.context_tokens
         if context is not None:
@@ -212,7 +212,7 @@ class StepDrafting:
             self._batch.note_prompts(memory, self._wants_head)
 
     def _try_challenger(self, head: HeadRun, step: SampledStep) -> float:
-        """Go on with the trial of another head, if there is one; return its passes' seconds."""
+        """Go on with the trial of another head; return the seconds of its passes."""
         gate = self.drafter.gate
         return self.heads.try_challenger(
             head,
