@@ -7,12 +7,14 @@ What runs for each sequence of a step is in C++ (core/).
 from engine._core.policy import ForwardDrafter, Load, Proposals, paying, worth
 from engine.policy.breaker import Breaker
 from engine.policy.gate import Gate
+from engine.policy.launch import Launch
 from engine.policy.profile import Profile, check_profile
 
 __all__ = [
     "Breaker",
     "ForwardDrafter",
     "Gate",
+    "Launch",
     "Load",
     "Profile",
     "Proposals",

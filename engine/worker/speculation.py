@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from engine.config import Speculation
 from engine.drafting import DECISIONS, Drafter
 from engine.heads import HeadMemory, read_head_config
-from engine.policy import Gate
+from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
 from engine.worker.head import gather_tables, load_for_target, warm_up
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics
@@ -70,6 +70,7 @@ class RankSpeculation:
         edges: Sequence[int],
         vocabulary: int,
         snapshot: tuple[Path, str] | None,
+        is_async: bool = False,
     ) -> None:
         most = settings.max_draft_tokens
         self._index = None
@@ -88,7 +89,13 @@ class RankSpeculation:
         )
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
-        self.step = StepDrafting(self.drafter, self._metrics, batch, head_most=head_most)
+        self.step = StepDrafting(
+            self.drafter,
+            self._metrics,
+            batch,
+            head_most=head_most,
+            launch=Launch(settings.launch) if is_async else None,
+        )
         self._report = report
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
@@ -113,6 +120,7 @@ class RankSpeculation:
             edges=padded_sizes(vllm_config),
             vocabulary=model.get_vocab_size(),
             snapshot=snapshot,
+            is_async=bool(vllm_config.scheduler_config.async_scheduling),
         )
 
     def warm_up_head(self, *, rows: int) -> None:
@@ -152,6 +160,7 @@ class RankSpeculation:
             "measured_over_expected": round(self._metrics.prediction, 3),
             "decisions": decisions,
             "verdicts": decisions,  # old name, until 0.3.0
+            "steps": self.step.launches(),
             "fallbacks": dict(counters.fallbacks),
             "sources": {name: {"open": int(drafter.may_draft(name))} for name in self._sources},
             "verification_cost_ms": (

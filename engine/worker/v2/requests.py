@@ -53,10 +53,9 @@ class Requests:
                 new.sampling_params,
             )
 
-    def extend(self, requests: Sequence[str], sampled: Sequence[Sequence[int]]) -> None:
-        """Append the new tokens of each of these requests."""
-        for request, tokens in zip(requests, sampled, strict=True):
-            self._requests[request].tokens += tokens
+    def find(self, request: str) -> Request | None:
+        """Return the request of this id that is in the batch now."""
+        return self._requests.get(request)
 
     def text(self, request: str) -> NDArray[np.int32]:
         """Return its prompt and output; shape (n,)."""
