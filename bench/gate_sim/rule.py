@@ -30,6 +30,9 @@ class View:
         context: Tokens that the sequences of the step attend to, added up; (lanes,).
         waiting: Requests that wait for a slot; (lanes,).
         offers: What the drafters say.
+        ahead: Whether the step is launched before the tokens of the last one are known; (lanes,).
+            Then `positions` are those before the last step, and the head cannot run.
+        skip: Tokens of the index's offer that the last step is expected to yield.
     """
 
     stage: Ints
@@ -44,6 +47,8 @@ class View:
     context: Ints
     waiting: Ints
     offers: Offers
+    ahead: Flags
+    skip: Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The running requests of vLLM's V2 model runner, whose own records are on the device."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,19 @@ class Requests:
                 new.sampling_params.max_tokens,
                 new.sampling_params,
             )
+
+    def extend(
+        self, launched: Mapping[str, Request | None], sampled: Sequence[Sequence[int]]
+    ) -> None:
+        """Append new tokens to each of these requests, which a step had when it was launched.
+
+        Raises:
+            KeyError: Nobody told of one of them.
+        """
+        for (name, request), tokens in zip(launched.items(), sampled, strict=True):
+            if request is None:
+                raise KeyError(name)
+            request.tokens += tokens
 
     def find(self, request: str) -> Request | None:
         """Return the request of this id that is in the batch now."""

@@ -9,7 +9,7 @@ With async scheduling a further step may be in flight by then. What is kept of a
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -88,7 +88,7 @@ class _Step:
     Attributes:
         scheduled: vLLM's `SchedulerOutput`.
         batch: vLLM's `InputBatch`.
-        requests: Its requests, in the batch's order; None for one that nobody told us of.
+        requests: Its requests by id, in the batch's order; None for one that nobody told us of.
         native_tokens: Tokens that vLLM's own drafter proposes in it.
         hidden: Hidden states of all positions, for a head; overwritten by the next step.
         states: Those of the positions that are sampled.
@@ -97,7 +97,7 @@ class _Step:
 
     scheduled: Any
     batch: Any
-    requests: Sequence[Request | None]
+    requests: Mapping[str, Request | None]
     native_tokens: int
     hidden: Any
     states: StepStates | None
@@ -201,7 +201,7 @@ class _HybridDrafting(_Runner):
             hidden = state.hidden_states
             states = StepStates(hidden[batch.logits_indices], _verified(batch))
         output = super().sample_tokens(grammar_output)
-        requests = [self.requests.find(request) for request in batch.req_ids]
+        requests = {request: self.requests.find(request) for request in batch.req_ids}
         native = state.num_spec_tokens_to_schedule if self.speculation.has_native else 0
         self._steps.append(_Step(self._scheduled, batch, requests, native, hidden, states, output))
         return output
@@ -211,7 +211,7 @@ class _HybridDrafting(_Runner):
         if self.speculation is None or not self._steps:
             return super().take_draft_token_ids()
         step = self._steps.popleft()
-        requests = list(step.batch.req_ids)
+        requests = list(step.requests)
         try:
             return self._draft(self.speculation, step)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
@@ -220,23 +220,20 @@ class _HybridDrafting(_Runner):
 
     def _draft(self, speculation: RankSpeculation, step: _Step) -> SourcedDraftTokenIds:
         self._known = step
-        names, sampled, drafted = list(step.batch.req_ids), step.sampled(), step.drafted
-        for name, request, tokens in zip(names, step.requests, sampled, strict=True):
-            if request is None:
-                raise KeyError(name)
-            request.tokens += tokens
+        names, sampled, drafted = list(step.requests), step.sampled(), step.drafted
+        self.requests.extend(step.requests, sampled)
         following = self._steps[0] if self._steps else None
         states, in_flight = step.states, None
         if following is not None:
             # Requests may have ended, or left the batch, since the step was launched.
             here = [
                 at
-                for at, request in enumerate(step.requests)
-                if self.requests.find(names[at]) is request
+                for at, (name, request) in enumerate(step.requests.items())
+                if self.requests.find(name) is request
             ]
             names, sampled = [names[at] for at in here], [sampled[at] for at in here]
             drafted = [drafted[at] for at in here]
-            verifies = dict(zip(following.batch.req_ids, following.drafted, strict=True))
+            verifies = dict(zip(following.requests, following.drafted, strict=True))
             in_flight = InFlight(
                 [verifies.get(name, -1) for name in names], native=following.native_tokens
             )
@@ -271,10 +268,10 @@ class _HybridDrafting(_Runner):
     def positions(self) -> StepPositions:
         """Return the positions of the step whose drafts are being made."""
         step = self._known
-        requests = [self.requests[request] for request in step.batch.req_ids]
+        requests = [self.requests[request] for request in step.requests]
         sampled = step.output.num_sampled_tokens_np.tolist()
         return StepPositions(
-            step.batch.req_ids,
+            list(step.requests),
             step.batch.num_computed_tokens_np.tolist(),
             step.batch.num_scheduled_tokens.tolist(),
             [len(one.tokens) - new for one, new in zip(requests, sampled, strict=True)],
