@@ -56,6 +56,7 @@ class Specgate:
         source: Where drafts may come from.
         on_device: Whether the head drafts on the device, as vLLM's own do, also in steps that are
             launched ahead; then it drafts the same number of tokens for each sequence.
+        most_rows: Most next tokens and drafts of a step, as a worker bounds them; by default any.
 
     Attributes:
         spent_ns: Of each step of each lane, the gate's own time.
@@ -63,12 +64,19 @@ class Specgate:
     """
 
     def __init__(
-        self, world: World, lanes: int, source: Source, *, on_device: bool = False
+        self,
+        world: World,
+        lanes: int,
+        source: Source,
+        *,
+        on_device: bool = False,
+        most_rows: int | None = None,
     ) -> None:
         most_sequences = int(world.course.seats.max())
         self.spent_ns: list[int] = []
         self.sequences: list[int] = []
         self._source: Source = source
+        self._most_rows = most_rows
         self._on_device = on_device and source != "suffix"
         self._read = [0] * lanes
         self._lanes = [
@@ -83,7 +91,7 @@ class Specgate:
         for number, lane in enumerate(self._lanes):
             at = np.flatnonzero(view.decoding[number])
             positions = view.positions[number, at]
-            lane.begin(_load(view, number, len(at), self._read[number]))
+            lane.begin(_load(view, number, len(at), self._read[number], self._most_rows))
             sequences = self._sequences(view, number, at, lane)
             if view.ahead[number] and self._on_device:
                 lengths[number, at] = np.minimum(view.room[number, at], HEAD_TOKENS)
@@ -294,13 +302,15 @@ def _gain(sequence: _Sequence, price: float) -> float:
     return sequence.proposals.expected_gain(sequence.room, price, had)
 
 
-def _load(view: View, number: int, sequences: int, read_tokens: int) -> Load:
+def _load(view: View, number: int, sequences: int, read_tokens: int, most_rows: int | None) -> Load:
+    requests = sequences + int(view.unread_sequences[number])
     return Load(
         sequences,
         prefill_tokens=int(view.unread_tokens[number]),
         context_tokens=int(view.context[number]),
         waiting=int(view.unread_sequences[number]),
         read_tokens=read_tokens,
+        room_tokens=None if most_rows is None else max(0, most_rows - requests),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from vllm import SamplingParams
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.gpu import model_runner as vllms
@@ -412,3 +413,58 @@ def test_tokens_that_are_on_the_device_are_left_there(hooked: Hooked, step: Step
     told, native = step.told[0]
     assert native is None
     assert told.in_flight == InFlight([0, 0], native=3)
+
+
+class Unknown:
+    """What a step in flight will have; to read any of it is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of a step in flight was read")
+
+
+def test_nothing_of_a_step_in_flight_is_read_but_what_was_scheduled(
+    hooked: Hooked, step: Step
+) -> None:
+    step.head = object()  # type: ignore[assignment]
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    ahead = batch([1, 2])
+    ahead.idx_mapping = ahead.num_computed_tokens_np = Unknown()
+    hooked.launch(Scheduled(), ahead, Unknown())
+
+    hooked.take_draft_token_ids()
+
+    assert step.told[0][0].in_flight == InFlight([1, 2])
+
+
+class Copies(TorchDispatchMode):
+    """Records copies between a device and the CPU; meta tensors stand for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_device: list[bool] = []  # whether each lets the CPU go on
+        self.to_cpu = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._to_copy.default:
+            is_there = args[0].device.type == "meta"
+            goes_there = kwargs.get("device", args[0].device).type == "meta"
+            if goes_there and not is_there:
+                self.to_device.append(bool(kwargs.get("non_blocking")))
+            self.to_cpu += is_there and not goes_there
+        self.to_cpu += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **kwargs)
+
+
+def test_a_step_launched_ahead_neither_waits_nor_reads_from_the_device(hooked: Hooked) -> None:
+    """A copy that the CPU waits for would end the overlap."""
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    hooked.req_states.draft_tokens = torch.zeros(3, LONGEST, dtype=torch.int64, device="meta")
+    ahead = Scheduled(scheduled_spec_decode_tokens={"a": [3, 4], "b": [5]})
+
+    with Copies() as copies:
+        hooked._begin(ahead)
+        hooked.take_draft_token_ids()
+
+    assert copies.to_device == [True, True]  # slots and tokens
+    assert copies.to_cpu == 0
