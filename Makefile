@@ -85,7 +85,7 @@ bench-launch: install-dev ## simulate the choice between waiting for tokens and 
 
 .PHONY: bench-graphs
 bench-graphs: install-dev ## which CUDA graphs vLLM would choose for our steps, by its own dispatcher
-	@$(VENV)/bin/python -m bench.gate_sim.graphs $(BENCH_FLAGS)
+	@$(VENV)/bin/python -m bench.gpu.graphs $(BENCH_FLAGS)
 
 .PHONY: bench-delay
 bench-delay: install-dev ## what the suffix index loses where it drafts a step early (DATA=dir)

@@ -83,6 +83,25 @@ def settings_page() -> str:
     return "\n".join(parts)
 
 
+_KNOWN_WHEN = """
+## What is known when
+
+With async scheduling a step is either scheduled when the tokens of the last one are known (it waits), or while that one computes (it is
+launched ahead; docs/adr/0035). Nothing of a step in flight is read but what was scheduled for it; tests hold this
+(`tests/unit/engine/worker/v2/test_runner.py`).
+
+| when step n + 1 is drafted for | it waits | launched ahead |
+|---|---|---|
+| tokens | up to step n | up to step n - 1; step n is in flight |
+| acceptance, which calibrates sources and trust | of drafts up to step n | up to step n - 1 |
+| lengths of the drafts in step n | verified | scheduled |
+| hidden states, for our heads | of step n | none: step n overwrites them |
+| vLLM's own drafter | its tokens, copied to the CPU | how many; the tokens stay on the device |
+| load: sequences, prompts to read, room | when step n was scheduled | when step n - 1 was scheduled |
+| step times, for the gate's costs | up to step n - 1 | up to step n - 2 |
+"""
+
+
 def vllm_page() -> str:
     """Return docs/vllm.md: what each of our files uses of vLLM, and why."""
     head = (
@@ -114,7 +133,8 @@ def vllm_page() -> str:
         ),
         ("\n## What we replace\n\n| our file | of vLLM |\n|---|---|\n", replaced),
     )
-    return _GENERATED + head + "".join(top + "\n".join(body) + "\n" for top, body in tables)
+    body = "".join(top + "\n".join(rows) + "\n" for top, rows in tables)
+    return _GENERATED + head + body + _KNOWN_WHEN
 
 
 def _section(name: str, model: type[BaseModel]) -> Iterator[str]:

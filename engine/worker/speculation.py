@@ -144,7 +144,7 @@ class RankSpeculation:
 
     def _publish(self) -> None:
         index = None if self._index is None else self._index.stats()
-        self._metrics.publish(self.drafter, index, self._sources)
+        self._metrics.publish(self.drafter, index, self._sources, self.step.launch)
         self._report.write(self._facts())
 
     def _facts(self) -> dict[str, JsonValue]:

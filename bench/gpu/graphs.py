@@ -1,6 +1,6 @@
 """`make bench-graphs`: which CUDA graphs vLLM would choose for our steps.
 
-    python -m bench.gate_sim.graphs [--quick]
+    python -m bench.gpu.graphs [--quick]
 
 The shapes of steps come from the simulator, with the gate on a GPU's cost curve. They are given to
 vLLM's own dispatcher, with the graphs that our worker has it capture where the attention backend
