@@ -86,9 +86,10 @@ def settings_page() -> str:
 _KNOWN_WHEN = """
 ## What is known when
 
-With async scheduling a step is either scheduled when the tokens of the last one are known (it waits), or while that one computes (it is
-launched ahead; docs/adr/0035). Nothing of a step in flight is read but what was scheduled for it; tests hold this
-(`tests/unit/engine/worker/v2/test_runner.py`).
+With async scheduling a step is either scheduled when the tokens of the last one are known (it
+waits), or while that one computes (it is launched ahead; [ADR 35](adr/0035-async-scheduling.md)).
+Of a step in flight nothing is read but what was scheduled for it; `test_runner.py` in
+`tests/unit/engine/worker/v2` holds that.
 
 | when step n + 1 is drafted for | it waits | launched ahead |
 |---|---|---|
@@ -96,8 +97,8 @@ launched ahead; docs/adr/0035). Nothing of a step in flight is read but what was
 | acceptance, which calibrates sources and trust | of drafts up to step n | up to step n - 1 |
 | lengths of the drafts in step n | verified | scheduled |
 | hidden states, for our heads | of step n | none: step n overwrites them |
-| vLLM's own drafter | its tokens, copied to the CPU | how many; the tokens stay on the device |
-| load: sequences, prompts to read, room | when step n was scheduled | when step n - 1 was scheduled |
+| vLLM's own drafter | its tokens, copied to the CPU | how many; they stay on the device |
+| load: sequences, prompts, room | as of scheduling step n | as of scheduling step n - 1 |
 | step times, for the gate's costs | up to step n - 1 | up to step n - 2 |
 """
 

@@ -111,8 +111,8 @@ def manager(*, requests: int = _MOST_REQUESTS, longest_draft: int = _LONGEST_DRA
         ),
     ):
         found: Any = CudaGraphManager(
-            config,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
+            config,
+            None,
             CUDAGraphMode.FULL_AND_PIECEWISE,
             1 + longest_draft,
             varlen_decode=True,

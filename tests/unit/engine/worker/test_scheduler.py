@@ -442,7 +442,7 @@ def test_no_step_goes_ahead_of_a_grammar(start: Start) -> None:
     scheduler.schedule()
     assert scheduler.has_requests()
 
-    scheduler.running[0].structured_output_request = object()  # type: ignore[assignment]
+    scheduler.running[0].structured_output_request = object()
 
     assert not scheduler.has_requests()
 
