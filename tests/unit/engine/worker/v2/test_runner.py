@@ -436,10 +436,7 @@ def test_nothing_of_a_step_in_flight_is_read_but_what_was_scheduled(
     assert step.told[0][0].in_flight == InFlight([1, 2])
 
 
-_Mode: Any = TorchDispatchMode
-
-
-class Copies(_Mode):
+class Copies(TorchDispatchMode):
     """Records copies between a device and the CPU; meta tensors stand for the device."""
 
     def __init__(self) -> None:
