@@ -11,7 +11,7 @@ With async scheduling a further step may be in flight by then. What is kept of a
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,7 @@ class _Step:
         hidden: Hidden states of all positions, for a head; overwritten by the next step.
         states: Those of the positions that are sampled.
         output: vLLM's `AsyncOutput`, whose tokens come to the CPU meanwhile.
+        gone: Requests that ended, or left the batch, since it was launched.
     """
 
     scheduled: Any
@@ -102,6 +103,7 @@ class _Step:
     hidden: Any
     states: StepStates | None
     output: Any
+    gone: set[str] = field(default_factory=set)
 
     @property
     def drafted(self) -> Sequence[int]:
@@ -164,6 +166,8 @@ class _HybridDrafting(_Runner):
     def _begin(self, scheduled: Any) -> None:
         finished, preempted = scheduled.finished_req_ids, scheduled.preempted_req_ids or set()
         self._scheduled = scheduled
+        for step in self._steps:
+            step.gone |= finished | preempted
         if self.speculation is not None:
             self.speculation.step.begin(finished, preempted)
             self.requests.update(scheduled.scheduled_new_reqs, finished | preempted)
@@ -223,21 +227,18 @@ class _HybridDrafting(_Runner):
         names, sampled, drafted = list(step.requests), step.sampled(), step.drafted
         self.requests.extend(step.requests, sampled)
         following = self._steps[0] if self._steps else None
-        states, in_flight = step.states, None
-        if following is not None:
-            # Requests may have ended, or left the batch, since the step was launched.
-            here = [
-                at
-                for at, (name, request) in enumerate(step.requests.items())
-                if self.requests.find(name) is request
-            ]
+        # A step in flight overwrites the states, and those of requests that left have no row.
+        states = None if following is not None or step.gone else step.states
+        if step.gone:
+            here = [at for at, name in enumerate(names) if name not in step.gone]
             names, sampled = [names[at] for at in here], [sampled[at] for at in here]
             drafted = [drafted[at] for at in here]
+        in_flight = None
+        if following is not None:
             verifies = dict(zip(following.requests, following.drafted, strict=True))
             in_flight = InFlight(
                 [verifies.get(name, -1) for name in names], native=following.native_tokens
             )
-            states = None
         native = native_tokens = None
         if speculation.has_native:
             if step.native_tokens and in_flight is None:

@@ -388,6 +388,22 @@ def test_requests_that_left_while_a_step_was_in_flight_draft_nothing(
     assert step.told[0][0].requests == []
 
 
+def test_a_request_that_ended_while_its_last_step_was_in_flight_does_not_begin_again(
+    hooked: Hooked, step: Step
+) -> None:
+    step.head = object()  # type: ignore[assignment]
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    hooked.take_draft_token_ids()
+    hooked.launch(Scheduled(), batch([1, 2]), output([7, 8], [9]))
+    hooked._begin(Scheduled(finished_req_ids={"a"}))  # an empty step: nothing is launched
+
+    hooked.take_draft_token_ids()
+
+    told = step.told[-1][0]
+    assert (told.requests, told.sampled, told.verified) == (["b"], [[9]], [2])
+    assert told.states is None  # they have rows of both
+
+
 def test_a_sequence_that_the_step_in_flight_lacks_is_told(hooked: Hooked, step: Step) -> None:
     hooked.launch(FIRST, batch(), output([5], [6]))
     alone = batch()
