@@ -345,6 +345,7 @@ class _Batch:
             context=context.sum(1),
             waiting=waiting,
             offers=library.texts.offers,
+            now=np.where(decoding, positions + position, 0),
             ahead=np.zeros(len(self._seeds), dtype=np.bool_),
             skip=np.zeros(self._shape, dtype=np.int64),
         )

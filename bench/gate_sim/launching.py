@@ -1,5 +1,7 @@
 """Async scheduling: waiting for the tokens of each step against the choice that the worker makes.
 
+Where a head drafts on the device, vLLM's adaptive verification is simulated beside ours.
+
 A step that waits has a pause before it, in which drafts are made and the step is launched. How long
 it is on a GPU was not measured: `PAUSE` is an assumption.
 """
@@ -10,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from bench.gate_sim.adaptive import Adaptive
 from bench.gate_sim.arrays import Flags, Floats, Ints
 from bench.gate_sim.bench import library_of
 from bench.gate_sim.contest import figure
@@ -17,6 +20,7 @@ from bench.gate_sim.course import Stage, course_of
 from bench.gate_sim.curve import FOLDER, load_curve
 from bench.gate_sim.engine import AllWait, LaunchRule, Pause, World, simulate
 from bench.gate_sim.plan import CHAT_TRAFFIC, CREATIVE_TRAFFIC, EDIT_TRAFFIC, Traffic
+from bench.gate_sim.rule import Rule
 from bench.gate_sim.specgate import Specgate
 from bench.rounds import Json
 from engine.policy import Launch
@@ -57,6 +61,14 @@ QUICK = LaunchPlan(
 )
 
 
+class AllAhead(AllWait):
+    """Every step is launched ahead."""
+
+    def choose(self, sequences: Ints) -> Flags:
+        """Return True for each lane."""
+        return np.ones(len(sequences), dtype=np.bool_)
+
+
 class Launches:
     """The worker's own choice, for each lane."""
 
@@ -91,7 +103,8 @@ def compare_launches(plan: LaunchPlan, say: Callable[[str], None]) -> Json:
 
     Returns:
         `worst` and `best`: The choice's speed over that of always waiting, medians over seeds; then
-        each cell. In those `on device` the head drafts there; in others not at all ahead.
+        each cell. In those `on device` the head drafts there; in others not at all ahead. There,
+        `adaptive` is the same ratio of vLLM's adaptive verification with every step ahead.
     """
     cells: dict[str, Json] = {}
     for curve, traffic, load in product(plan.curves, plan.traffics, plan.loads):
@@ -114,10 +127,19 @@ def _compare(plan: LaunchPlan, curve: str, traffic: Traffic, load: int, *, on_de
     world = World(load_curve(FOLDER / f"{curve}.yaml"), library, course, PAUSE)
     chosen = Launches(plan.seeds)
 
-    def speed(launch: LaunchRule) -> Floats:
-        rule = Specgate(world, plan.seeds, traffic.source, on_device=on_device)
+    def speed(rule: Rule, launch: LaunchRule) -> Floats:
         record = simulate(world, rule, np.arange(plan.seeds), launch)
         return record.speed(_WARM_UP_TOKENS * load, course.tokens)
 
-    waiting = speed(AllWait())
-    return {"to_waiting": figure(speed(chosen) / waiting), "ahead_share": round(chosen.share, 3)}
+    def gate() -> Specgate:
+        return Specgate(world, plan.seeds, traffic.source, on_device=on_device)
+
+    waiting = speed(gate(), AllWait())
+    found = {
+        "to_waiting": figure(speed(gate(), chosen) / waiting),
+        "ahead_share": round(chosen.share, 3),
+    }
+    if on_device:
+        adaptive = Adaptive(world.curve, plan.seeds)
+        found["adaptive"] = figure(speed(adaptive, AllAhead()) / waiting)
+    return found

@@ -33,6 +33,7 @@ class View:
         ahead: Whether the step is launched before the tokens of the last one are known; (lanes,).
             Then `positions` are those before the last step, and the head cannot run.
         skip: Tokens of the index's offer that the last step is expected to yield.
+        now: `positions` as they are when the step runs; only what drafts on the device knows them.
     """
 
     stage: Ints
@@ -49,6 +50,7 @@ class View:
     offers: Offers
     ahead: Flags
     skip: Ints
+    now: Ints
 
 
 @dataclass(frozen=True, slots=True)
