@@ -83,6 +83,18 @@ gpu-check: ## measure and check all that needs a GPU, in ten minutes; goes on wh
 bench-gate-sim: install-dev ## simulate the gate against fixed drafts, other engines and an oracle (DATA=dir, QUICK=1 for a minute)
 	@$(VENV)/bin/python -m bench.gate_sim $(BENCH_FLAGS) $(addprefix --data ,$(DATA))
 
+.PHONY: bench-launch
+bench-launch: install-dev ## simulate the choice between waiting for tokens and launching steps ahead (QUICK=1 for half a minute)
+	@$(VENV)/bin/python -m bench.gate_sim --launches $(BENCH_FLAGS)
+
+.PHONY: bench-graphs
+bench-graphs: install-dev ## which CUDA graphs vLLM would choose for our steps, by its own dispatcher
+	@$(VENV)/bin/python -m bench.gpu.graphs $(BENCH_FLAGS)
+
+.PHONY: bench-delay
+bench-delay: install-dev ## what the suffix index loses where it drafts a step early (DATA=dir)
+	@$(VENV)/bin/python -m bench.suffix.delay $(BENCH_FLAGS) $(addprefix --data ,$(DATA))
+
 .PHONY: bench-gate
 bench-gate: install-dev ## measure the gate on a real model (BATCH=1,4,16 DATA=dir PLOT=file, QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m bench.gate $(BENCH_FLAGS) $(addprefix --batch ,$(BATCH)) \

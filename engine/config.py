@@ -31,7 +31,7 @@ _SECTIONS = frozenset({"gateway", "engine"})
 
 # vLLM options that are derived from our own settings or that our accounting depends on.
 RESERVED_VLLM_OPTIONS = frozenset({
-    "additional_config", "api_key", "api_server_count", "async_scheduling", "config",
+    "additional_config", "api_key", "api_server_count", "config",
     "disable_log_stats", "disable_uvicorn_access_log", "enable_per_request_metrics",
     "enable_prompt_tokens_details", "enable_server_load_tracking", "headless", "host", "model",
     "model_tag", "per_request_spec_decode_metrics", "port", "scheduler_cls",
@@ -202,6 +202,12 @@ class Speculation(BaseModel):
         le=1,
         description="Fixed survival threshold for drafts that replaces the gate's price; the head "
         "then always runs. For tests and measurements.",
+    )
+    launch: Literal["auto", "wait", "ahead"] = Field(
+        default="auto",
+        description="With async scheduling: whether a step waits for the tokens of the one before "
+        "it, which gives the best drafts, or is launched ahead of them, which saves a pause. auto "
+        "measures which brings more tokens per second.",
     )
     step_cost: Curve | None = Field(
         default=None,

@@ -89,6 +89,26 @@ def settings_page() -> str:
     return "\n".join(parts)
 
 
+_KNOWN_WHEN = """
+## What is known when
+
+With async scheduling a step is either scheduled when the tokens of the last one are known (it
+waits), or while that one computes (it is launched ahead; [ADR 35](adr/0035-async-scheduling.md)).
+Of a step in flight nothing is read but what was scheduled for it; `test_runner.py` in
+`tests/unit/engine/worker/v2` holds that.
+
+| when step n + 1 is drafted for | it waits | launched ahead |
+|---|---|---|
+| tokens | up to step n | up to step n - 1; step n is in flight |
+| acceptance, which calibrates sources and trust | of drafts up to step n | up to step n - 1 |
+| lengths of the drafts in step n | verified | scheduled |
+| hidden states, for our heads | of step n | none: step n overwrites them |
+| vLLM's own drafter | its tokens, copied to the CPU | how many; they stay on the device |
+| load: sequences, prompts, room | as of scheduling step n | as of scheduling step n - 1 |
+| step times, for the gate's costs | up to step n - 1 | up to step n - 2 |
+"""
+
+
 def vllm_page() -> str:
     """Return docs/vllm.md: what each of our files uses of vLLM, and why."""
     head = (
@@ -120,7 +140,8 @@ def vllm_page() -> str:
         ),
         ("\n## What we replace\n\n| our file | of vLLM |\n|---|---|\n", replaced),
     )
-    return _GENERATED + head + "".join(top + "\n".join(body) + "\n" for top, body in tables)
+    body = "".join(top + "\n".join(rows) + "\n" for top, rows in tables)
+    return _GENERATED + head + body + _KNOWN_WHEN
 
 
 def _section(name: str, model: type[BaseModel]) -> Iterator[str]:

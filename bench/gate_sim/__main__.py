@@ -5,8 +5,9 @@
 
 `--cells` runs some cells of the plan: names or patterns, with commas between them, such as
 `gpu-8b/chat/4,*-captured/*/16`. `--dump` writes the speeds of every rule in every cell to a file;
-`--against` compares the rule under test with such a file, of the same plan and seeds. Progress goes
-to stderr; the last line on stdout is one JSON object (keys: see report.py).
+`--against` compares the rule under test with such a file, of the same plan and seeds. `--launches`
+simulates the choice to launch steps ahead instead (launching.py). Progress goes to stderr; the last
+line on stdout is one JSON object (keys: see report.py).
 """
 
 import argparse
@@ -18,9 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.command import add_data, look_at_machine, new_parser, print_line
+from bench.gate_sim import launching
 from bench.gate_sim.bench import Cell, cells_of, go_through, matching
 from bench.gate_sim.curve import CurveError
 from bench.gate_sim.dump import compared, dumped
+from bench.gate_sim.launching import compare_launches
 from bench.gate_sim.plan import FULL, QUICK, PlanError
 from bench.gate_sim.report import report
 from bench.gate_sim.specgate import Specgate
@@ -38,11 +41,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, help="of every cell")
     parser.add_argument("--dump", type=Path, help="file to write the speeds of every cell to")
     parser.add_argument("--against", type=Path, help="earlier such file to compare with")
+    parser.add_argument("--launches", action="store_true", help="async scheduling, nothing else")
     arguments = parser.parse_args()
     return print_line(lambda: _measure(arguments), (CurveError, DataError, PlanError, OSError))
 
 
 def _measure(arguments: argparse.Namespace) -> Json:
+    if arguments.launches:
+        launches = compare_launches(launching.QUICK if arguments.quick else launching.FULL, say)
+        return {**launches, "machine": asyncio.run(look_at_machine()).as_json()}
     plan = QUICK if arguments.quick else FULL
     if arguments.seeds:
         plan = replace(plan, seeds=arguments.seeds, shift_seeds=arguments.seeds)

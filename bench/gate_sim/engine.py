@@ -1,10 +1,11 @@
 """A simulated engine: requests arrive, are prefilled, decode and end, on a simulated clock."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats, Ints
+from bench.gate_sim.arrays import Flags, Floats, Ints
 from bench.gate_sim.course import Course
 from bench.gate_sim.curve import Curve
 from bench.gate_sim.rule import Decision, Outcome, Rule, View
@@ -19,12 +20,26 @@ _HICCUP_CHANCE, _HICCUP = 0.01, 1.0
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """What the device idles before a step that waits for the tokens of the last one.
+
+    Attributes:
+        step: Seconds.
+        sequence: Seconds for each sequence.
+    """
+
+    step: float = 0.0
+    sequence: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """What is the same for every rule."""
 
     curve: Curve
     library: Library
     course: Course
+    pause: Pause = Pause()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +92,39 @@ class Record:
         )
 
 
-def simulate(world: World, rule: Rule, seeds: Ints) -> Record:
+class LaunchRule(Protocol):
+    """Chooses which steps are launched before the tokens of the last one are known."""
+
+    def choose(self, sequences: Ints) -> Flags:
+        """Return the choice for the next step of each lane; (lanes,).
+
+        Args:
+            sequences: That the last step had; (lanes,).
+        """
+
+    def observe(self, ahead: Flags, sequences: Ints, tokens: Ints, seconds: Floats) -> None:
+        """Learn from a step; all (lanes,).
+
+        Args:
+            ahead: Whether it was launched ahead.
+            sequences: Requests that got tokens.
+            tokens: What they got.
+            seconds: Measured, the pause before it and the head's pass included.
+        """
+
+
+class AllWait:
+    """No step is launched ahead."""
+
+    def choose(self, sequences: Ints) -> Flags:
+        """Return False for each lane."""
+        return np.zeros(len(sequences), dtype=np.bool_)
+
+    def observe(self, ahead: Flags, sequences: Ints, tokens: Ints, seconds: Floats) -> None:
+        """Learn nothing."""
+
+
+def simulate(world: World, rule: Rule, seeds: Ints, launch: LaunchRule = AllWait()) -> Record:  # noqa: B008  # has no state
     """Simulate a rule until every lane has generated the tokens of its course.
 
     Args:
@@ -85,19 +132,59 @@ def simulate(world: World, rule: Rule, seeds: Ints) -> Record:
         rule: A fresh one, for as many lanes.
         seeds: For each lane, which of the library's seeds it has; (lanes,). Lanes of one seed have
             the same requests, arrivals and noise.
+        launch: Chooses the steps that are launched ahead; by default none.
     """
-    batch = _Batch(world, seeds)
+    batch = _Batch(world, seeds, launch)
     rows = []
     while not batch.is_over:
         rows.append(batch.advance(rule))
     return Record(*(np.array(column) for column in zip(*rows, strict=True)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """The last step; (lanes, sequences) but for `ahead`."""
+
+    positions: Ints
+    requests: Ints
+    lengths: Ints
+    emitted: Ints
+    ahead: Flags
+
+    @classmethod
+    def none(cls, shape: tuple[int, int]) -> "_Last":
+        zeros = np.zeros(shape, dtype=np.int64)
+        return cls(zeros, zeros - 1, zeros, zeros, np.zeros(shape[0], dtype=np.bool_))
+
+    @property
+    def sequences(self) -> Ints:
+        """How many got tokens; (lanes,)."""
+        return np.asarray((self.emitted > 0).sum(1))
+
+    def seen_ahead(self, view: View, ahead: Flags) -> View:
+        """Return a view in which lanes that are ahead do not know this step's tokens."""
+        if not ahead.any():
+            return view
+        rows = ahead[:, None]
+        # While the first step of a row is launched nothing was drafted for it.
+        goes_on = view.decoding & (self.requests == view.requests) & (self.positions > 0)
+        goes_on &= self.ahead[:, None]
+        return replace(
+            view,
+            positions=np.where(rows, self.positions, view.positions),
+            # The tokens of the last step are not known to be fewer than expected.
+            room=np.where(rows, np.where(goes_on, view.room, 0), view.room),
+            skip=np.where(rows & view.decoding, self.lengths + 1, 0),
+            ahead=ahead,
+        )
+
+
 class _Batch:
     """Sequences of all lanes, and the requests in them."""
 
-    def __init__(self, world: World, seeds: Ints) -> None:
+    def __init__(self, world: World, seeds: Ints, launch: LaunchRule) -> None:
         self._world = world
+        self._launch = launch
         self._seeds = seeds
         lanes, width = len(seeds), int(world.course.seats.max())
         self._shape = (lanes, width)
@@ -110,6 +197,7 @@ class _Batch:
         self._of_seed = self._begins[world.library.first]
         self._clock = np.zeros(lanes)
         self._arrivals, self._noise = _chance(world, seeds)
+        self._last = _Last.none(self._shape)
         self._arrived = np.zeros(lanes, dtype=np.int64)
         self._started = np.full(lanes, int(world.course.seats[0]), dtype=np.int64)
         self._begin_in_the_middle()
@@ -124,16 +212,24 @@ class _Batch:
         self._stage = self._world.course.stage(self._emitted)
         self._let_in()
         prompt = self._prefill()
-        view = self._view(prompt)
+        ahead = self._launch.choose(self._last.sequences)
+        now = self._view(prompt)
+        view = self._last.seen_ahead(now, ahead)
         decision = rule.decide(view)
         assert (decision.lengths <= view.room).all(), "a draft is longer than what is left"
         truth = self._world.library.texts.truth
-        head_right = truth.head_right[view.positions]
-        right = np.where(decision.from_head, head_right, truth.suffix_right[view.positions])
+        head_right = truth.head_right[now.positions]
+        of_index = (truth.suffix_right[view.positions] - view.skip).clip(min=0)
+        # Behind a step that yields something else than was expected, a draft is void.
+        of_index *= ~ahead[:, None] | (self._last.emitted == view.skip)
+        right = np.where(decision.from_head, head_right, of_index)
         accepted = np.minimum(decision.lengths, right)
         done = (prompt > 0) & (prompt == self._prompt)
         emitted = np.where(view.decoding, 1 + accepted, done.astype(np.int64))
         seconds, head_seconds, tokens = self._times(view, decision)
+        sequences = (emitted > 0).sum(1)
+        pause = self._world.pause
+        seconds += np.where(ahead, 0.0, pause.step + pause.sequence * self._last.sequences)
         noise = self._noise[self._seeds, self._step % _NOISE_STEPS]
         rule.observe(
             view,
@@ -146,9 +242,12 @@ class _Batch:
                 head_seconds=head_seconds * noise,
             ),
         )
+        self._launch.observe(ahead, sequences, emitted.sum(1), (seconds + head_seconds) * noise)
+        self._last = _Last(now.positions, now.requests, decision.lengths, emitted, ahead)
         inside = (self._left > 0).sum(1) + view.waiting
         took = seconds + head_seconds
-        expected = emitted.sum(1) - accepted.sum(1) + self._expected(view, decision)
+        by_chance = np.where(ahead, accepted.sum(1), self._expected(view, decision))
+        expected = emitted.sum(1) - accepted.sum(1) + by_chance
         self._prompt -= prompt
         self._unread = self._prompt.copy()
         self._left -= emitted
@@ -246,6 +345,9 @@ class _Batch:
             context=context.sum(1),
             waiting=waiting,
             offers=library.texts.offers,
+            now=np.where(decoding, positions + position, 0),
+            ahead=np.zeros(len(self._seeds), dtype=np.bool_),
+            skip=np.zeros(self._shape, dtype=np.int64),
         )
 
     def _expected(self, view: View, decision: Decision) -> Floats:

@@ -30,6 +30,10 @@ class View:
         context: Tokens that the sequences of the step attend to, added up; (lanes,).
         waiting: Requests that wait for a slot; (lanes,).
         offers: What the drafters say.
+        ahead: Whether the step is launched before the tokens of the last one are known; (lanes,).
+            Then `positions` are those before the last step, and the head cannot run.
+        skip: Tokens of the index's offer that the last step is expected to yield.
+        now: `positions` as they are when the step runs; only what drafts on the device knows them.
     """
 
     stage: Ints
@@ -44,6 +48,9 @@ class View:
     context: Ints
     waiting: Ints
     offers: Offers
+    ahead: Flags
+    skip: Ints
+    now: Ints
 
 
 @dataclass(frozen=True, slots=True)

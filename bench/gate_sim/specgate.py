@@ -54,17 +54,30 @@ class Specgate:
         world: Only the machine's profile and the largest batch are taken from it.
         lanes: How many.
         source: Where drafts may come from.
+        on_device: Whether the head drafts on the device, as vLLM's own do, also in steps that are
+            launched ahead; then it drafts the same number of tokens for each sequence.
+        most_rows: Most next tokens and drafts of a step, as a worker bounds them; by default any.
 
     Attributes:
         spent_ns: Of each step of each lane, the gate's own time.
         sequences: How many sequences it decided for, in the same order.
     """
 
-    def __init__(self, world: World, lanes: int, source: Source) -> None:
+    def __init__(
+        self,
+        world: World,
+        lanes: int,
+        source: Source,
+        *,
+        on_device: bool = False,
+        most_rows: int | None = None,
+    ) -> None:
         most_sequences = int(world.course.seats.max())
         self.spent_ns: list[int] = []
         self.sequences: list[int] = []
         self._source: Source = source
+        self._most_rows = most_rows
+        self._on_device = on_device and source != "suffix"
         self._read = [0] * lanes
         self._lanes = [
             _Lane(world.curve, most_sequences, has_head=source != "suffix") for _ in range(lanes)
@@ -78,9 +91,17 @@ class Specgate:
         for number, lane in enumerate(self._lanes):
             at = np.flatnonzero(view.decoding[number])
             positions = view.positions[number, at]
-            lane.begin(_load(view, number, len(at), self._read[number]))
+            lane.begin(_load(view, number, len(at), self._read[number], self._most_rows))
             sequences = self._sequences(view, number, at, lane)
-            head_sequences[number] = lane.choose(sequences, _head_at(view, positions))
+            if view.ahead[number] and self._on_device:
+                lengths[number, at] = np.minimum(view.room[number, at], HEAD_TOKENS)
+                from_head[number, at] = True
+                head_sequences[number] = len(at)
+                self.spent_ns.append(0)
+                self.sequences.append(len(at))
+                continue
+            head = None if view.ahead[number] else _head_at(view, positions)
+            head_sequences[number] = lane.choose(sequences, head)
             lengths[number, at] = [sequence.drafted for sequence in sequences]
             from_head[number, at] = [sequence.from_head for sequence in sequences]
             self.spent_ns.append(lane.take_spent_ns())
@@ -120,14 +141,15 @@ class Specgate:
         offers = view.offers
         rooms, requests = view.room[number, at].tolist(), view.requests[number, at].tolist()
         positions = view.positions[number, at]
-        offered = np.minimum(offers.suffix_tokens[positions], view.room[number, at]).tolist()
+        skip = view.skip[number, at]
+        offered = np.minimum(offers.suffix_tokens[positions], skip + view.room[number, at]).tolist()
         if self._source == "head":
             offered = [0] * len(rooms)
         stated = offers.suffix[positions].tolist()
         return [
             _Sequence(
                 room,
-                stated[i][: offered[i]],
+                stated[i][skip[i] : offered[i]],
                 lane.proposals(int(at[i]), requests[i]),
             )
             for i, room in enumerate(rooms)
@@ -193,15 +215,20 @@ class _Lane:
         self._gate.begin(load)
         self._spent_ns += time.perf_counter_ns() - began
 
-    def choose(self, sequences: list[_Sequence], head: RunHead) -> int:
-        """Set the draft of each sequence; returns how many sequences the head ran for."""
+    def choose(self, sequences: list[_Sequence], head: RunHead | None) -> int:
+        """Set the draft of each sequence; returns how many sequences the head ran for.
+
+        Args:
+            sequences: Of the step.
+            head: None if it cannot run.
+        """
         floor, trust = self._gate.floor, self._gate.trust
         for sequence in sequences:  # the index stops there by itself
             trusted = [min(1.0, trust * chance) for chance in sequence.best]
             sequence.best = trusted[: paying(trusted, floor)]
         price = self._settle(sequences)
-        asked = self._head_sequences(sequences, price)
-        if asked:
+        asked = [] if head is None else self._head_sequences(sequences, price)
+        if head is not None and asked:
             for at, confidence in zip(asked, head(asked), strict=True):
                 self._offer_head(sequences[at], confidence, price)
             price = self._settle(sequences)
@@ -275,13 +302,15 @@ def _gain(sequence: _Sequence, price: float) -> float:
     return sequence.proposals.expected_gain(sequence.room, price, had)
 
 
-def _load(view: View, number: int, sequences: int, read_tokens: int) -> Load:
+def _load(view: View, number: int, sequences: int, read_tokens: int, most_rows: int | None) -> Load:
+    requests = sequences + int(view.unread_sequences[number])
     return Load(
         sequences,
         prefill_tokens=int(view.unread_tokens[number]),
         context_tokens=int(view.context[number]),
         waiting=int(view.unread_sequences[number]),
         read_tokens=read_tokens,
+        room_tokens=None if most_rows is None else max(0, most_rows - requests),
     )
 
 

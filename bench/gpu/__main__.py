@@ -1,7 +1,8 @@
 """`make gpu-check`: runs the parts that are not done yet, and prints a table and a JSON line.
 
     python -m bench.gpu [--config FILE] [--model FOLDER] [--eagle FOLDER] [--results FOLDER]
-        [--parts tests,vllm,ngram,suffix,eagle,hybrid] [--clients 1,8,64] [--seconds 600] [--again]
+        [--parts tests,vllm,ngram,suffix,eagle,hybrid,ahead] [--clients 1,8,64] [--seconds 600]
+        [--again]
 
 Nothing is downloaded if the model is a folder. Progress and the table go to stderr, the line to
 stdout: `parts` (done, skipped, failed or left out, with the reason), and for each method

@@ -76,7 +76,13 @@ def methods_of(settings: EngineSettings, eagle: Path | None) -> Sequence[Method]
         found.append(Method("eagle", baseline=head))
         cold["native"] = {"config": head}
         sources.append("native")
-    return [*found, Method("hybrid", speculation={**cold, "sources": sources})]
+    hybrid = {**cold, "sources": sources}
+    return [
+        *found,
+        Method("hybrid", speculation=hybrid),
+        # The order of streams matters most where no step waits for the tokens of the last one.
+        Method("ahead", speculation={**hybrid, "launch": "ahead"}),
+    ]
 
 
 def requests_of(clients: int) -> int:

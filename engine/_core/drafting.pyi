@@ -67,6 +67,7 @@ class Batch:
         sampled: Sequence[Sequence[int]],
         verified: Sequence[int],
         load: Load,
+        in_flight: Sequence[int] | None = None,
     ) -> list[str] | None:
         """Begin a step: tell the drafters and the gate what was generated.
 
@@ -77,6 +78,9 @@ class Batch:
                 was cut.
             load: What is known of the next step. Its sequences are ignored (they are those that got
                 tokens in this step), and its context tokens are those of other requests.
+            in_flight: If a further step has been launched already, the draft tokens that it
+                verifies of each, -1 if it does not have the sequence. Drafts are then made for the
+                step behind it, from what the index expects of both; the head cannot run.
 
         Returns:
             Requests that got tokens but have not begun. Then nothing has happened; begin them and
@@ -110,6 +114,13 @@ class Batch:
             By sequence: the draft tokens, which now count as being verified, and their origin (None
             without tokens). Then the decision (see `Counters`), and the tokens in the KV caches of
             all running requests.
+        """
+
+    def draft_on_device(self, most: int) -> tuple[list[list[int]], list[Origin | None], str, int]:
+        """Draft what vLLM's own drafter proposes in the step in flight; ends the step as `draft`.
+
+        Args:
+            most: How many tokens it proposes; they are not known on the CPU, so they are -1 here.
         """
 
     @property

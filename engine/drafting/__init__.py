@@ -7,18 +7,28 @@ error makes a step decode without drafts; it never fails a request. No torch, no
 from engine.drafting.control import Control, read_control
 from engine.drafting.drafter import Drafter
 from engine.drafting.origin import HEAD, NATIVE, SOURCE_NAMES, Origin
-from engine.drafting.step import DECISIONS, Beginning, Counters, HeadPass, StepDrafts
+from engine.drafting.step import (
+    DECISIONS,
+    ON_DEVICE,
+    Beginning,
+    Counters,
+    HeadPass,
+    InFlight,
+    StepDrafts,
+)
 
 __all__ = [
     "DECISIONS",
     "HEAD",
     "NATIVE",
+    "ON_DEVICE",
     "SOURCE_NAMES",
     "Beginning",
     "Control",
     "Counters",
     "Drafter",
     "HeadPass",
+    "InFlight",
     "Origin",
     "StepDrafts",
     "read_control",

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from engine._core.drafting import Batch
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
-from engine.drafting.step import Beginning, Counters, HeadPass, StepDrafts
+from engine.drafting.step import Beginning, Counters, HeadPass, InFlight, StepDrafts
 from engine.policy import Breaker, ForwardDrafter, Gate, Load
 from engine.suffix import SuffixIndex
 
@@ -102,8 +102,9 @@ class Drafter:
         native: Sequence[Sequence[int]] | None = None,
         head: HeadPass | None = None,
         load: Load = _NOTHING_KNOWN,
+        in_flight: InFlight | None = None,
     ) -> StepDrafts:
-        """Draft for the next step.
+        """Draft for the next step that is not launched yet.
 
         Args:
             requests: Ids of the sequences of the step that was just sampled.
@@ -114,6 +115,8 @@ class Drafter:
             head: Runs the draft head if that pays; None if it cannot run in this step.
             load: What else is known of the next step. Its sequences are those that got tokens now;
                 its context tokens are those of the requests that got none.
+            in_flight: The step behind the sampled one, if it has been launched already; `native`
+                and `head` are None then.
 
         Never raises. An error is counted, and logged once per class.
         """
@@ -122,18 +125,23 @@ class Drafter:
             return StepDrafts.nothing(len(requests))
         failing = self._step_breaker
         try:
-            unknown = self._batch.enter(requests, sampled, verified, load)
+            launched = None if in_flight is None else in_flight.verified
+            unknown = self._batch.enter(requests, sampled, verified, load, launched)
             if unknown is not None:
                 for name in unknown:
                     self._begin(name, begin)
-                self._batch.enter(requests, sampled, verified, load)
+                self._batch.enter(requests, sampled, verified, load, launched)
             failing = self._index_breaker
             if failing.allows() and self._batch.ask():
                 failing.succeeded()
             failing = self._step_breaker
-            tokens, origins, decision, context_tokens = self._batch.draft(
-                native, None if head is None else lambda places: self._run_head(head, places)
-            )
+            if in_flight is not None and in_flight.native:
+                found = self._batch.draft_on_device(in_flight.native)
+            else:
+                found = self._batch.draft(
+                    native, None if head is None else lambda places: self._run_head(head, places)
+                )
+            tokens, origins, decision, context_tokens = found
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
             return self._give_up(exc, requests, failing)
         self.counters.decisions[decision] += 1

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from engine.drafting.control import Control
 from engine.drafting.origin import Origin
 
+ON_DEVICE = -1
+"""In the place of a draft token that vLLM's own drafter makes on the device, unknown to the CPU."""
+
 DECISIONS = ("drafted", "priced_out", "unknown", "limited", "paused", "failed")
 """All decisions about a step; `Counters.decisions` defines them."""
 
@@ -45,6 +48,20 @@ class Beginning:
     tokens: NDArray[np.int32]
     control: Control
     left: int
+
+
+@dataclass(frozen=True, slots=True)
+class InFlight:
+    """A step that was launched before the tokens of the one before it were known.
+
+    Attributes:
+        verified: Draft tokens that it verifies, for each sequence of the step before it; -1 if it
+            does not have the sequence.
+        native: Tokens that vLLM's own drafter proposes in it, on the device; 0 if it does not run.
+    """
+
+    verified: Sequence[int]
+    native: int = 0
 
 
 @dataclass(slots=True)

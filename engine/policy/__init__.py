@@ -8,6 +8,7 @@ from engine._core.policy import ForwardDrafter, Load, Proposals, paying, worth
 from engine.policy.breaker import Breaker
 from engine.policy.contest import MOST_PAIRS, Contest, Verdict
 from engine.policy.gate import Gate
+from engine.policy.launch import Launch
 from engine.policy.profile import Profile, check_profile
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Contest",
     "ForwardDrafter",
     "Gate",
+    "Launch",
     "Load",
     "Profile",
     "Proposals",

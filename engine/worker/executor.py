@@ -1,4 +1,4 @@
-"""Runs the model in vLLM's engine process, and has the model end before its engine at a stop.
+"""Runs the model in vLLM's engine process; has the engine collect drafts, and end after its model.
 
 vLLM 0.32 puts the model of a CPU worker into a process of its own, which costs three round trips
 per step: forward, sampling, drafts. It does so to pin OpenMP threads, which our CPU profiles leave
@@ -9,7 +9,7 @@ import multiprocessing
 import signal
 from typing import Any
 
-from vllm.v1.engine.core import EngineCoreProc
+from vllm.v1.engine.core import EngineCore, EngineCoreProc
 from vllm.v1.executor.uniproc_executor import UniProcExecutor
 
 
@@ -24,6 +24,34 @@ class InProcessExecutor(UniProcExecutor):
                 "engine.vllm.distributed_executor_backend to mp"
             )
         super()._init_executor()
+
+
+_vllms_post_step = EngineCore.post_step
+
+
+def collect_drafts() -> None:
+    """Have this process's engine collect drafts with async scheduling, too.
+
+    vLLM's engine takes them after each step when it schedules synchronously. Otherwise it leaves
+    them on the device, where it expects the same number for each request, and has two steps in
+    flight. Ours has one while its tokens are awaited, so that drafts can follow them.
+    """
+    EngineCore.post_step = _post_step
+
+
+def _post_step(engine: Any, model_executed: bool) -> None:
+    if not engine.async_scheduling:
+        _vllms_post_step(engine, model_executed)
+        return
+    scheduler = engine.scheduler
+    if scheduler.take_known():
+        drafts = engine.model_executor.take_draft_token_ids()
+        if drafts is not None:
+            scheduler.update_draft_token_ids(drafts)
+    if scheduler.may_go_ahead():
+        engine.batch_queue_size = engine.vllm_config.max_concurrent_batches
+    elif not engine.batch_queue:
+        engine.batch_queue_size = 1
 
 
 _vllms_handle_shutdown = EngineCoreProc._handle_shutdown

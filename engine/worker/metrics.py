@@ -13,6 +13,7 @@ from functools import partial
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from engine.drafting import DECISIONS, SOURCE_NAMES, Drafter, Origin
+from engine.policy import Launch
 from engine.suffix import Stats
 
 # From 0.1 ms, the order of our own code, to the longest prefill.
@@ -151,6 +152,13 @@ class DraftingMetrics:
             ("verdict",),
             registry,
         )
+        self._launches = _Total(
+            "engine_spec_launches",
+            "With async scheduling, timed steps: those whose tokens the next step waited for "
+            "(`wait`), and those with the next one launched before they were known (`ahead`).",
+            ("launch",),
+            registry,
+        )
         self._fallbacks = _Total(
             "engine_spec_fallbacks",
             "Steps or requests that decoded without speculation after an error, by error.",
@@ -223,8 +231,16 @@ class DraftingMetrics:
         self._prediction_ratio.observe(ratio)
         self.prediction += _PREDICTION_RATE * (ratio - self.prediction)
 
-    def publish(self, drafter: Drafter, index: Stats | None, sources: tuple[str, ...]) -> None:
+    def publish(
+        self,
+        drafter: Drafter,
+        index: Stats | None,
+        sources: tuple[str, ...],
+        launch: Launch | None = None,
+    ) -> None:
         """Publish the counts and the current values to Prometheus."""
+        if launch is not None:
+            self._launches.publish({("wait",): launch.waiting, ("ahead",): launch.ahead})
         counters, gate = drafter.counters, drafter.gate
         for spread in (self._target, self._draft, self._draft_cpu, self._head):
             spread.publish()

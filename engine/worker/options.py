@@ -50,7 +50,13 @@ def build_options(
         ConfigError: The source `head` is on, but no head is given or ships for the model; or the
             model runs in pipeline stages.
     """
-    if problems := find_parallel_problems(settings, None):
+    problems = find_parallel_problems(settings, None)
+    if settings.speculation.sources and settings.vllm.get("async_scheduling") and not is_v2:
+        problems.append(
+            "engine.vllm.async_scheduling: speculation needs vLLM's V2 model runner for it; leave "
+            "it out, or set engine.runner to v2"
+        )
+    if problems:
         raise ConfigError(problems)
     options: dict[str, JsonValue] = {
         **_DEFAULTS,
@@ -65,6 +71,15 @@ def build_options(
     else:
         options["uds"] = str(settings.uds)
     return options | _speculation_options(settings, model, is_v2=is_v2)
+
+
+def _scheduling(settings: EngineSettings, *, is_v2: bool) -> dict[str, JsonValue]:
+    """Return vLLM's option for async scheduling where its default does not work with our drafts."""
+    # On V1 we draft after a step, and vLLM's async scheduler needs drafts before it. Engines that
+    # compute together would make a dummy step for each one that waits for its tokens.
+    if not is_v2 or _count(settings.vllm, "data_parallel_size") > 1:
+        return {"async_scheduling": False}
+    return {}
 
 
 NATIVE_IN_STEP = (
@@ -166,8 +181,7 @@ def _speculation_options(
     }
     return {
         "additional_config": {"specgate": ours},
-        # We draft after a step, as lists; vLLM's async scheduler needs tensors before the step.
-        "async_scheduling": False,
+        **_scheduling(settings, is_v2=is_v2),
         "per_request_spec_decode_metrics": "detailed",
         "scheduler_cls": "engine.worker.scheduler.HybridScheduler",
         "speculative_config": _vllm_drafter(speculation, is_v2=is_v2),

@@ -1,19 +1,21 @@
 """vLLM's scheduler, told the source of each draft; it counts accepted tokens by source.
 
-With each step it tells the rank that drafts what it knows of the next one.
+With each step it tells the rank that drafts what it knows of the next one. With async scheduling it
+either waits for a step's tokens before it schedules the next one, or does not, as that rank says.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
 from vllm.v1.outputs import DraftTokenIds
 
 from engine.drafting import NATIVE, Origin
-from engine.worker.executor import end_model_first
+from engine.worker.executor import collect_drafts, end_model_first
 from engine.worker.metrics import AcceptanceMetrics
 from engine.worker.options import NATIVE_IN_STEP
 from engine.worker.periodic import Periodic
@@ -22,6 +24,7 @@ from engine.worker.rows import most_verified_rows
 from engine.worker.speculation import read_settings
 from engine.worker.step import NextStep
 
+_log = logging.getLogger(__name__)
 _UNNAMED = Origin(NATIVE)
 
 
@@ -33,10 +36,13 @@ class SourcedDraftTokenIds(DraftTokenIds):
         origins: Source of each draft; None for no draft.
         native_tokens: How many tokens vLLM's own drafter proposes in the next step; None if there
             is no such drafter. The scheduler tells all ranks, so that they run the same passes.
+        ahead: Whether the next steps are to be launched before the tokens of the last one are
+            known. Only with async scheduling.
     """
 
     origins: Sequence[Origin | None] = ()
     native_tokens: int | None = None
+    ahead: bool = False
 
 
 class SourcedMetrics(RequestSpecDecodeMetrics):
@@ -56,13 +62,26 @@ class SourcedMetrics(RequestSpecDecodeMetrics):
             self.per_step_drafted[-1] = self._origin.encode(num_draft_tokens)
 
 
-class HybridScheduler(Scheduler):
-    """Passes drafts on as vLLM does, and remembers the source of each until it is verified."""
+class HybridScheduler(AsyncScheduler):
+    """Passes drafts on as vLLM does, and remembers the source of each until it is verified.
+
+    vLLM's engine schedules synchronously with it, too: then no step is ever in flight.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         end_model_first()
-        self._origins: dict[str, Origin] = {}
+        collect_drafts()
+        self._origins: dict[str, Origin] = {}  # of drafts that are not scheduled yet
+        self._verified: dict[str, Origin] = {}  # of the step whose output is read
+        self._steps_in_flight = 0
+        self._is_known = False
+        self._ahead = False
+        if self.vllm_config.scheduler_config.async_scheduling:
+            rule = read_settings(self.vllm_config).launch
+            _log.info("async scheduling is on; engine.speculation.launch is %s", rule)
+        else:
+            _log.info("async scheduling is off: each step waits for the tokens of the last one")
         self._acceptance = AcceptanceMetrics()
         rank = self.vllm_config.parallel_config.data_parallel_index
         self._report = ReportPart(report_folder(), "acceptance", rank)
@@ -86,11 +105,49 @@ class HybridScheduler(Scheduler):
         if self._native_tokens is not None:
             output.num_spec_tokens_to_schedule = self._native_tokens
         output.specgate_next_step = self._next_step(output)
-        output.specgate_all_native = all(
-            self._origins.get(request, _UNNAMED) == _UNNAMED
+        origins = {
+            request: self._origins.pop(request, _UNNAMED)
             for request in output.scheduled_spec_decode_tokens
-        )
+        }
+        output.specgate_origins = origins
+        output.specgate_all_native = all(origin == _UNNAMED for origin in origins.values())
+        if output.total_num_scheduled_tokens:
+            self._steps_in_flight += 1
         return output
+
+    def has_requests(self) -> bool:
+        """Tell vLLM's engine whether to schedule now; not while it is to wait for a step's tokens.
+
+        The engine then takes the output of the step in flight.
+        """
+        if self._steps_in_flight and not self.may_go_ahead():
+            return False
+        has: bool = super().has_requests()
+        return has
+
+    def may_go_ahead(self) -> bool:
+        """Tell whether a step may be scheduled before the tokens of the last one are known."""
+        # A grammar allows or forbids tokens by those before them.
+        return self._ahead and not any(one.use_structured_output for one in self.running)
+
+    def take_known(self) -> bool:
+        """Tell whether a step's tokens have become known since the last call."""
+        known, self._is_known = self._is_known, False
+        return known
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        """Take in what a step has sampled."""
+        self._verified = scheduler_output.specgate_origins
+        if scheduler_output.total_num_scheduled_tokens:
+            self._steps_in_flight -= 1
+            self._is_known = True
+        return super().update_from_output(scheduler_output, model_runner_output)
+
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        super()._update_after_schedule(scheduler_output)
+        # vLLM would verify placeholders in each step, as many for each request.
+        for request in scheduler_output.num_scheduled_tokens:
+            self.requests[request].spec_token_ids = []
 
     def _next_step(self, output: Any) -> NextStep:
         # Requests of `output` that decode may end in it; they count as if they went on.
@@ -159,6 +216,7 @@ class HybridScheduler(Scheduler):
         native_tokens = getattr(draft_token_ids, "native_tokens", None)
         if self._native_tokens is not None and native_tokens is not None:
             self._native_tokens = native_tokens
+        self._ahead = getattr(draft_token_ids, "ahead", False)
         origins = getattr(draft_token_ids, "origins", ())
         for request_id, origin in zip(draft_token_ids.req_ids, origins, strict=False):
             if origin is not None and request_id in self.requests:
@@ -173,7 +231,7 @@ class HybridScheduler(Scheduler):
         request_id: str,
     ) -> Any:
         """Count a verified draft for its source, without what its grammar forbids; as vLLM does."""
-        origin = self._origins.get(request_id, _UNNAMED)
+        origin = self._verified.get(request_id, _UNNAMED)
         request = self.requests.get(request_id)
         if request is not None and request.spec_decode_metrics is not None:
             request.spec_decode_metrics.expect(origin)

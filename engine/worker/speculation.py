@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from engine.config import Speculation
 from engine.drafting import DECISIONS, Drafter
 from engine.heads import SharedTables, read_head_config
-from engine.policy import Gate
+from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
 from engine.worker.head import find_tables, gather_tables, warm_up
 from engine.worker.head_loader import HeadLoader, HeadSource
@@ -71,6 +71,7 @@ class RankSpeculation:
         edges: Sequence[int],
         vocabulary: int,
         snapshot: tuple[Path, str] | None,
+        is_async: bool = False,
     ) -> None:
         most = settings.max_draft_tokens
         self._index = None
@@ -90,7 +91,8 @@ class RankSpeculation:
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
         self._head_metrics = HeadMetrics()
-        self.step = StepDrafting(self.drafter, self._metrics, batch)
+        launch = Launch(settings.launch) if is_async else None
+        self.step = StepDrafting(self.drafter, self._metrics, batch, launch=launch)
         self._watch = settings.head.watch
         self._loader: HeadLoader | None = None
         self._report, self._heads_report = report("gate"), report("heads")
@@ -117,6 +119,7 @@ class RankSpeculation:
             edges=padded_sizes(vllm_config),
             vocabulary=model.get_vocab_size(),
             snapshot=snapshot,
+            is_async=bool(vllm_config.scheduler_config.async_scheduling),
         )
 
     def take_heads(self, source: HeadSource, folder: Path | None) -> None:
@@ -155,7 +158,7 @@ class RankSpeculation:
 
     def _publish(self) -> None:
         index = None if self._index is None else self._index.stats()
-        self._metrics.publish(self.drafter, index, self._sources)
+        self._metrics.publish(self.drafter, index, self._sources, self.step.launch)
         self._report.write(self._facts())
         if "head" in self._sources:
             heads = self.step.heads
@@ -175,6 +178,7 @@ class RankSpeculation:
             "measured_over_expected": round(self._metrics.prediction, 3),
             "decisions": decisions,
             "verdicts": decisions,  # old name, until 0.3.0
+            "steps": self.step.launches(),
             "fallbacks": dict(counters.fallbacks),
             "sources": {name: {"open": int(drafter.may_draft(name))} for name in self._sources},
             "verification_cost_ms": (

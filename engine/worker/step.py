@@ -11,10 +11,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import JsonValue
 
-from engine.drafting import Beginning, Control, Drafter, StepDrafts
+from engine.drafting import Beginning, Control, Drafter, InFlight, StepDrafts
 from engine.heads import DraftHead, HeadMemory
-from engine.policy import Load
+from engine.policy import Launch, Load
 from engine.worker.head import HeadRun, StepStates
 from engine.worker.heads import Heads
 from engine.worker.metrics import DraftingMetrics
@@ -65,8 +66,9 @@ class SampledStep:
             cache, or where a grammar forbids a token.
         tokens: All tokens computed: next tokens, drafts and prompts.
         has_new: Whether requests have joined the batch.
-        states: Hidden states for the head; None if there is no head.
+        states: Hidden states for the head; None if there is no head, or if they are overwritten.
         next_step: What is known of the next step.
+        in_flight: The next step, if it has been launched already; drafts are for the one after it.
     """
 
     requests: Sequence[str]
@@ -76,11 +78,17 @@ class SampledStep:
     has_new: bool = False
     states: StepStates | None = None
     next_step: NextStep = NOTHING_KNOWN
+    in_flight: InFlight | None = None
+
+    @property
+    def decoding(self) -> int:
+        """The number of sequences that got tokens."""
+        return len(self.sampled) - self.sampled.count([])
 
     @property
     def verifying(self) -> int:
         """The number of sequences that got tokens, if any draft was verified; else 0."""
-        return len(self.sampled) - self.sampled.count([]) if any(self.verified) else 0
+        return self.decoding if any(self.verified) else 0
 
 
 class BatchView(Protocol):
@@ -104,18 +112,30 @@ class StepDrafting:
 
     Attributes:
         heads: The draft head that serves, if there is one, and one that is tried beside it.
+        launch: Chooses whether steps are launched ahead; None if they all wait.
+        goes_ahead: Its latest choice.
 
     Args:
         drafter: Decides what each request drafts.
         metrics: Of its decisions and of the times of steps.
         batch: Of the runner.
+        launch: See above.
     """
 
-    def __init__(self, drafter: Drafter, metrics: DraftingMetrics, batch: BatchView) -> None:
+    def __init__(
+        self,
+        drafter: Drafter,
+        metrics: DraftingMetrics,
+        batch: BatchView,
+        *,
+        launch: Launch | None = None,
+    ) -> None:
         self.drafter = drafter
         self.heads = Heads()
         self._metrics = metrics
         self._batch = batch
+        self.launch = launch
+        self.goes_ahead = False
         self._controls: dict[str, Control] = {}
         self._timer = StepTimer()
         self._began = 0.0
@@ -142,6 +162,13 @@ class StepDrafting:
             )
             if expected > 0.0:
                 self._metrics.observe_prediction(seconds / expected)
+            if self.launch is not None:
+                self.launch.observe(
+                    ahead=step.ahead,
+                    sequences=step.decoding,
+                    tokens=step.gained,
+                    seconds=seconds + step.head_seconds,
+                )
         for request in finished:
             self._controls.pop(request, None)
         for gone in (finished, preempted):
@@ -156,6 +183,8 @@ class StepDrafting:
             native: Proposals of vLLM's own drafter by sequence; None if it did not run.
         """
         began, began_cpu = time.perf_counter(), time.thread_time()
+        if self.launch is not None:
+            self.goes_ahead = self.launch.choose(step.decoding)
         head = self._head_run(step)
         drafts = self.drafter.step(
             step.requests,
@@ -165,6 +194,7 @@ class StepDrafting:
             native=native,
             head=head,
             load=step.next_step.as_load(),
+            in_flight=step.in_flight,
         )
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         if head is not None and head.sequences:
@@ -173,8 +203,18 @@ class StepDrafting:
             head_seconds += self._try_challenger(head, step)
         context = drafts.context_tokens
         if context is not None:
-            timed = TimedStep(step.requests, step.tokens, context, head_seconds, step.verifying)
-            self._timer.end(timed)
+            self._timer.end(
+                TimedStep(
+                    step.requests,
+                    step.tokens,
+                    context,
+                    head_seconds,
+                    step.verifying,
+                    decoding=step.decoding,
+                    gained=sum(map(len, step.sampled)),
+                    ahead=step.in_flight is not None,
+                )
+            )
         self._metrics.observe_step(
             target=began - self._began,
             draft=time.perf_counter() - began - head_seconds,
@@ -183,12 +223,17 @@ class StepDrafting:
         )
         return drafts
 
+    def launches(self) -> dict[str, JsonValue]:
+        """Return how many timed steps waited for the tokens before them, and how many did not."""
+        launch = self.launch
+        return {} if launch is None else {"waited": launch.waiting, "ahead": launch.ahead}
+
     def _head_run(self, step: SampledStep) -> HeadRun | None:
         """Return a pass of the head for the drafter to call; the head's memory records the step."""
         serving = self.heads.serving
-        if serving is None or step.states is None:
+        if serving is None:
             return None
-        if not self.drafter.allows_head():
+        if step.states is None or not self.drafter.allows_head():
             self.heads.clear()
             return None
         try:
@@ -255,6 +300,9 @@ class TimedStep(NamedTuple):
         context_tokens: Tokens in the caches of its requests.
         head_seconds: Time of the head's pass.
         verifying: Requests that got tokens, if any draft was verified; else 0.
+        decoding: Requests that got tokens.
+        gained: What they got.
+        ahead: Whether the next step was launched before these tokens were known.
     """
 
     requests: Collection[str]
@@ -262,6 +310,9 @@ class TimedStep(NamedTuple):
     context_tokens: int
     head_seconds: float
     verifying: int = 0
+    decoding: int = 0
+    gained: int = 0
+    ahead: bool = False
 
 
 class StepTimer:
@@ -269,11 +320,15 @@ class StepTimer:
 
     That includes scheduling and drafting. A step counts only if one of its requests goes on, since
     the engine may have been idle otherwise.
+
+    Where each step is launched while the one before it runs, starts are as far apart as ends. The
+    last step of such a row does not count: it began while another one ran.
     """
 
     def __init__(self) -> None:
         self._began = 0.0
         self._last: TimedStep | None = None
+        self._was_ahead = False
 
     def begin(self, now: float, gone: Collection[str]) -> tuple[TimedStep, float] | None:
         """Start a step; return the previous one and its seconds without the head's pass.
@@ -293,4 +348,6 @@ class StepTimer:
 
     def end(self, step: TimedStep) -> None:
         """Set the step that was computed since `begin`; a step without `end` is not timed."""
-        self._last = step
+        is_last_of_row = self._was_ahead and not step.ahead
+        self._was_ahead = step.ahead
+        self._last = None if is_last_of_row else step

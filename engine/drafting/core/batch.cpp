@@ -66,8 +66,8 @@ void Batch::clear() {
 }
 
 void Batch::add(Request& request, std::size_t at, std::span<const Token> sampled,
-                std::size_t verified) {
-  sequences_.push_back({&request, at, sampled, verified, 0, {}});
+                std::size_t verified, InFlight in_flight) {
+  sequences_.push_back({&request, at, sampled, verified, in_flight, 0, {}});
   sampled_.insert(sampled_.end(), sampled.begin(), sampled.end());
 }
 
@@ -91,9 +91,10 @@ void Batch::learn(policy::Load load) {
     request.left -= static_cast<std::int64_t>(sequence.sampled.size());
     request.tokens += sequence.sampled.size();
     load.context_tokens += request.tokens;
-    // The next step yields one token more than it accepts drafts.
-    const std::int64_t room = std::max<std::int64_t>(request.left - 1, 0);
+    // Each step yields one token more than it accepts drafts.
+    const std::int64_t room = std::max<std::int64_t>(request.left - (sequence.in_flight ? 2 : 1), 0);
     sequence.room = std::min(static_cast<std::size_t>(room), request.most);
+    if (sequence.in_flight == kAbsent) sequence.room = 0;
   }
   account();
   load.sequences = sequences_.size();
@@ -112,13 +113,23 @@ void Batch::account() {
   std::size_t kept = 0;
   for (const Sequence& sequence : sequences_) {
     Request& request = *sequence.request;
-    // vLLM may have cut the draft, or have been given none.
-    const std::size_t verified = std::min(std::exchange(request.drafted, 0), sequence.verified);
-    drafted += verified;
-    const auto mine = first_of(std::span<const double>(request.stated), verified);
-    if (mine.empty()) continue;
-    stated += std::accumulate(mine.begin(), mine.end(), 0.0);
-    kept += std::min(verified, sequence.sampled.size() - 1);
+    if (request.unknown_steps > 0) {
+      const Chosen& known = request.chosen[0];
+      // vLLM may have cut the draft.
+      const std::size_t verified = std::min(known.tokens.size(), sequence.verified);
+      drafted += verified;
+      const auto mine = first_of(std::span<const double>(known.stated), verified);
+      if (!mine.empty()) {
+        stated += std::accumulate(mine.begin(), mine.end(), 0.0);
+        kept += std::min(verified, sequence.sampled.size() - 1);
+      }
+      request.settle_oldest();
+    }
+    if (!sequence.in_flight) {
+      request.unknown_steps = 0;  // a draft that no step took up
+    } else if (*sequence.in_flight != kAbsent && request.unknown_steps == 0) {
+      request.choose();  // nothing was drafted for the step in flight, which is unknown all the same
+    }
   }
   gate_.learn(sequences_.size(), drafted, sampled_.size());
   gate_.learn_trust(stated, kept);
@@ -250,14 +261,16 @@ std::size_t Batch::cut(Sequence& sequence, double price) {
   Request& request = *sequence.request;
   const auto survival = drafts_.survival(sequence.best);
   const bool is_bought = request.price || gate_.buys();
-  request.drafted = is_bought ? policy::paying(survival, price_of(sequence, price)) : 0;
-  request.stated.clear();
+  const std::size_t length = is_bought ? policy::paying(survival, price_of(sequence, price)) : 0;
+  Chosen& chosen = request.choose();
+  const auto tokens = drafts_.tokens(sequence.best).first(length);
+  chosen.tokens.assign(tokens.begin(), tokens.end());
   if (is_from_index(sequence.best) && !sequence.is_weighed && !request.price) {
-    for (const double chance : survival.first(request.drafted)) {
-      request.stated.push_back(chance / gate_.trust());
+    for (const double chance : survival.first(length)) {
+      chosen.stated.push_back(chance / gate_.trust());
     }
   }
-  return request.drafted;
+  return length;
 }
 
 Decision Batch::decide(bool proposed, bool drafted) const {

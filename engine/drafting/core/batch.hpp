@@ -5,6 +5,7 @@
 // passed in and out (docs/adr/0014).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,8 +49,9 @@ class Batch {
   // Starts a step without sequences.
   void clear();
   // Adds a sequence: `request` got at least one token, after `verified` tokens of its draft were
-  // verified. The tokens are copied.
-  void add(Request& request, std::size_t at, std::span<const Token> sampled, std::size_t verified);
+  // verified. The tokens are copied. If a step is in flight, drafts are made for the one behind it.
+  void add(Request& request, std::size_t at, std::span<const Token> sampled, std::size_t verified,
+           InFlight in_flight);
   // Tells the drafters what was generated, and the gate how the last drafts fared and what the next
   // step is like. The sequences of this step, and their context tokens, are added to `load`.
   void learn(policy::Load load);
@@ -84,6 +86,21 @@ class Batch {
     }
     if (proposed) price_ = price;
     return decide(proposed, drafted);
+  }
+
+  // Drafts tokens that vLLM's drafter makes on the device in the step in flight: at most `most` for
+  // each sequence, whose tokens are not known here. Calls `each` as `cut` does.
+  template <class Each>
+  Decision draft_on_device(std::size_t most, Each each) {
+    bool drafted = false;
+    for (Sequence& sequence : sequences_) {
+      const std::size_t length = sequence.request->native ? std::min(most, sequence.room) : 0;
+      if (length == 0) continue;
+      sequence.request->choose().tokens.assign(length, kOnDevice);
+      drafted = true;
+      each(sequence, length);
+    }
+    return decide(false, drafted);
   }
 
   // Returns the price of the latest step that had drafts to cut.

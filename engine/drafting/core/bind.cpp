@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -122,11 +123,13 @@ class PyBatch {
 
   // If some requests with tokens are unknown, returns their names and does nothing else.
   nb::object enter(nb::handle requests, nb::handle sampled, const std::vector<std::size_t>& verified,
-                   const policy::Load& load) {
+                   const policy::Load& load,
+                   const std::optional<std::vector<std::int64_t>>& in_flight) {
     const Items names(requests);
     const Items tokens(sampled);
-    if (names.size() != tokens.size() || names.size() != verified.size()) {
-      throw nb::value_error("requests, sampled and verified must have equal lengths");
+    if (names.size() != tokens.size() || names.size() != verified.size() ||
+        (in_flight && names.size() != in_flight->size())) {
+      throw nb::value_error("requests, sampled, verified and in_flight must have equal lengths");
     }
     clear();
     nb::object unknown;
@@ -135,7 +138,8 @@ class PyBatch {
       read_tokens(tokens[at], tokens_);
       if (tokens_.empty()) continue;
       if (Request* request = find(at, names[at])) {
-        batch_.add(*request, at, tokens_, verified[at]);
+        batch_.add(*request, at, tokens_, verified[at],
+                   in_flight ? InFlight((*in_flight)[at]) : std::nullopt);
       } else {
         if (!unknown.is_valid()) unknown = nb::list();
         nb::borrow<nb::list>(unknown).append(names[at]);
@@ -160,6 +164,14 @@ class PyBatch {
     }
     if (!head.is_none() && offer_head(head, price)) price = batch_.settle();
     return cut(price);
+  }
+
+  nb::object draft_on_device(std::size_t most) {
+    return collect([&](auto each) {
+      return batch_.draft_on_device(most, [&](const Sequence& sequence, std::size_t length) {
+        each(sequence, std::vector<Token>(length, kOnDevice), Origin{kNative});
+      });
+    });
   }
 
   double price() const { return batch_.price(); }
@@ -201,19 +213,30 @@ class PyBatch {
   }
 
   nb::object cut(double price) {
+    return collect([&](auto each) {
+      return batch_.cut(price, [&](const Sequence& sequence, std::size_t length) {
+        each(sequence, batch_.drafts().tokens(sequence.best).first(length),
+             sequence.best.origin.cut(length));
+      });
+    });
+  }
+
+  // `decide` calls its argument with each sequence that drafts, its tokens and their origin.
+  template <class Decide>
+  nb::object collect(Decide decide) {
     const auto places = static_cast<Py_ssize_t>(last_step_.size());
     nb::object tokens = nb::steal(PyList_New(places));
     nb::object origins = nb::steal(PyList_New(places));
     for (Py_ssize_t at = 0; at < places; ++at) {
       PyList_SET_ITEM(origins.ptr(), at, nb::none().release().ptr());
     }
-    const Decision decision = batch_.cut(price, [&](const Sequence& sequence, std::size_t length) {
+    const auto take = [&](const Sequence& sequence, std::span<const Token> draft,
+                          const Origin& origin) {
       const auto at = static_cast<Py_ssize_t>(sequence.at);
-      PyList_SET_ITEM(tokens.ptr(), at,
-                      list_of(batch_.drafts().tokens(sequence.best).first(length)).release().ptr());
-      nb::object origin = origin_of(sequence.best.origin.cut(length));
-      PyList_SetItem(origins.ptr(), at, origin.release().ptr());
-    });
+      PyList_SET_ITEM(tokens.ptr(), at, list_of(draft).release().ptr());
+      PyList_SetItem(origins.ptr(), at, origin_of(origin).release().ptr());
+    };
+    const Decision decision = decide(take);
     for (Py_ssize_t at = 0; at < places; ++at) {
       if (PyList_GET_ITEM(tokens.ptr(), at) == nullptr) {
         PyList_SET_ITEM(tokens.ptr(), at, PyList_New(0));
@@ -273,9 +296,11 @@ void bind(nb::module_& module) {
            "known"_a)
       .def("join", &PyBatch::join, "request"_a)
       .def("end", &PyBatch::end, "request"_a)
-      .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "verified"_a, "load"_a)
+      .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "verified"_a, "load"_a,
+           "in_flight"_a = nb::none())
       .def("ask", &PyBatch::ask)
       .def("draft", &PyBatch::draft, "native"_a.none(), "head"_a.none())
+      .def("draft_on_device", &PyBatch::draft_on_device, "most"_a)
       .def_prop_ro("price", &PyBatch::price)
       .def("native_tokens", &PyBatch::native_tokens);
 }

@@ -16,7 +16,9 @@ class IndexSource {
 
   // Tells the index what was generated for the sequences that it knows, and takes its drafts as
   // their best: at most `suffix_room` tokens each, none with a survival below `floor`. Survivals
-  // are those that it states, times `trust`. Returns how many sequences it knows.
+  // are those that it states, times `trust`. If a step is in flight, the draft is what follows the
+  // tokens that this step yields if the index is right; survivals include that it is. Returns how
+  // many sequences it knows.
   std::size_t advance(std::span<Sequence> sequences, double floor, double trust,
                       Drafts& drafts);
 

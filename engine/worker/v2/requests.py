@@ -1,6 +1,6 @@
 """The running requests of vLLM's V2 model runner, whose own records are on the device."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,10 +53,22 @@ class Requests:
                 new.sampling_params,
             )
 
-    def extend(self, requests: Sequence[str], sampled: Sequence[Sequence[int]]) -> None:
-        """Append the new tokens of each of these requests."""
-        for request, tokens in zip(requests, sampled, strict=True):
-            self._requests[request].tokens += tokens
+    def extend(
+        self, launched: Mapping[str, Request | None], sampled: Sequence[Sequence[int]]
+    ) -> None:
+        """Append new tokens to each of these requests, which a step had when it was launched.
+
+        Raises:
+            KeyError: Nobody told of one of them.
+        """
+        for (name, request), tokens in zip(launched.items(), sampled, strict=True):
+            if request is None:
+                raise KeyError(name)
+            request.tokens += tokens
+
+    def find(self, request: str) -> Request | None:
+        """Return the request of this id that is in the batch now."""
+        return self._requests.get(request)
 
     def text(self, request: str) -> NDArray[np.int32]:
         """Return its prompt and output; shape (n,)."""

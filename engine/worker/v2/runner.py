@@ -1,33 +1,40 @@
 """vLLM's V2 model runner with our hooks, which pass on what a step did (engine/worker/step.py).
 
-Scheduling is synchronous: vLLM collects drafts after each step, when the sampled tokens are on the
-CPU. It uses those of one rank, so only that rank drafts. The scheduler sends the drafts of the next
-step to all ranks; each writes them to where the runner reads drafts, which no rank has to agree on.
+vLLM's engine collects drafts when it has the tokens of a step (engine/worker/executor.py). It uses
+those of one rank, so only that rank drafts. The scheduler sends the drafts of the next step to all
+ranks; each writes them to where the runner reads drafts, which no rank has to agree on.
+
+With async scheduling a further step may be in flight by then. What is kept of a step is therefore a
+`_Step`, and nothing of the one in flight is read but what was scheduled (docs/vllm.md).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from vllm.distributed.parallel_state import get_tp_group
+from vllm.utils.torch_utils import async_tensor_h2d
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.cpu.model_runner import CPUModelRunner
 from vllm.v1.worker.gpu import model_runner as vllms
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import get_max_chunk_logits
 from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
-from engine.drafting import Control
+from engine.drafting import ON_DEVICE, Control, InFlight
 from engine.heads import HeadMemory
 from engine.worker.head import StepPositions, StepStates, note_prefill
 from engine.worker.rows import most_verified_rows
 from engine.worker.sampling import read_control_of
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation, load_head, read_settings
-from engine.worker.step import NOTHING_KNOWN, SampledStep
-from engine.worker.v2.requests import Requests
+from engine.worker.step import SampledStep
+from engine.worker.v2.graphs import capture_steps_of
+from engine.worker.v2.requests import Request, Requests
 
 _Runner: Any = object
 _Speculator: Any = BaseSpeculator
@@ -74,6 +81,44 @@ def take_our_speculator() -> None:
     vllms.init_speculator = _speculator
 
 
+@dataclass(slots=True)
+class _Step:
+    """A step that has been launched.
+
+    Attributes:
+        scheduled: vLLM's `SchedulerOutput`.
+        batch: vLLM's `InputBatch`.
+        requests: Its requests by id, in the batch's order; None for one that nobody told us of.
+        native_tokens: Tokens that vLLM's own drafter proposes in it.
+        hidden: Hidden states of all positions, for a head; overwritten by the next step.
+        states: Those of the positions that are sampled.
+        output: vLLM's `AsyncOutput`, whose tokens come to the CPU meanwhile.
+        gone: Requests that ended, or left the batch, since it was launched.
+    """
+
+    scheduled: Any
+    batch: Any
+    requests: Mapping[str, Request | None]
+    native_tokens: int
+    hidden: Any
+    states: StepStates | None
+    output: Any
+    gone: set[str] = field(default_factory=set)
+
+    @property
+    def drafted(self) -> Sequence[int]:
+        """Verified draft tokens of each sequence."""
+        counts = self.batch.num_draft_tokens_per_req
+        return [0] * len(self.requests) if counts is None else list(counts.tolist())
+
+    def sampled(self) -> list[list[int]]:
+        """Return the new tokens of each sequence, once they are on the CPU."""
+        self.output.copy_event.synchronize()
+        counts: Sequence[int] = self.output.num_sampled_tokens_np.tolist()
+        rows: Sequence[list[int]] = self.output.sampled_token_ids.tolist()
+        return [row[:count] for row, count in zip(rows, counts, strict=True)]
+
+
 class _HybridDrafting(_Runner):
     """What both runners add to vLLM's; comes first in the method resolution order.
 
@@ -92,12 +137,9 @@ class _HybridDrafting(_Runner):
         self.speculation = RankSpeculation.start(vllm_config, _V2Batch(self)) if drafts else None
         self.most_rows = most_verified_rows(vllm_config)
         self._scheduled: Any = None
-        self._batch: Any = None  # vLLM's `InputBatch`; None until a step has been sampled
-        self._native_tokens = 0
-        self._output: Any = None
-        # For our head: of all positions, and of those that were sampled.
-        self._hidden: Any = None
-        self._states: StepStates | None = None
+        # Launched, and their tokens are not known yet: two at most.
+        self._steps: deque[_Step] = deque()
+        self._known: Any = None  # the step that is being drafted for
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         """Load the target, then its draft head if there is one."""
@@ -123,12 +165,17 @@ class _HybridDrafting(_Runner):
 
     def _begin(self, scheduled: Any) -> None:
         finished, preempted = scheduled.finished_req_ids, scheduled.preempted_req_ids or set()
-        self._scheduled, self._batch, self._output = scheduled, None, None
-        self._hidden = self._states = None
+        self._scheduled = scheduled
+        for step in self._steps:
+            step.gone |= finished | preempted
         if self.speculation is not None:
             self.speculation.step.begin(finished, preempted)
             self.requests.update(scheduled.scheduled_new_reqs, finished | preempted)
-        drafts = scheduled.scheduled_spec_decode_tokens
+        drafts = {
+            request: draft
+            for request, draft in scheduled.scheduled_spec_decode_tokens.items()
+            if draft[0] != ON_DEVICE
+        }
         if drafts:
             slots = [self.req_states.req_id_to_index[request] for request in drafts]
             _scatter(self.req_states.draft_tokens, slots, list(drafts.values()))
@@ -150,59 +197,92 @@ class _HybridDrafting(_Runner):
         Its tokens are copied to the CPU meanwhile.
         """
         state = self.execute_model_state
-        if state is not None:
-            self._batch, self._native_tokens = state.input_batch, state.num_spec_tokens_to_schedule
-            if self.speculation is not None and self.speculation.step.head is not None:
-                self._hidden = state.hidden_states
-                sampled = self._hidden[self._batch.logits_indices]
-                self._states = StepStates(sampled, _verified(self._batch))
-        self._output = super().sample_tokens(grammar_output)
-        return self._output
+        # vLLM's own steps, at its start, do not come from our scheduler.
+        if state is None or self.speculation is None or not _is_ours(self._scheduled):
+            return super().sample_tokens(grammar_output)
+        batch, hidden, states = state.input_batch, None, None
+        if self.speculation.step.head is not None:
+            hidden = state.hidden_states
+            states = StepStates(hidden[batch.logits_indices], _verified(batch))
+        output = super().sample_tokens(grammar_output)
+        requests = {request: self.requests.find(request) for request in batch.req_ids}
+        native = state.num_spec_tokens_to_schedule if self.speculation.has_native else 0
+        self._steps.append(_Step(self._scheduled, batch, requests, native, hidden, states, output))
+        return output
 
     def take_draft_token_ids(self) -> DraftTokenIds | None:
-        """Return the next step's drafts, with the source of each; none if that fails."""
-        if self.speculation is None or self._batch is None:
+        """Return the drafts that follow the oldest step in flight; none if that fails."""
+        if self.speculation is None or not self._steps:
             return super().take_draft_token_ids()
-        requests = list(self._batch.req_ids)
+        step = self._steps.popleft()
+        requests = list(step.requests)
         try:
-            return self._draft(self.speculation, requests)
+            return self._draft(self.speculation, step)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             self.speculation.drafter.fail(exc, requests)
             return DraftTokenIds(requests, [[] for _ in requests])
 
-    def _draft(self, speculation: RankSpeculation, requests: list[str]) -> SourcedDraftTokenIds:
-        batch, scheduled = self._batch, self._scheduled
-        sampled = _sampled(self._output)
-        self.requests.extend(requests, sampled)
-        step = SampledStep(
-            requests,
-            sampled,
-            _verified(batch) or [0] * len(requests),
-            scheduled.total_num_scheduled_tokens,
-            has_new=bool(scheduled.scheduled_new_reqs),
-            states=self._states,
-            next_step=getattr(scheduled, "specgate_next_step", NOTHING_KNOWN),
-        )
+    def _draft(self, speculation: RankSpeculation, step: _Step) -> SourcedDraftTokenIds:
+        self._known = step
+        names, sampled, drafted = list(step.requests), step.sampled(), step.drafted
+        self.requests.extend(step.requests, sampled)
+        following = self._steps[0] if self._steps else None
+        # A step in flight overwrites the states, and those of requests that left have no row.
+        states = None if following is not None or step.gone else step.states
+        if step.gone:
+            here = [at for at, name in enumerate(names) if name not in step.gone]
+            names, sampled = [names[at] for at in here], [sampled[at] for at in here]
+            drafted = [drafted[at] for at in here]
+        in_flight = None
+        if following is not None:
+            verifies = dict(zip(following.requests, following.drafted, strict=True))
+            in_flight = InFlight(
+                [verifies.get(name, -1) for name in names], native=following.native_tokens
+            )
         native = native_tokens = None
         if speculation.has_native:
-            if proposed := self._native_tokens:
-                native = self.req_states.draft_tokens[batch.idx_mapping, :proposed].tolist()
+            if step.native_tokens and in_flight is None:
+                table = self.req_states.draft_tokens
+                native = table[step.batch.idx_mapping, : step.native_tokens].tolist()
             native_tokens = speculation.drafter.native_tokens()
-        drafts = speculation.step.draft(step, native)
-        return SourcedDraftTokenIds(requests, drafts.tokens, drafts.origins, native_tokens)
+        drafts = speculation.step.draft(
+            SampledStep(
+                names,
+                sampled,
+                drafted,
+                step.scheduled.total_num_scheduled_tokens,
+                has_new=bool(step.scheduled.scheduled_new_reqs),
+                states=states,
+                next_step=step.scheduled.specgate_next_step,
+                in_flight=in_flight,
+            ),
+            native,
+        )
+        return SourcedDraftTokenIds(
+            names,
+            drafts.tokens,
+            drafts.origins,
+            native_tokens,
+            ahead=speculation.step.goes_ahead,
+        )
 
     def positions(self) -> StepPositions:
         """Return the positions of the step whose drafts are being made."""
-        batch = self._batch
-        requests = [self.requests[request] for request in batch.req_ids]
-        sampled = self._output.num_sampled_tokens_np.tolist()
+        step = self._known
+        requests = [self.requests[request] for request in step.requests]
+        sampled = step.output.num_sampled_tokens_np.tolist()
         return StepPositions(
-            batch.req_ids,
-            batch.num_computed_tokens_np.tolist(),
-            batch.num_scheduled_tokens.tolist(),
+            list(step.requests),
+            step.batch.num_computed_tokens_np.tolist(),
+            step.batch.num_scheduled_tokens.tolist(),
             [len(one.tokens) - new for one, new in zip(requests, sampled, strict=True)],
             lambda row, begin, end: requests[row].tokens[begin:end],
         )
+
+    def hidden_states(self) -> torch.Tensor:
+        """Return the hidden states of that step's positions."""
+        hidden: torch.Tensor = self._known.hidden
+        return hidden
 
     def run_empty_step(self, tokens: int) -> None:
         """Compute a step of this many tokens without context, and as many logits as it can have."""
@@ -237,7 +317,7 @@ class _V2Batch:
         runner = self._runner
         note_prefill(
             memory,
-            runner._hidden,
+            runner.hidden_states(),
             runner.positions(),
             wants=wants,
             vocabulary=self._vocabulary,
@@ -251,6 +331,10 @@ class HybridCPUModelRunner(_HybridDrafting, CPUModelRunner):
 
 class HybridGPUModelRunner(_HybridDrafting, vllms.GPUModelRunner):
     """The speculating runner for GPUs."""
+
+    def __init__(self, vllm_config: Any, device: Any) -> None:
+        super().__init__(vllm_config, device)
+        capture_steps_of(self)
 
     def _dummy_sampler_run(self, hidden_states: Any) -> Any:
         """Let vLLM's memory profile see the largest step that can be verified.
@@ -272,24 +356,21 @@ def _verified(batch: Any) -> list[int] | None:
     return None if counts is None else list(counts.tolist())
 
 
-def _sampled(output: Any) -> list[list[int]]:
-    """Return the new tokens of each sequence, once they are on the CPU."""
-    output.copy_event.synchronize()
-    counts: Sequence[int] = output.num_sampled_tokens_np.tolist()
-    rows: Sequence[list[int]] = output.sampled_token_ids.tolist()
-    return [row[:count] for row, count in zip(rows, counts, strict=True)]
+def _is_ours(scheduled: Any) -> bool:
+    return hasattr(scheduled, "specgate_next_step")
 
 
 def _scatter(table: torch.Tensor, slots: Sequence[int], drafts: Sequence[Sequence[int]]) -> None:
-    """Write drafts to rows of a table, shape (slots, longest draft).
+    """Write drafts to rows of a table, shape (slots, longest draft); does not wait for the device.
 
     The rest of a row gets token 0: these ids are read as input although they are not verified.
     """
     width = max(map(len, drafts))
     rows = np.array([[*draft, *[0] * (width - len(draft))] for draft in drafts])
     np.maximum(rows, 0, out=rows)  # placeholders
-    at, tokens = torch.from_numpy(np.array(slots)), torch.from_numpy(rows)
-    table[:, :width].index_copy_(0, at.to(table.device), tokens.to(table.device))
+    at = async_tensor_h2d(np.array(slots), device=table.device)
+    tokens = async_tensor_h2d(rows, device=table.device)
+    table[:, :width].index_copy_(0, at, tokens)
 
 
 @contextmanager

@@ -26,8 +26,12 @@ from tests.v2_on_cpus.environment import environment
 
 Body = Mapping[str, Any]
 
-RUNNER = os.environ.get("SPECGATE_TEST_RUNNER", "v1")
-"""vLLM's model runner in all workers of these tests: v1 or v2."""
+RUNNER, _, SCHEDULING = os.environ.get("SPECGATE_TEST_RUNNER", "v1").partition("-")
+"""vLLM's model runner in all workers of these tests, v1 or v2, and how V2 schedules.
+
+v2 schedules asynchronously and chooses for each step; in v2-ahead no step waits for the tokens of
+the last one; v2-sync is synchronous.
+"""
 
 _START_SECONDS = 240
 _STOP_SECONDS = 60
@@ -179,6 +183,16 @@ class Worker:
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
 
 
+def _scheduled(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section with the scheduling that these tests are run with."""
+    speculation = engine.get("speculation")
+    if SCHEDULING == "sync":
+        return {**engine, "vllm": {**engine.get("vllm", {}), "async_scheduling": False}}
+    if SCHEDULING == "ahead" and isinstance(speculation, dict):
+        return {**engine, "speculation": {**speculation, "launch": "ahead"}}
+    return dict(engine)
+
+
 @contextlib.contextmanager
 def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]:
     """Start a worker, do not wait for it; at the end: SIGTERM, status 0, unless it ended before.
@@ -188,7 +202,7 @@ def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]
         engine: The profile's `engine:` section.
     """
     profile, log = folder / "profile.yaml", folder / "worker.log"
-    section = {"runner": RUNNER, **engine}
+    section = _scheduled({"runner": RUNNER, **engine})
     profile.write_text(yaml.safe_dump({"engine": section}), encoding="utf-8")
     variables = environment() if section["runner"] == "v2" else {}
     with contextlib.ExitStack() as stack:

@@ -57,6 +57,9 @@ def view_of(*, offered: list[int], stated: list[float], room: int = 32) -> View:
         context=np.array([0]),
         waiting=np.array([0]),
         offers=Offers(np.array(offered), suffix, np.full((sequences, HEAD), 0.5)),
+        now=np.arange(sequences)[None, :],
+        ahead=np.array([False]),
+        skip=np.zeros((1, sequences), dtype=np.int64),
     )
 
 

@@ -1,9 +1,19 @@
 import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import JsonValue
+
 from bench.gpu.__main__ import Part, Results, report, run, table_of
-from bench.gpu.parts import RunError, SkipError, methods_of, read_prompts, requests_of
+from bench.gpu.parts import (
+    Method,
+    RunError,
+    SkipError,
+    methods_of,
+    read_prompts,
+    requests_of,
+)
 from bench.rounds import Json
 from engine.config import load_settings
 
@@ -101,13 +111,30 @@ def test_an_eagle_head_adds_methods(tmp_path: Path) -> None:
     without = methods_of(settings, None)
     with_head = methods_of(settings, tmp_path)
 
-    assert [method.name for method in without] == ["vllm", "ngram", "suffix", "hybrid"]
-    assert [method.name for method in with_head] == ["vllm", "ngram", "suffix", "eagle", "hybrid"]
-    hybrid = with_head[-1].speculation
-    assert hybrid is not None
-    assert hybrid["sources"] == ["suffix", "native"]
-    assert without[-1].speculation is not None
-    assert without[-1].speculation["sources"] == ["suffix"]
+    assert [method.name for method in without] == ["vllm", "ngram", "suffix", "hybrid", "ahead"]
+    assert [method.name for method in with_head if method not in without] == [
+        "eagle", "hybrid", "ahead",
+    ]  # fmt: skip
+    assert _sources_of(with_head, "hybrid") == ["suffix", "native"]
+    assert _sources_of(without, "hybrid") == ["suffix"]
+
+
+def test_every_step_of_one_method_is_launched_ahead() -> None:
+    methods = methods_of(load_settings(ROOT / "configs/gpu-llama-3.1-8b.yaml"), None)
+
+    ahead = _speculation_of(methods, "ahead")
+
+    assert ahead == {**_speculation_of(methods, "hybrid"), "launch": "ahead"}
+
+
+def _speculation_of(methods: Sequence[Method], name: str) -> Mapping[str, JsonValue]:
+    (found,) = [method.speculation for method in methods if method.name == name]
+    assert found is not None
+    return found
+
+
+def _sources_of(methods: Sequence[Method], name: str) -> JsonValue:
+    return _speculation_of(methods, name)["sources"]
 
 
 def test_there_are_prompts_for_all() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from engine.drafting import Beginning, Control, Drafter, HeadPass, StepDrafts
+from engine.drafting import Beginning, Control, Drafter, HeadPass, InFlight, StepDrafts
 from engine.policy import Gate, Load, Profile
 from engine.suffix import SuffixIndex
 
@@ -44,6 +44,7 @@ class Verified(Drafter):
         native: Sequence[Sequence[int]] | None = None,
         head: HeadPass | None = None,
         load: Load = Load(0),  # noqa: B008  # read-only
+        in_flight: InFlight | None = None,
     ) -> StepDrafts:
         whole = [self._drafted.get(name, 0) for name in requests]
         drafts = super().step(
@@ -54,6 +55,7 @@ class Verified(Drafter):
             native=native,
             head=head,
             load=load,
+            in_flight=in_flight,
         )
         self._drafted = {
             name: len(tokens) for name, tokens in zip(requests, drafts.tokens, strict=True)

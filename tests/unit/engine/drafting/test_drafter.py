@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.drafting import Beginning, Control, Drafter
-from engine.drafting.origin import HEAD, PREDICTION, SUFFIX, Origin
+from engine.drafting import ON_DEVICE, Beginning, Control, Drafter, InFlight
+from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX, Origin
 from engine.errors import SuffixCapacityError
 from engine.policy import Gate
 from engine.suffix import SuffixIndex
@@ -396,3 +396,84 @@ def test_a_fixed_price_holds_for_requests_without_one_of_their_own() -> None:
 
     assert 0 < len(drafts[0]) < len(drafts[1])
     assert gate.price > 0.9
+
+
+def test_a_draft_behind_a_step_in_flight_follows_all_that_it_may_yield() -> None:
+    hybrid = drafter(suffix(), most=3)
+    first = hybrid.step(["r"], [[11, 12]], begin(left=20))
+    assert first.tokens == [[13, 14, 15]]
+
+    # 11, 12 are known; the step in flight verifies 13, 14, 15 and yields 16 if they are right.
+    second = hybrid.step(["r"], [[13]], begin(), verified=[0], in_flight=InFlight([0]))
+    third = hybrid.step(["r"], [[14]], begin(), verified=[0], in_flight=InFlight([3]))
+
+    assert second.tokens == [[15, 16, 17]]  # 14 is what the step in flight yields
+    assert third.tokens == [[19, 20, 11]]  # after the prompt's end comes its beginning
+
+
+def test_where_the_index_now_disagrees_its_own_text_is_followed() -> None:
+    """What is in flight was drafted before the newest token was known."""
+    hybrid = drafter(suffix(), most=3)
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 30, 3, 4, 40, 41, 42, 43, 44]
+    hybrid.step(["r"], [[2, 3, 4]], begin(prompt=prompt))
+    in_flight = hybrid.step(["r"], [[5]], begin(), verified=[0])
+    assert in_flight.tokens == [[6, 7, 8]]
+
+    # The text goes on otherwise than was drafted; the step in flight will find that out.
+    drafts = hybrid.step(["r"], [[30, 3, 4]], begin(), verified=[0], in_flight=InFlight([3]))
+
+    assert drafts.tokens[0][:2] != [6, 7]
+    assert drafts.tokens == [[41, 42, 43]]
+
+
+def test_nothing_is_drafted_for_a_sequence_that_the_step_in_flight_lacks() -> None:
+    hybrid = drafter(suffix())
+
+    drafts = hybrid.step(
+        ["a", "b"], [[11, 12], [11, 12]], begin(), verified=[0, 0], in_flight=InFlight([-1, 0])
+    )
+
+    assert drafts.tokens == [[], [14, 15, 16, 17, 18, 19, 20, 11]]
+
+
+def test_a_draft_behind_a_step_in_flight_leaves_room_for_both_next_tokens() -> None:
+    drafts = drafter(suffix()).step(
+        ["r"], [[11, 12]], begin(left=6), verified=[0], in_flight=InFlight([0])
+    )
+
+    assert drafts.tokens == [[14, 15]]  # 6 less the two sampled, less two to come
+
+
+def test_vllms_drafter_drafts_on_the_device_behind_a_step_in_flight() -> None:
+    hybrid = drafter(suffix())
+
+    drafts = hybrid.step(
+        ["a", "b", "c"],
+        [[11], [11], [11]],
+        lambda name: begin(Control(native=name != "b"), left=10 if name == "a" else 5)(name),
+        verified=[0, 0, 0],
+        in_flight=InFlight([0, 0, -1], native=3),
+    )
+
+    assert drafts.tokens == [[ON_DEVICE] * 3, [], []]
+    assert drafts.origins == [Origin(NATIVE), None, None]
+    assert hybrid.counters.decisions["drafted"] == 1
+
+
+def test_trust_compares_each_step_with_what_was_stated_for_it() -> None:
+    """Two drafts of a request are unknown at once; each is judged by its own tokens."""
+    hybrid = drafter(suffix(), most=2)
+    text = [11, 12, 13, 14, 15, 16, 17, 18, 19, 20]
+    at, drafts = 1, hybrid.step(["r"], [text[:1]], begin(prompt=text * 8), verified=[0])
+    known = list(drafts.tokens[0])
+    for _ in range(200):
+        later = hybrid.step(
+            ["r"],
+            [[text[at % 10]]],
+            begin(),
+            verified=[len(known)],
+            in_flight=InFlight([len(drafts.tokens[0])]),
+        )
+        known, drafts, at = list(drafts.tokens[0]), later, at + 1
+
+    assert hybrid.gate.trust < 0.9  # drafts were verified, and none of their tokens were kept

@@ -3,7 +3,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from engine.drafting import Drafter, Origin
 from engine.drafting.origin import NATIVE, PREDICTION, SUFFIX
-from engine.policy import Gate
+from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
 from engine.worker.metrics import (
     _PREDICTION_BUCKETS,
@@ -162,3 +162,21 @@ def test_a_head_that_lost_its_role_is_shown_as_0(registry: CollectorRegistry) ->
     assert value("b", "serving") == 1
     changes = registry.get_sample_value("engine_head_changes_total", {"result": "adopted"})
     assert changes == 1
+
+
+def test_launches_are_counted_where_steps_may_be_launched_ahead(
+    registry: CollectorRegistry,
+) -> None:
+    launch = Launch()
+    launch.observe(ahead=True, sequences=1, tokens=1, seconds=1.0)
+    metrics, drafter = DraftingMetrics(registry), Drafter(None, Gate(((1, 1.0),)), most=1)
+
+    metrics.publish(drafter, None, ())
+    assert registry.get_sample_value("engine_spec_launches_total", {"launch": "ahead"}) is None
+    metrics.publish(drafter, None, (), launch)
+
+    counts = [
+        registry.get_sample_value("engine_spec_launches_total", {"launch": name})
+        for name in ("wait", "ahead")
+    ]
+    assert counts == [0, 1]

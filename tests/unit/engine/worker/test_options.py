@@ -124,7 +124,32 @@ def test_on_v2_our_runner_takes_the_place_of_a_drafter_that_vllm_accepts() -> No
     )
 
     assert options["speculative_config"] == {"method": "ngram_gpu", "num_speculative_tokens": 5}
-    assert options["async_scheduling"] is False
+
+
+@pytest.mark.parametrize(
+    ("vllm", "is_v2", "expected"),
+    [
+        ({}, True, None),
+        ({"async_scheduling": False}, True, False),
+        ({"async_scheduling": True}, True, True),
+        ({"data_parallel_size": 2}, True, False),
+        ({}, False, False),
+    ],
+    ids=["vLLM's default", "off", "on", "several engines", "V1"],
+)
+def test_async_scheduling_is_left_to_vllm_where_our_drafts_can_follow_it(
+    vllm: dict[str, JsonValue], is_v2: bool, expected: bool | None
+) -> None:
+    options = build_options(settings(vllm=vllm), MODEL, has_bfloat16=True, is_v2=is_v2)
+
+    assert options.get("async_scheduling") is expected
+
+
+def test_async_scheduling_with_drafts_needs_v2() -> None:
+    chosen = settings(vllm={"async_scheduling": True})
+
+    with pytest.raises(ConfigError, match=r"engine\.vllm\.async_scheduling: .*V2"):
+        build_options(chosen, MODEL, has_bfloat16=True, is_v2=False)
 
 
 NGRAM: dict[str, object] = {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4}

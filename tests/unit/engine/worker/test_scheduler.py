@@ -12,7 +12,7 @@ from vllm import SamplingParams
 from vllm.config import CacheConfig, DeviceConfig, SchedulerConfig, VllmConfig
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
-from vllm.v1.outputs import ModelRunnerOutput
+from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
 from vllm.v1.request import Request
 from vllm.v1.structured_output import StructuredOutputManager
 
@@ -369,3 +369,89 @@ def test_all_ranks_learn_whether_the_native_drafter_made_every_draft(
     )
 
     assert scheduler.schedule().specgate_all_native is all_native
+
+
+def drafts_of(scheduler: HybridScheduler, *, ahead: bool, length: int = 2) -> None:
+    names = [request.request_id for request in scheduler.running]
+    scheduler.update_draft_token_ids(
+        SourcedDraftTokenIds(
+            names, [[9] * length for _ in names], [Origin(SUFFIX)] * len(names), None, ahead
+        )
+    )
+
+
+def test_a_step_waits_for_the_tokens_of_the_last_one(start: Start) -> None:
+    scheduler = start()
+    add(scheduler, "a")
+
+    output = scheduler.schedule()
+
+    assert not scheduler.has_requests()
+    assert not scheduler.take_known()
+    compute(scheduler, output)
+    assert (scheduler.take_known(), scheduler.take_known()) == (True, False)
+    assert scheduler.has_requests()
+
+
+def test_a_step_that_is_launched_ahead_counts_on_all_drafts_before_it(start: Start) -> None:
+    scheduler = start()
+    add(scheduler, "a")
+    compute(scheduler, scheduler.schedule())
+    drafts_of(scheduler, ahead=True)
+    first = scheduler.schedule()
+    assert first.scheduled_spec_decode_tokens == {"a": [9, 9]}
+    assert scheduler.has_requests()
+
+    second = scheduler.schedule()
+
+    assert second.scheduled_spec_decode_tokens == {}  # nothing was drafted for it yet
+    assert scheduler.requests["a"].num_computed_tokens == 3 + 3 + 1
+    compute(scheduler, first, {"a": 1})
+    drafts_of(scheduler, ahead=True, length=3)
+    third = scheduler.schedule()
+    compute(scheduler, second)
+    compute(scheduler, third, {"a": 3})
+    assert scheduler.requests["a"].num_output_placeholders == 0
+    assert len(scheduler.requests["a"].output_token_ids) == 1 + 2 + 1 + 4
+
+
+def test_a_draft_counts_for_its_source_though_the_next_one_is_scheduled(start: Start) -> None:
+    scheduler = start()
+    add(scheduler, "a")
+    compute(scheduler, scheduler.schedule())
+    drafts_of(scheduler, ahead=True)
+    first = scheduler.schedule()
+    scheduler.update_draft_token_ids(
+        SourcedDraftTokenIds(["a"], [[9]], [Origin(NATIVE)], None, ahead=True)
+    )
+    second = scheduler.schedule()
+
+    compute(scheduler, first, {"a": 1})
+    compute(scheduler, second)
+
+    counts = scheduler._acceptance.by_source()
+    assert counts["suffix"] == {"drafted": 2, "accepted": 1}
+    assert counts["native"] == {"drafted": 1, "accepted": 0}
+
+
+def test_no_step_goes_ahead_of_a_grammar(start: Start) -> None:
+    scheduler = start()
+    add(scheduler, "a", "b")
+    compute(scheduler, scheduler.schedule())
+    drafts_of(scheduler, ahead=True)
+    scheduler.schedule()
+    assert scheduler.has_requests()
+
+    scheduler.running[0].structured_output_request = object()
+
+    assert not scheduler.has_requests()
+
+
+def test_a_failed_draft_ends_going_ahead(start: Start) -> None:
+    scheduler = start()
+    add(scheduler, "a")
+    compute(scheduler, scheduler.schedule())
+    drafts_of(scheduler, ahead=True)
+    scheduler.update_draft_token_ids(DraftTokenIds(["a"], [[]]))
+
+    assert not scheduler.may_go_ahead()

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
-from engine.drafting import Beginning, Control, Drafter, Origin, StepDrafts
+from engine.drafting import Beginning, Control, Drafter, InFlight, Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
-from engine.policy import Gate
+from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
 from engine.worker.head import StepStates
 from engine.worker.metrics import DraftingMetrics
@@ -230,3 +230,43 @@ class TestTimer:
         timer.begin(11.0, ())
 
         assert timer.begin(12.0, ()) is None
+
+
+def test_the_last_step_of_a_row_of_overlapping_ones_is_not_timed() -> None:
+    timer = StepTimer()
+    timer.begin(0.0, ())
+    timer.end(TimedStep(["a"], 1, 1, 0.0, ahead=True))
+    timer.begin(1.0, ())
+    timer.end(TimedStep(["a"], 1, 1, 0.0, ahead=True))
+    overlapping = timer.begin(2.0, ())
+    timer.end(TimedStep(["a"], 1, 1, 0.0))
+
+    assert overlapping is not None
+    assert overlapping[1] == 1.0
+    assert timer.begin(4.0, ()) is None
+    timer.end(TimedStep(["a"], 1, 1, 0.0))
+    alone = timer.begin(5.5, ())
+    assert alone is not None
+    assert alone[1] == 1.5
+
+
+def test_the_choice_to_launch_ahead_learns_from_timed_steps() -> None:
+    launch = Launch("ahead")
+    drafting = StepDrafting(
+        Recording(), DraftingMetrics(CollectorRegistry()), Requests(), launch=launch
+    )
+    for at in range(4):
+        drafting.begin((), ())
+        in_flight = InFlight([0]) if at == 2 else None
+        drafting.draft(SampledStep(["r"], [[TEXT[at]]], [0], 1, in_flight=in_flight))
+    drafting.begin((), ())
+
+    assert drafting.goes_ahead
+    assert drafting.launches() == {"waited": 2, "ahead": 1}  # the one behind it is not timed
+
+
+def test_without_async_scheduling_nothing_is_chosen(drafting: StepDrafting) -> None:
+    drafting.draft(SampledStep(["r"], [[1]], [0], 1))
+
+    assert not drafting.goes_ahead
+    assert drafting.launches() == {}

@@ -85,6 +85,7 @@ class Step:
         self.gone: list[tuple[set[str], set[str]]] = []
         self.told: list[tuple[SampledStep, Any]] = []
         self.drafts = StepDrafts.nothing(2)
+        self.goes_ahead = False
 
     def begin(self, finished: Any, preempted: Any) -> None:
         self.gone.append((set(finished), set(preempted)))

@@ -24,8 +24,8 @@ def requests() -> Requests:
 
 
 def test_a_text_grows_by_what_is_sampled(requests: Requests) -> None:
-    requests.extend(["a"], [[7, 8]])
-    requests.extend(["a"], [[]])
+    requests.extend({"a": requests["a"]}, [[7, 8]])
+    requests.extend({"a": requests["a"]}, [[]])
 
     assert requests.text("a").tolist() == [1, 2, 3, 7, 8]
     assert requests.left("a", longest=10) == 3
@@ -37,7 +37,7 @@ def test_the_list_of_the_scheduler_is_not_changed() -> None:
     requests = Requests()
     requests.update([new("a", tokens, prompt=3)], set())
 
-    requests.extend(["a"], [[9]])
+    requests.extend({"a": requests["a"]}, [[9]])
 
     assert tokens == [1, 2, 3]
 

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from vllm import SamplingParams
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.gpu import model_runner as vllms
 
-from engine.drafting import Origin, StepDrafts
+from engine.drafting import InFlight, Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
-from engine.worker.step import NOTHING_KNOWN, NextStep, SampledStep
+from engine.worker.scheduler import SourcedDraftTokenIds
+from engine.worker.step import NextStep, SampledStep
 from engine.worker.v2 import runner
 from engine.worker.v2.runner import (
     HybridGPUModelRunner,
@@ -72,6 +74,10 @@ class Hooked(_HybridDrafting, Plain):
 
     def compute(self, scheduled: Any, batch: Any, output: Any) -> Any:
         """Compute a step, and return the drafts that we return."""
+        self.launch(scheduled, batch, output)
+        return self.take_draft_token_ids()
+
+    def launch(self, scheduled: Any, batch: Any, output: Any) -> None:
         self.output = output
         self.execute_model(scheduled)
         self.execute_model_state = SimpleNamespace(
@@ -80,7 +86,6 @@ class Hooked(_HybridDrafting, Plain):
             num_spec_tokens_to_schedule=scheduled.num_spec_tokens_to_schedule,
         )
         self.sample_tokens(None)
-        return self.take_draft_token_ids()
 
 
 def new(name: str) -> Any:
@@ -339,8 +344,143 @@ def test_a_step_of_vllms_warm_up_knows_nothing_of_us(hooked: Hooked, step: Step)
         **{name: value for name, value in vars(FIRST).items() if not name.startswith("specgate")}
     )
 
-    hooked.compute(scheduled, batch(), output([5], [6]))
+    drafts = hooked.compute(scheduled, batch(), output([5], [6]))
     hooked.sample()
 
-    assert step.told[0][0].next_step == NOTHING_KNOWN
+    assert drafts == DraftTokenIds(["vLLM's"], [[-1]])
+    assert step.told == []
     assert hooked.seen_probabilities == ["probabilities"]
+
+
+def test_drafts_follow_the_oldest_step_and_know_what_the_one_in_flight_verifies(
+    hooked: Hooked, step: Step
+) -> None:
+    step.head = object()  # type: ignore[assignment]
+    step.goes_ahead = True
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    hooked.launch(Scheduled(), batch([1, 2]), output([7, 8], [9]))
+
+    first = hooked.take_draft_token_ids()
+    second = hooked.take_draft_token_ids()
+
+    assert isinstance(first, SourcedDraftTokenIds)
+    assert first.ahead
+    (told, _), (after, _) = step.told
+    assert (told.sampled, told.in_flight) == ([[5], [6]], InFlight([1, 2]))
+    assert told.states is None  # the step in flight overwrites them
+    assert (after.sampled, after.in_flight) == ([[7, 8], [9]], None)
+    assert after.states is not None
+    assert second is not None
+    assert hooked.requests.text("a").tolist() == [1, 2, 5, 7, 8]
+
+
+def test_requests_that_left_while_a_step_was_in_flight_draft_nothing(
+    hooked: Hooked, step: Step
+) -> None:
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    gone = Scheduled([new("b")], finished_req_ids={"a"}, preempted_req_ids={"b"})
+    hooked.launch(gone, batch(), output([7], [8]))
+
+    drafts = hooked.take_draft_token_ids()
+
+    assert drafts is not None
+    assert drafts.req_ids == []
+    assert step.told[0][0].requests == []
+
+
+def test_a_request_that_ended_while_its_last_step_was_in_flight_does_not_begin_again(
+    hooked: Hooked, step: Step
+) -> None:
+    step.head = object()  # type: ignore[assignment]
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    hooked.take_draft_token_ids()
+    hooked.launch(Scheduled(), batch([1, 2]), output([7, 8], [9]))
+    hooked._begin(Scheduled(finished_req_ids={"a"}))  # an empty step: nothing is launched
+
+    hooked.take_draft_token_ids()
+
+    told = step.told[-1][0]
+    assert (told.requests, told.sampled, told.verified) == (["b"], [[9]], [2])
+    assert told.states is None  # they have rows of both
+
+
+def test_a_sequence_that_the_step_in_flight_lacks_is_told(hooked: Hooked, step: Step) -> None:
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    alone = batch()
+    alone.req_ids = ["b"]
+    hooked.launch(Scheduled(), alone, output([6]))
+
+    hooked.take_draft_token_ids()
+
+    assert step.told[0][0].in_flight == InFlight([-1, 0])
+
+
+def test_tokens_that_are_on_the_device_are_left_there(hooked: Hooked, step: Step) -> None:
+    assert hooked.speculation is not None
+    hooked.speculation.has_native = True
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    hooked.launch(
+        Scheduled(scheduled_spec_decode_tokens={"a": [-1, -1], "b": [3]}), batch(), output([7], [8])
+    )
+
+    hooked.take_draft_token_ids()
+
+    assert hooked.seen_drafts[1] == [[3, 7, 7, 7], [7] * LONGEST, [7] * LONGEST]
+    told, native = step.told[0]
+    assert native is None
+    assert told.in_flight == InFlight([0, 0], native=3)
+
+
+class Unknown:
+    """What a step in flight will have; to read any of it is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"{name} of a step in flight was read")
+
+
+def test_nothing_of_a_step_in_flight_is_read_but_what_was_scheduled(
+    hooked: Hooked, step: Step
+) -> None:
+    step.head = object()  # type: ignore[assignment]
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    ahead = batch([1, 2])
+    ahead.idx_mapping = ahead.num_computed_tokens_np = Unknown()
+    hooked.launch(Scheduled(), ahead, Unknown())
+
+    hooked.take_draft_token_ids()
+
+    assert step.told[0][0].in_flight == InFlight([1, 2])
+
+
+class Copies(TorchDispatchMode):
+    """Records copies between a device and the CPU; meta tensors stand for the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.to_device: list[bool] = []  # whether each lets the CPU go on
+        self.to_cpu = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is torch.ops.aten._to_copy.default:
+            is_there = args[0].device.type == "meta"
+            goes_there = kwargs.get("device", args[0].device).type == "meta"
+            if goes_there and not is_there:
+                self.to_device.append(bool(kwargs.get("non_blocking")))
+            self.to_cpu += is_there and not goes_there
+        self.to_cpu += func is torch.ops.aten._local_scalar_dense.default
+        return func(*args, **kwargs)
+
+
+def test_a_step_launched_ahead_neither_waits_nor_reads_from_the_device(hooked: Hooked) -> None:
+    """A copy that the CPU waits for would end the overlap."""
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    hooked.req_states.draft_tokens = torch.zeros(3, LONGEST, dtype=torch.int64, device="meta")
+    ahead = Scheduled(scheduled_spec_decode_tokens={"a": [3, 4], "b": [5]})
+
+    with Copies() as copies:
+        hooked._begin(ahead)
+        hooked.take_draft_token_ids()
+
+    assert copies.to_device == [True, True]  # slots and tokens
+    assert copies.to_cpu == 0
