@@ -57,7 +57,8 @@ def test_it_pauses_for_longer_than_it_computes(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_other_threads_are_not_slowed() -> None:
-    threads, pieces = torch.get_num_threads(), []
+    threads = torch.get_num_threads()
+    pieces: list[int] = []
     entered, left = threading.Event(), threading.Event()
 
     def load() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from engine.policy import MOST_PAIRS, Contest, Verdict
 from engine.policy.contest import ERROR_RATE
@@ -11,7 +12,9 @@ from engine.policy.contest import ERROR_RATE
 RUNS = 1500
 
 
-def play(differences: Callable[[np.random.Generator], np.ndarray], runs: int) -> list[Contest]:
+def play(
+    differences: Callable[[np.random.Generator], NDArray[np.float64]], runs: int
+) -> list[Contest]:
     played = []
     for seed in range(runs):
         contest = Contest()
@@ -25,16 +28,17 @@ def share(played: list[Contest], verdict: Verdict) -> float:
     return sum(contest.verdict is verdict for contest in played) / len(played)
 
 
-def accepted(draws: np.random.Generator, rate: float) -> np.ndarray:
+def accepted(draws: np.random.Generator, rate: float) -> NDArray[np.float64]:
     """Accepted tokens of drafts of three, each accepted at this rate."""
-    return np.minimum.accumulate(draws.random((MOST_PAIRS, 3)) < rate, 1).sum(1)
+    right = draws.random((MOST_PAIRS, 3)) < rate
+    return np.cumprod(right, 1).sum(1).astype(np.float64)
 
 
-def alike(draws: np.random.Generator) -> np.ndarray:
+def alike(draws: np.random.Generator) -> NDArray[np.float64]:
     return accepted(draws, 0.5) - accepted(draws, 0.5)
 
 
-def alike_in_runs(draws: np.random.Generator) -> np.ndarray:
+def alike_in_runs(draws: np.random.Generator) -> NDArray[np.float64]:
     """As `alike`, but texts go well or badly for ten pairs or so."""
     luck, noise = 0.0, []
     for step in draws.normal(size=MOST_PAIRS).tolist():
@@ -48,7 +52,7 @@ def alike_in_runs(draws: np.random.Generator) -> np.ndarray:
     ("differences", "most"), [(alike, ERROR_RATE), (alike_in_runs, 0.05)], ids=["drawn", "in runs"]
 )
 def test_an_equal_challenger_is_rarely_taken_for_a_better_one(
-    differences: Callable[[np.random.Generator], np.ndarray], most: float
+    differences: Callable[[np.random.Generator], NDArray[np.float64]], most: float
 ) -> None:
     played = play(differences, RUNS)
 

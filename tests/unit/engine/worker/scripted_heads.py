@@ -1,5 +1,6 @@
 """Heads that draft a fixed text, and a batch that gets tokens step by step."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,11 +15,18 @@ STATES = StepStates(torch.zeros(64, 1), None)
 
 
 class ScriptedHead:
-    """Drafts the next three numbers, each right with a chance that it also states."""
+    """Drafts the next three numbers, each right with a chance that it also states.
+
+    Attributes:
+        asked: The rows of each call.
+        seconds: How long a call takes at least.
+        error: What it raises instead.
+    """
 
     def __init__(self, chance: float, seed: int = 0) -> None:
         self.chance = chance
-        self.calls = 0
+        self.asked: list[list[int]] = []
+        self.seconds = 0.0
         self.error: Exception | None = None
         self._draws = torch.Generator().manual_seed(seed)
 
@@ -27,7 +35,8 @@ class ScriptedHead:
     ) -> list[tuple[list[int], list[float]]]:
         if self.error is not None:
             raise self.error
-        self.calls += 1
+        self.asked.append(list(rows))
+        time.sleep(self.seconds)
         right = torch.rand(len(tokens), n, generator=self._draws) < self.chance
         return [
             ([token + 1 + at if hit else 0 for at, hit in enumerate(row)], [self.chance] * n)
