@@ -31,7 +31,8 @@ def share(played: list[Contest], verdict: Verdict) -> float:
 def accepted(draws: np.random.Generator, rate: float) -> NDArray[np.float64]:
     """Accepted tokens of drafts of three, each accepted at this rate."""
     right = draws.random((MOST_PAIRS, 3)) < rate
-    return np.cumprod(right, 1).sum(1).astype(np.float64)
+    counts: NDArray[np.float64] = np.cumprod(right, 1).sum(1).astype(np.float64)
+    return counts
 
 
 def alike(draws: np.random.Generator) -> NDArray[np.float64]:
