@@ -103,6 +103,7 @@ class Heads:
         """Serve with the head of the settings, before the first step."""
         with self._lock:
             self._set(loaded, None)
+        _log.info("head %s (version %s) serves", loaded.name, loaded.version)
 
     def offer(self, loaded: LoadedHead, change: Change) -> None:
         """Try a head beside the serving one; without one it serves at once."""
