@@ -54,7 +54,7 @@ async def _run(rounds: int, seconds: float) -> Json:
             measure, gateway.url, model, head, rounds=rounds, seconds=seconds
         )
     return {
-        **report(figures.gaps, figures.load_seconds),
+        **report(figures.gaps, figures.tokens, figures.load_seconds),
         "processor": describe_processor(),
         "machine": machine.as_json(),
     }

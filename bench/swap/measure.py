@@ -33,10 +33,12 @@ class Figures:
 
     Attributes:
         gaps: Seconds between two pieces of a stream, by phase.
+        tokens: Tokens of the later pieces, by phase.
         load_seconds: From the command to the trial, of each head.
     """
 
     gaps: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    tokens: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     load_seconds: list[float] = field(default_factory=list)
 
 
@@ -94,17 +96,20 @@ class Client:
             "temperature": 0.7,
             "seed": number,
             "stream": True,
+            "stream_options": {"include_usage": True, "continuous_usage_stats": True},
         }
-        last = None
+        last: tuple[float, str, int] | None = None
         with httpx.stream("POST", self._url, json=body, timeout=_ANSWER_SECONDS) as response:
             response.raise_for_status()
             for line in response.iter_lines():
                 if '"content"' not in line:
                     continue
                 now, phase = time.perf_counter(), self.phase
+                tokens = json.loads(line.removeprefix("data: "))["usage"]["completion_tokens"]
                 if last is not None and last[1] == phase:
                     self._figures.gaps[phase].append(now - last[0])
-                last = now, phase
+                    self._figures.tokens[phase] += tokens - last[2]
+                last = now, phase, tokens
 
 
 def measure(url: str, model: str, head: Path, *, rounds: int, seconds: float) -> Figures:

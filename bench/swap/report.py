@@ -7,11 +7,14 @@ from bench.rounds import Json
 QUIET, LOADING, TRIAL = "quiet", "loading", "trial"
 
 
-def report(gaps: Mapping[str, Sequence[float]], load_seconds: Sequence[float]) -> Json:
+def report(
+    gaps: Mapping[str, Sequence[float]], tokens: Mapping[str, int], load_seconds: Sequence[float]
+) -> Json:
     """Return the JSON line: times in milliseconds, and the longest over the quiet 99th percentile.
 
     Args:
         gaps: Seconds between two pieces of a stream, by phase.
+        tokens: Tokens that came in these times, by phase.
         load_seconds: How long each head took to load.
     """
     usual = percentile(gaps[QUIET], 0.99)
@@ -19,6 +22,7 @@ def report(gaps: Mapping[str, Sequence[float]], load_seconds: Sequence[float]) -
     for phase, some in gaps.items():
         found[phase] = {
             "steps": len(some),
+            "tokens_per_second": tokens[phase] / sum(some),
             "median_ms": 1000 * percentile(some, 0.5),
             "p99_ms": 1000 * percentile(some, 0.99),
             "longest_ms": 1000 * max(some),
