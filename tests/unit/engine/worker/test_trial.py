@@ -51,7 +51,7 @@ def test_the_difference_is_accepted_tokens_less_the_price() -> None:
 
 def test_the_time_of_a_pass_counts_at_the_rate_of_tokens() -> None:
     trial = begun(1.0, 1.0)
-    scripted(trial.challenger).seconds = 0.002
+    scripted(trial.challenger).seconds = 0.02
 
     play(trial, Batch("x"), 4 * 20, Conditions(0.2, goodput=500.0))
 
