@@ -18,6 +18,9 @@ _EVERY = 4
 _MOST_ROWS = 4
 """Sequences of a comparison: two passes of so few cost about a tenth of a step, in one of four."""
 
+_FREE_SECONDS, _SHARE = 1.0, 0.03
+"""The passes of a trial may take a second, and then this share of the time since it began."""
+
 _RATE = 1.0 / 16.0
 """Of the moving average of a pass's time."""
 
@@ -128,6 +131,8 @@ class Trial:
         self._longest = max(serving.most, challenger.most)
         self._pairs: dict[str, _Pair] = {}
         self._steps = 0
+        self._began = time.perf_counter()
+        self._spent_seconds = 0.0
 
     @property
     def role(self) -> str:
@@ -167,7 +172,7 @@ class Trial:
             self.late = set(run.requests)
         self._score(run, conditions.goodput)
         self._steps += 1
-        if self._steps % _EVERY or conditions.price >= 1.0:
+        if self._steps % _EVERY or conditions.price >= 1.0 or self._has_spent_its_share():
             return 0.0
         rows = self._choose(run, control)
         return self._draft((run, own), rows, conditions.price, control) if rows else 0.0
@@ -240,4 +245,10 @@ class Trial:
                     for side, guess in zip(self._sides, of_both, strict=True)
                 ),
             )
-        return time.perf_counter() - began
+        seconds = time.perf_counter() - began
+        self._spent_seconds += seconds
+        return seconds
+
+    def _has_spent_its_share(self) -> bool:
+        allowed = _FREE_SECONDS + _SHARE * (time.perf_counter() - self._began)
+        return self._spent_seconds > allowed

@@ -58,6 +58,15 @@ def test_the_time_of_a_pass_counts_at_the_rate_of_tokens() -> None:
     assert trial.contest.mean < -0.5
 
 
+def test_slow_passes_are_few() -> None:
+    trial = begun(1.0, 1.0)
+    scripted(trial.challenger).seconds = 0.4
+
+    play(trial, Batch("x"), 4 * 20)
+
+    assert len(scripted(trial.challenger).asked) == 3
+
+
 def test_nothing_is_drafted_where_no_token_pays() -> None:
     trial = begun(1.0, 1.0)
 
