@@ -29,6 +29,7 @@ _ROLES = {"human": "user", "gpt": "assistant", "bing": "assistant", "chatgpt": "
 _COMPLETIONS = ("completion", "response", "answer")
 _SHOWN_PLACES = 5
 _MOST_LINE_BYTES = 32 << 20
+_MOST_TEXT_BYTES = 1 << 30
 
 Message = Mapping[str, Any]
 
@@ -183,14 +184,14 @@ def read_data(
         held_out_every: One conversation in this many is held out, by a hash of its content.
 
     Raises:
-        TrainingError: A file cannot be read, or nothing is left.
+        TrainingError: A file cannot be read, is not UTF-8 or too large, or nothing is left.
     """
     reading = _Reading(template, max_tokens, held_out_every)
     for path in files:
         try:
             for place, record in _records(path):
                 reading.take(record, place, kind=path.stem)
-        except (OSError, UnicodeDecodeError) as exc:
+        except OSError as exc:
             raise TrainingError(f"{path}: cannot be read: {exc}") from exc
     if not reading.documents and not reading.prompts:
         why = "; ".join(list(reading.report.lines())[1:]) or "the files are empty"
@@ -201,12 +202,32 @@ def read_data(
 def _records(path: Path) -> Iterator[tuple[str, str | Record]]:
     """Yield each record and its place; a line is not read yet."""
     if path.suffix != ".jsonl":
-        yield path.name, Record(text=path.read_text("utf-8"))
+        if path.stat().st_size > _MOST_TEXT_BYTES:
+            raise TrainingError(f"{path}: a text of more than {_MOST_TEXT_BYTES >> 20} MiB")
+        text = _decode(path.read_bytes(), path, line=1)
+        yield path.name, Record(text=text.replace("\r\n", "\n"))
         return
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as file:
+        lines = iter(lambda: file.readline(_MOST_LINE_BYTES + 1), b"")
         for number, line in enumerate(lines, 1):
+            if len(line) > _MOST_LINE_BYTES:
+                most = f"{_MOST_LINE_BYTES >> 20} MiB"
+                raise TrainingError(f"{path}:{number}: a line of more than {most}")
             if line.strip():
-                yield f"{path.name}:{number}", line
+                yield f"{path.name}:{number}", _decode(line, path, line=number)
+
+
+def _decode(content: bytes, path: Path, *, line: int) -> str:
+    """Return a text that begins on this line of a file.
+
+    Raises:
+        TrainingError: It is not UTF-8; the message names the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        at = line + exc.object.count(b"\n", 0, exc.start)
+        raise TrainingError(f"{path}:{at}: cannot be read: not UTF-8") from exc
 
 
 class _Reading:
@@ -225,8 +246,6 @@ class _Reading:
     def take(self, line: str | Record, place: str, *, kind: str) -> None:
         self.report.records += 1
         try:
-            if isinstance(line, str) and len(line) > _MOST_LINE_BYTES:
-                raise DropError("longer than 32 MB")
             record = line if isinstance(line, Record) else Record.read(line)
             digest = record.digest
             if digest in self._seen:

@@ -199,12 +199,35 @@ def test_files_without_anything_to_learn_from_are_an_error(data: Data) -> None:
         data.read_files({"empty.jsonl": "\n\n"})
 
 
-def test_a_file_that_cannot_be_read_is_named(data: Data, tmp_path: Path) -> None:
-    (tmp_path / "latin.txt").write_bytes(b"\xff\xfe\xff")
+def test_a_file_that_is_missing_is_named(data: Data, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"missing.jsonl: cannot be read"):
+        read_data([tmp_path / "missing.jsonl"], data.template, max_tokens=99, held_out_every=9)
 
-    for name in ("missing.jsonl", "latin.txt"):
-        with pytest.raises(TrainingError, match=rf"{name}: cannot be read"):
-            read_data([tmp_path / name], data.template, max_tokens=99, held_out_every=9)
+
+@pytest.mark.parametrize("name", ["latin.txt", "latin.jsonl"])
+def test_another_encoding_is_refused_with_file_and_line(
+    data: Data, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_bytes(b'"one"\n\n"caf\xe9"\n')
+
+    with pytest.raises(TrainingError, match=rf"{name}:3: cannot be read: not UTF-8"):
+        read_data([tmp_path / name], data.template, max_tokens=99, held_out_every=9)
+
+
+def test_a_line_or_text_beyond_the_limit_is_refused_with_its_place(
+    data: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.training.data._MOST_LINE_BYTES", 16)
+    monkeypatch.setattr("engine.training.data._MOST_TEXT_BYTES", 16)
+
+    with pytest.raises(TrainingError, match=r"own.jsonl:2: a line of more than"):
+        data.read_files({"own.jsonl": '"short"\n' + '"' + "x" * 20 + '"\n'})
+    with pytest.raises(TrainingError, match=r"own.txt: a text of more than"):
+        data.read_files({"own.txt": "x" * 17})
+
+
+def test_a_byte_order_mark_is_skipped(data: Data) -> None:
+    assert data.read_files({"own.jsonl": '\ufeff"asked"\n'}).report.prompts == 1
 
 
 def test_the_same_files_are_the_same_data(data: Data) -> None:
