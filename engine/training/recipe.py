@@ -1,7 +1,7 @@
 """Training recipes: everything that determines a training run, in one YAML file."""
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -168,8 +168,8 @@ class ExportSettings(_Section):
     )
 
 
-class Recipe(_Section):
-    """A whole recipe file."""
+class RecipeBase(_Section):
+    """What all kinds of heads have in common."""
 
     name: str = Field(min_length=1, description="Name of the run's folder and of the head.")
     seed: int = Field(default=0, ge=0, description="Seed of all our random draws.")
@@ -180,6 +180,21 @@ class Recipe(_Section):
         description="Folder of all runs; each has a subfolder with its recipe's name.",
     )
     text: TextSettings = Field(description="Step 1: text that the target writes.")
+
+    @property
+    def run_folder(self) -> Path:
+        """Folder of everything that belongs to this recipe."""
+        return self.folder / self.name
+
+    @property
+    def head_folder(self) -> Path:
+        """Folder of the finished head."""
+        return self.run_folder / HEAD_FOLDER
+
+
+class Recipe(RecipeBase):
+    """A whole recipe file, for a head without a KV cache."""
+
     hidden: HiddenSettings = Field(
         default_factory=HiddenSettings, description="Step 2: hidden states."
     )
@@ -196,16 +211,6 @@ class Recipe(_Section):
         if weights is not None and len(weights) != self.head.positions:
             raise ValueError("train.position_weights: expected one for each of head.positions")
         return self
-
-    @property
-    def run_folder(self) -> Path:
-        """Folder of everything that belongs to this recipe."""
-        return self.folder / self.name
-
-    @property
-    def head_folder(self) -> Path:
-        """Folder of the finished head."""
-        return self.run_folder / HEAD_FOLDER
 
     @property
     def first_head(self) -> Path | None:
@@ -235,12 +240,32 @@ def load_recipe(path: Path) -> Recipe:
     Raises:
         RecipeError: The file cannot be read, or it has an unknown name or invalid value.
     """
+    return validate(Recipe, read_document(path), path)
+
+
+def read_document(path: Path) -> Any:
+    """Read a recipe's YAML.
+
+    Raises:
+        RecipeError: The file cannot be read.
+    """
     try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
         raise RecipeError([f"{path}: cannot be read: {exc}"]) from exc
+
+
+_Checked = TypeVar("_Checked", bound=RecipeBase)
+
+
+def validate(kind: type[_Checked], document: Any, path: Path) -> _Checked:
+    """Check a recipe's content.
+
+    Raises:
+        RecipeError: It has an unknown name or invalid value; `path` is named.
+    """
     try:
-        return Recipe.model_validate(_in_cache(document))
+        return kind.model_validate(_in_cache(document))
     except ValidationError as exc:
         raise RecipeError(
             [

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,7 +28,7 @@ from engine.training.group import Group
 from engine.training.loop import Course, train
 from engine.training.plot import plot_acceptance
 from engine.training.progress import report, shown_progress
-from engine.training.recipe import Recipe
+from engine.training.recipe import Recipe, RecipeBase
 from engine.training.shard import Shard, beginning
 from engine.training.states import States, StoredStates, StreamedStates, cut_documents
 from engine.training.steps import STEPS, Step
@@ -67,14 +68,10 @@ class Corpus:
         return cls(*parts)
 
 
-class Run:
-    """A recipe run by a group of processes.
+class TextRun(ABC):
+    """The steps of a recipe, of which the first is the same for all kinds of heads."""
 
-    Files in the recipe's folder: text.jsonl (step 1), states/ (2), train/ (3), evaluation.json and
-    acceptance.png (4), head/ (5).
-    """
-
-    def __init__(self, recipe: Recipe, *, group: Group) -> None:
+    def __init__(self, recipe: RecipeBase, *, group: Group) -> None:
         self._recipe = recipe
         self._group = group
         self._folder = recipe.run_folder
@@ -101,6 +98,69 @@ class Run:
         self._folder.mkdir(parents=True, exist_ok=True)
         if self._group.is_first:
             asyncio.run(self._write_text())
+
+    @abstractmethod
+    def write_states(self) -> None:
+        """Step 2."""
+
+    @abstractmethod
+    def train(self) -> None:
+        """Step 3."""
+
+    @abstractmethod
+    def evaluate(self) -> None:
+        """Step 4."""
+
+    @abstractmethod
+    def export(self) -> None:
+        """Step 5."""
+
+    async def _write_text(self) -> None:
+        recipe = self._recipe
+        documents = DocumentFile(self._folder / TEXT_FILE)
+        if documents.tokens >= recipe.text.tokens:
+            return
+        engine = recipe.engine
+        template = ChatTemplate(self._source)
+        report("starting the worker that writes the text")
+        async with starting_writer(
+            engine.model_dump(mode="json", exclude_unset=True),
+            model=engine.served_model_name or engine.model,
+            log=self._folder / "worker.log",
+        ) as writer:
+            with shown_progress(
+                "text", done=documents.tokens, total=recipe.text.tokens, unit="tokens"
+            ) as advance:
+                await write_documents(
+                    recipe.text,
+                    documents,
+                    seed=recipe.seed,
+                    template=template,
+                    writer=writer,
+                    progress=advance,
+                )
+
+    @cached_property
+    def _source(self) -> str:
+        return find_target(self._recipe.engine, report=report)
+
+    @cached_property
+    def _corpus(self) -> Corpus:
+        documents = DocumentFile(self._folder / TEXT_FILE)
+        return Corpus.of(documents, held_out_every=self._recipe.text.held_out_every)
+
+
+class Run(TextRun):
+    """A recipe of a head of ours, run by a group of processes.
+
+    Files in the recipe's folder: text.jsonl (step 1), states/ (2), train/ (3), evaluation.json and
+    acceptance.png (4), head/ (5).
+    """
+
+    _recipe: Recipe
+
+    def __init__(self, recipe: Recipe, *, group: Group) -> None:
+        super().__init__(recipe, group=group)
 
     def write_states(self) -> None:
         """Step 2; does nothing if the recipe streams states."""
@@ -156,31 +216,6 @@ class Run:
         export_head(self._served_head, self._recipe, facts, self._recipe.head_folder)
         report(f"the head is in {self._recipe.head_folder}")
 
-    async def _write_text(self) -> None:
-        recipe = self._recipe
-        documents = DocumentFile(self._folder / TEXT_FILE)
-        if documents.tokens >= recipe.text.tokens:
-            return
-        engine = recipe.engine
-        template = ChatTemplate(self._source)
-        report("starting the worker that writes the text")
-        async with starting_writer(
-            engine.model_dump(mode="json", exclude_unset=True),
-            model=engine.served_model_name or engine.model,
-            log=self._folder / "worker.log",
-        ) as writer:
-            with shown_progress(
-                "text", done=documents.tokens, total=recipe.text.tokens, unit="tokens"
-            ) as advance:
-                await write_documents(
-                    recipe.text,
-                    documents,
-                    seed=recipe.seed,
-                    template=template,
-                    writer=writer,
-                    progress=advance,
-                )
-
     def _states(self, part: str, documents: Sequence[Document]) -> States:
         settings = self._recipe.hidden
         cuts = cut_documents(
@@ -224,18 +259,9 @@ class Run:
         return figures if figures.pop("mark") == self._mark else None
 
     @cached_property
-    def _source(self) -> str:
-        return find_target(self._recipe.engine, report=report)
-
-    @cached_property
     def _target(self) -> Target:
         report(f"loading {self._recipe.engine.model}")
         return load_target(self._source, self._recipe.engine, device=self._group.device)
-
-    @cached_property
-    def _corpus(self) -> Corpus:
-        documents = DocumentFile(self._folder / TEXT_FILE)
-        return Corpus.of(documents, held_out_every=self._recipe.text.held_out_every)
 
     @cached_property
     def _mark(self) -> str:

@@ -59,7 +59,7 @@ class Writer:
 
 @contextlib.asynccontextmanager
 async def starting_writer(
-    engine: dict[str, JsonValue], *, model: str, log: Path
+    engine: dict[str, JsonValue], *, model: str, log: Path, port: int | None = None
 ) -> AsyncIterator[Writer]:
     """Start a worker, wait until it is ready, and stop it at the end.
 
@@ -67,6 +67,7 @@ async def starting_writer(
         engine: The `engine:` section of its profile.
         model: The name under which it serves the target.
         log: File for its output.
+        port: A free port of this machine, if others use the worker, too; else it has a Unix socket.
 
     Raises:
         TrainingError: It did not start.
@@ -77,8 +78,9 @@ async def starting_writer(
         profile, socket = folder / "profile.yaml", folder / "s"
         profile.write_text(yaml.safe_dump({"engine": engine}), encoding="utf-8")
         output = stack.enter_context(log.open("ab"))
+        address = ["--uds", str(socket)] if port is None else ["--port", str(port)]
         worker = subprocess.Popen(  # noqa: S603, ASYNC220  # our own module; starts at once
-            [sys.executable, "-m", "engine", "--config", str(profile), "--uds", str(socket),
+            [sys.executable, "-m", "engine", "--config", str(profile), *address,
              "--die-with-parent"],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env=_alone(process_environment()),
@@ -86,8 +88,10 @@ async def starting_writer(
         )  # fmt: skip
         stack.callback(_stop, worker)
         async with httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=httpx.Limits()),
-            base_url="http://worker",
+            transport=httpx.AsyncHTTPTransport(
+                uds=str(socket) if port is None else None, limits=httpx.Limits()
+            ),
+            base_url="http://worker" if port is None else f"http://127.0.0.1:{port}",
             timeout=None,  # noqa: S113  # a full batch may take minutes; a dead worker disconnects
         ) as client:
             await _wait(worker, client, log)
