@@ -169,7 +169,7 @@ class NativeRun(TextRun):
         config = json.loads((self._best / path.name).read_text(encoding="utf-8"))
         # The library writes where this machine keeps the target.
         config["speculators_config"]["verifier"]["name_or_path"] = self._recipe.engine.model
-        config.pop("_name_or_path", None)
+        config.pop("auto_map", None)  # the library's own class for it, of which no copy is kept
         path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
     async def _try_out(self, folder: Path) -> None:

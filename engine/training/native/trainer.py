@@ -5,6 +5,7 @@ adds what the library 0.9 lacks: it runs on CPUs, shows our progress bar, and wh
 is stopped is where the next run resumes.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from loguru import logger
 from speculators.train import cli
 from speculators.train import trainer as library
 from speculators.train.config import TrainConfig
@@ -77,6 +79,8 @@ def main() -> int:
     die_with_parent(os.getppid(), death_signal=signal.SIGTERM)
     if not torch.accelerator.is_available():
         torch.accelerator.synchronize = _do_nothing  # the library's timer calls it
+    logger.configure(handlers=[{"sink": sys.stdout}])  # the log, where logging writes, too
+    logging.captureWarnings(True)
     library.tqdm = _plain  # ours is shown
     cli.Trainer = Trainer
     cli.main(TrainConfig.resolve(sys.argv[1:]))
