@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import yaml
@@ -41,20 +42,27 @@ class Writer:
         Raises:
             TrainingError: The worker rejected the request, or is gone.
         """
-        body = {
-            "model": self._model,
-            "prompt": list(tokens),
-            "max_tokens": most,
-            "temperature": temperature,
-            "return_token_ids": True,
-        }
+        answer = await self.ask(
+            prompt=list(tokens), max_tokens=most, temperature=temperature, return_token_ids=True
+        )
+        (choice,) = answer["choices"]
+        return choice["token_ids"], choice["finish_reason"] == "stop"
+
+    async def ask(self, **fields: JsonValue) -> dict[str, Any]:
+        """Send a completion request with these fields; return the answer.
+
+        Raises:
+            TrainingError: The worker rejected the request, or is gone.
+        """
         try:
-            answer = await self._client.post("/v1/completions", json=body)
+            answer = await self._client.post(
+                "/v1/completions", json={"model": self._model} | fields
+            )
             answer.raise_for_status()
         except httpx.HTTPError as exc:
             raise TrainingError(f"the worker that writes the text failed: {exc!r}") from exc
-        (choice,) = answer.json()["choices"]
-        return choice["token_ids"], choice["finish_reason"] == "stop"
+        found: dict[str, Any] = answer.json()
+        return found
 
 
 @contextlib.asynccontextmanager

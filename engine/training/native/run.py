@@ -177,15 +177,22 @@ class NativeRun(TextRun):
         native: dict[str, JsonValue] = {"config": self._recipe.head.drafter(folder)}
         profile = {
             **engine.model_dump(mode="json", exclude_unset=True),
-            "speculation": {"sources": ["native"], "native": native},
+            # Whatever it drafts is verified, be it worth the time or not.
+            "speculation": {"sources": ["native"], "native": native, "fixed_price": 0.0},
         }
         async with starting_writer(
             profile,
             model=engine.served_model_name or engine.model,
             log=self._folder / "worker.log",
         ) as writer:
-            prompt = self._rows.tokens[-1][: self._rows.prompts[-1] + 1]
-            await writer.write(prompt, most=_TRIAL_TOKENS, temperature=0.0)
+            answer = await writer.ask(
+                prompt=list(self._rows.tokens[-1][:_TRIAL_TOKENS]),
+                max_tokens=_TRIAL_TOKENS,
+                temperature=0.0,
+                ignore_eos=True,
+            )
+        if not answer["metrics"]["speculative_decoding"]["num_draft_tokens"]:
+            raise TrainingError(f"{folder}: vLLM loads the drafter, but it drafted nothing")
 
     def _figures(self) -> dict[str, JsonValue]:
         text = (self._folder / _FIGURES).read_text(encoding="utf-8")
