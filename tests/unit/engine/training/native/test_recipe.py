@@ -10,6 +10,9 @@ from tests.unit.engine.training.native.small import native
 from tests.unit.engine.training.tiny import RECIPE
 
 
+RECIPES = sorted((Path(__file__).parents[5] / "configs" / "recipes").glob("*-eagle3.yaml"))
+
+
 def write(path: Path, document: object) -> Path:
     path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return path
@@ -76,3 +79,12 @@ def test_a_finished_drafter_is_served_by_vllms_method(kind: str, expected: dict[
     config = recipe.head.drafter(Path("/head"))
 
     assert config == {**expected, "model": "/head", "num_speculative_tokens": 5}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_loads_and_has_its_files_name(path: Path) -> None:
+    recipe = load_native_recipe(path)
+
+    assert recipe is not None
+    assert recipe.name == path.stem
+    assert recipe.head.kind == "eagle3"
