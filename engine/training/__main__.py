@@ -24,7 +24,7 @@ from engine.training.recipe import load_recipes
 from engine.training.steps import STEPS, Step
 
 _EXTRA = ("matplotlib", "tensorboard")
-_NATIVE_EXTRA = ("datasets", "speculators")
+_NATIVE_EXTRA = ("speculators",)
 # cuBLAS needs this for reproducible sums; it is read when CUDA starts.
 _REPEATABLE_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 _SIGNALLED = 128

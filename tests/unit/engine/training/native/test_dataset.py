@@ -46,3 +46,9 @@ def test_the_mark_names_rows_split_and_facts() -> None:
 
     assert rows.mark("x") == Rows([[1, 2], [3, 4]], [1, 1], 1).mark("x")
     assert rows.mark("x") not in others
+
+
+def test_only_answers_that_are_trained_on_are_counted() -> None:
+    rows = Rows([[9, 1, 1], [8, 2, 1], [7, 3, 3]], [1, 1, 1], training=2)
+
+    assert rows.count_learnt() == {1: 3, 2: 1}

@@ -9,7 +9,6 @@ from engine.training.native.recipe import NativeRecipe, load_native_recipe
 from tests.unit.engine.training.native.small import native
 from tests.unit.engine.training.tiny import RECIPE
 
-
 RECIPES = sorted((Path(__file__).parents[5] / "configs" / "recipes").glob("*-eagle3.yaml"))
 
 
