@@ -3,11 +3,14 @@
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 import yaml
@@ -81,6 +84,22 @@ def write_text(folder: Path) -> None:
     (folder / "text.jsonl").write_text("".join(lines), encoding="utf-8")
 
 
+def prepare(folder: Path, **sections: dict[str, Any]) -> Path:
+    """Write a target, text and a recipe; return the recipe's path."""
+    target = write_target(folder / "target")
+    write_text(folder / "native")
+    shape = {"draft_vocab_size": DRAFT_VOCAB, "layers": [1, 2, 3], **sections.pop("head")}
+    engine = {**RECIPE["engine"], "model": str(target)}
+    document = {**RECIPE, "folder": str(folder), "head": shape, "engine": engine, **sections}
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return recipe
+
+
+def start(recipe: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "engine.training", recipe], cwd=ROOT)
+
+
 @pytest.mark.parametrize(
     ("head", "hidden"),
     [
@@ -94,23 +113,12 @@ def write_text(folder: Path) -> None:
 def test_a_drafter_is_trained_and_drafts(
     tmp_path: Path, head: dict[str, object], hidden: dict[str, object]
 ) -> None:
+    recipe = prepare(tmp_path, head=head, hidden=hidden)
     run = tmp_path / "native"
-    target = write_target(tmp_path / "target")
-    write_text(run)
-    shape = {"draft_vocab_size": DRAFT_VOCAB, "layers": [1, 2, 3], **head}
-    engine = {**RECIPE["engine"], "model": str(target)}
-    document = {
-        **RECIPE,
-        "folder": str(tmp_path),
-        "head": shape,
-        "hidden": hidden,
-        "engine": engine,
-    }
-    recipe = tmp_path / "recipe.yaml"
-    recipe.write_text(yaml.safe_dump(document), encoding="utf-8")
 
     # Its last step refuses a drafter with which a worker does not draft.
-    subprocess.run([sys.executable, "-m", "engine.training", recipe], cwd=ROOT, check=True)
+    with start(recipe) as process:
+        assert process.wait() == 0
 
     drafter = load_file(run / "head" / "model.safetensors")
     assert drafter["d2t"].shape == (DRAFT_VOCAB,)
@@ -122,3 +130,28 @@ def test_a_drafter_is_trained_and_drafts(
     assert len(stored) == (0 if hidden else 24)
     for path in stored:
         assert load_file(path)["hidden_states"].shape == (TOKENS, LAYERS, 64)
+
+
+@pytest.mark.slow
+def test_training_that_was_stopped_goes_on_from_where_it_was(tmp_path: Path) -> None:
+    train = {"epochs": 40, "sequence_tokens": 64}
+    recipe = prepare(tmp_path, head={"kind": "eagle3"}, train=train)
+    checkpoints = tmp_path / "native" / "train"
+
+    with start(recipe) as process:
+        while not (checkpoints / "1").exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        leader = psutil.Process(process.pid)
+        started = leader.children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 128 + signal.SIGTERM
+    assert not psutil.wait_procs(started, timeout=5)[1]
+    assert not (checkpoints / "39").exists()
+    first = (checkpoints / "0" / "model.safetensors").stat().st_mtime_ns
+
+    with start(recipe) as process:
+        assert process.wait() == 0
+
+    assert (checkpoints / "0" / "model.safetensors").stat().st_mtime_ns == first
+    assert (tmp_path / "native" / "head" / "config.json").exists()

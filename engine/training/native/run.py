@@ -83,6 +83,7 @@ class NativeRun(TextRun):
             shutil.rmtree(self._checkpoints, ignore_errors=True)
             self._checkpoints.mkdir()
             set_mark(self._checkpoints, self._mark)
+        self._drop_incomplete()
         report("starting the library's trainer")
         if self._recipe.hidden.store:
             self._train()
@@ -124,6 +125,12 @@ class NativeRun(TextRun):
         shutil.rmtree(folder, ignore_errors=True)
         trial.rename(folder)
         report(f"the drafter is in {folder}; its README.md says how to serve it")
+
+    def _drop_incomplete(self) -> None:
+        """Remove a checkpoint during which the library was killed; it would not load it."""
+        for folder in self._checkpoints.glob("[0-9]*"):
+            if folder.name.isdecimal() and not _state_of(folder).is_file():
+                shutil.rmtree(folder)
 
     def _train(self, *states: str) -> None:
         head, train = self._recipe.head, self._recipe.train
@@ -206,7 +213,7 @@ class NativeRun(TextRun):
     @property
     def _is_trained(self) -> bool:
         """Whether the library has finished the last epoch of this recipe, on this text."""
-        path = self._checkpoints / str(self._recipe.train.epochs - 1) / "training_state.json"
+        path = _state_of(self._checkpoints / str(self._recipe.train.epochs - 1))
         if not has_mark(self._checkpoints, self._mark) or not path.is_file():
             return False
         return bool(json.loads(path.read_text(encoding="utf-8"))["local_step"] == 0)
@@ -236,6 +243,11 @@ class NativeRun(TextRun):
             mode="json", exclude_defaults=True, exclude={"checkpoints_per_epoch"}
         )
         return self._rows.mark(self._data_mark, self._recipe.seed, head, train)
+
+
+def _state_of(checkpoint: Path) -> Path:
+    """Return what the library writes last into a checkpoint."""
+    return checkpoint / "training_state.json"
 
 
 def _given(flag: str, value: int | None) -> list[str]:

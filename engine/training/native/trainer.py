@@ -19,6 +19,7 @@ from speculators.train import trainer as library
 from speculators.train.config import TrainConfig
 
 from engine.lifetime import die_with_parent
+from engine.training.interruption import put_off_signals
 from engine.training.progress import report, shown_progress
 
 if TYPE_CHECKING:
@@ -59,11 +60,18 @@ class Trainer(_Trainer):
         return found
 
     def maybe_save_checkpoint(self, epoch: int | str, local_step: int = 0) -> None:
-        """Save a checkpoint; one of a stopped run under its epoch, so that it is resumed from."""
-        if epoch != _INTERRUPTED:
+        """Save a checkpoint; one of a stopped run under its epoch, so that it is resumed from.
+
+        A signal takes effect after it. If it is killed meanwhile, the checkpoint has no state, and
+        `NativeRun` removes it.
+        """
+        if epoch == _INTERRUPTED:
+            if not self._step:
+                return  # the last checkpoint has everything
+            epoch, local_step = self._epoch, self._step
+        with put_off_signals():
+            self._training_state_path(epoch).unlink(missing_ok=True)
             super().maybe_save_checkpoint(epoch, local_step)
-        elif self._step:  # else the last checkpoint has everything
-            super().maybe_save_checkpoint(self._epoch, local_step=self._step)
 
     def _counting(self, advance: Callable[[int], None]) -> Callable[[], None]:
         def count() -> None:

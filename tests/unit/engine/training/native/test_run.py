@@ -94,7 +94,9 @@ def test_checkpoints_of_an_interrupted_run_are_kept_and_of_another_recipe_are_no
     recipe = prepare_native(tmp_path)
 
     def interrupt(command: Sequence[str], *, log: Path, doing: str) -> None:
-        (tmp_path / "tiny" / "train" / "0").mkdir()
+        for epoch in ("0", "1"):
+            (tmp_path / "tiny" / "train" / epoch).mkdir()
+        (tmp_path / "tiny" / "train" / "0" / "training_state.json").touch()  # 1 was not finished
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -106,6 +108,7 @@ def test_checkpoints_of_an_interrupted_run_are_kept_and_of_another_recipe_are_no
     with pytest.raises(TrainingError):
         start(recipe).train()
     assert (tmp_path / "tiny" / "train" / "0").exists()
+    assert not (tmp_path / "tiny" / "train" / "1").exists()
     recipe.write_text(recipe.read_text().replace("epochs: 2", "epochs: 3"))
     with pytest.raises(TrainingError):
         start(recipe).train()
