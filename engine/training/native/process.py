@@ -8,6 +8,9 @@ from pathlib import Path
 from engine.config import process_environment
 from engine.errors import TrainingError
 
+FINISHED = "finished"
+"""File beside the checkpoints: the last epoch was trained, and measured on what is held out."""
+
 _STOP_SECONDS = 120.0
 # The library would ask Hugging Face for news, and report its use.
 _ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}

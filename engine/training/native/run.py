@@ -16,7 +16,7 @@ from engine.training.export import licence_of
 from engine.training.group import Group
 from engine.training.native.card import write_card
 from engine.training.native.dataset import Rows, has_mark, set_mark, write_dataset
-from engine.training.native.process import run_library
+from engine.training.native.process import FINISHED, run_library
 from engine.training.native.recipe import NativeRecipe
 from engine.training.native.states import (
     count_states,
@@ -127,9 +127,16 @@ class NativeRun(TextRun):
         report(f"the drafter is in {folder}; its README.md says how to serve it")
 
     def _drop_incomplete(self) -> None:
-        """Remove a checkpoint during which the library was killed; it would not load it."""
+        """Remove checkpoints from which the library would not go on.
+
+        Those during which it was killed, and that of the last epoch, if it was not measured.
+        """
         for folder in self._checkpoints.glob("[0-9]*"):
-            if folder.name.isdecimal() and not _state_of(folder).is_file():
+            if not folder.name.isdecimal():
+                continue
+            state = folder / "training_state.json"  # what the library writes last
+            is_last = int(folder.name) + 1 == self._recipe.train.epochs
+            if not state.is_file() or (is_last and _is_at_end(state)):
                 shutil.rmtree(folder)
 
     def _train(self, *states: str) -> None:
@@ -212,11 +219,7 @@ class NativeRun(TextRun):
 
     @property
     def _is_trained(self) -> bool:
-        """Whether the library has finished the last epoch of this recipe, on this text."""
-        path = _state_of(self._checkpoints / str(self._recipe.train.epochs - 1))
-        if not has_mark(self._checkpoints, self._mark) or not path.is_file():
-            return False
-        return bool(json.loads(path.read_text(encoding="utf-8"))["local_step"] == 0)
+        return has_mark(self._checkpoints, self._mark) and (self._checkpoints / FINISHED).exists()
 
     @property
     def _best(self) -> Path:
@@ -245,9 +248,9 @@ class NativeRun(TextRun):
         return self._rows.mark(self._data_mark, self._recipe.seed, head, train)
 
 
-def _state_of(checkpoint: Path) -> Path:
-    """Return what the library writes last into a checkpoint."""
-    return checkpoint / "training_state.json"
+def _is_at_end(state: Path) -> bool:
+    """Tell whether a checkpoint's state is that after an epoch; 0 is the library's word for it."""
+    return bool(json.loads(state.read_text(encoding="utf-8"))["local_step"] == 0)
 
 
 def _given(flag: str, value: int | None) -> list[str]:

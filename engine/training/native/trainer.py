@@ -20,6 +20,7 @@ from speculators.train.config import TrainConfig
 
 from engine.lifetime import die_with_parent
 from engine.training.interruption import put_off_signals
+from engine.training.native.process import FINISHED
 from engine.training.progress import report, shown_progress
 
 if TYPE_CHECKING:
@@ -72,6 +73,12 @@ class Trainer(_Trainer):
         with put_off_signals():
             self._training_state_path(epoch).unlink(missing_ok=True)
             super().maybe_save_checkpoint(epoch, local_step)
+
+    def maybe_update_best(self, epoch: int, val_metrics: dict[str, float] | None) -> None:
+        """Remember the best epoch, and that the last one is done."""
+        super().maybe_update_best(epoch, val_metrics)
+        if epoch + 1 == self.config.num_epochs:
+            (self.checkpointer.path / FINISHED).touch()
 
     def _counting(self, advance: Callable[[int], None]) -> Callable[[], None]:
         def count() -> None:

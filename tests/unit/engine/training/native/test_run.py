@@ -9,6 +9,7 @@ from engine.errors import TrainingError
 from engine.training.group import Group
 from engine.training.native import run as module
 from engine.training.native.dataset import STATES, set_mark
+from engine.training.native.process import FINISHED
 from engine.training.native.recipe import load_native_recipe
 from engine.training.native.run import NativeRun
 from tests.unit.engine.training.native.small import prepare_native
@@ -36,6 +37,8 @@ class Library:
             folder.mkdir(exist_ok=True)
             state = json.dumps({"epoch": epoch, "local_step": 0})
             (folder / "training_state.json").write_text(state, encoding="utf-8")
+        if self.epochs == 2:
+            (folder.parent / FINISHED).touch()
 
 
 @pytest.fixture
@@ -113,6 +116,22 @@ def test_checkpoints_of_an_interrupted_run_are_kept_and_of_another_recipe_are_no
     with pytest.raises(TrainingError):
         start(recipe).train()
     assert not (tmp_path / "tiny" / "train" / "0").exists()
+
+
+def test_a_last_epoch_that_was_not_measured_is_trained_again(
+    tmp_path: Path, library: Library
+) -> None:
+    recipe = prepare_native(tmp_path)
+    start(recipe).train()
+    checkpoints = tmp_path / "tiny" / "train"
+    (checkpoints / FINISHED).unlink()
+    library.epochs = 0
+
+    with pytest.raises(TrainingError):
+        start(recipe).train()
+
+    assert (checkpoints / "0").exists()
+    assert not (checkpoints / "1").exists()
 
 
 def test_a_block_of_dflash_begins_with_the_token_before_the_draft(
