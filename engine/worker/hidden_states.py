@@ -30,7 +30,7 @@ class HiddenStatesConnector(ExampleHiddenStatesConnector):
     def _submit_async_write(self, pending: PendingSave) -> None:
         cache = self._kv_cache
         assert cache is not None
-        if cache.is_cuda:
+        if cache.device.type != "cpu":
             super()._submit_async_write(pending)
             return
         if not self._is_tp_rank_zero:

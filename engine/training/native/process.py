@@ -5,15 +5,12 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.config import process_environment
 from engine.errors import TrainingError
 
 FINISHED = "finished"
 """File beside the checkpoints: the last epoch was trained, and measured on what is held out."""
 
 _STOP_SECONDS = 120.0
-# The library would ask Hugging Face for news, and report its use.
-_ENVIRONMENT = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def run_library(command: Sequence[str], *, log: Path, doing: str) -> None:
@@ -35,7 +32,6 @@ def run_library(command: Sequence[str], *, log: Path, doing: str) -> None:
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
-            env={**process_environment(), **_ENVIRONMENT},
             start_new_session=True,  # keeps Ctrl-C at the terminal away from it; we pass it on
         )
         try:
