@@ -180,6 +180,7 @@ class RecipeBase(_Section):
         description="Folder of all runs; each has a subfolder with its recipe's name.",
     )
     text: TextSettings = Field(description="Step 1: text that the target writes.")
+    export: ExportSettings = Field(default_factory=ExportSettings, description="Step 5: export.")
 
     @property
     def run_folder(self) -> Path:
@@ -203,7 +204,6 @@ class Recipe(RecipeBase):
         "from the target."
     )
     train: TrainSettings = Field(description="Step 3: training.")
-    export: ExportSettings = Field(default_factory=ExportSettings, description="Step 5: export.")
 
     @model_validator(mode="after")
     def _check_weights(self) -> Self:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
-from engine.training.recipe import ExportSettings, RecipeBase, read_document, validate
+from engine.training.recipe import RecipeBase, read_document, validate
 
 Kind = Literal["eagle3", "peagle", "dflash"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -88,7 +88,6 @@ class NativeRecipe(RecipeBase):
     hidden: NativeHidden = Field(default_factory=NativeHidden, description="Step 2: hidden states.")
     head: NativeHead = Field(description="The drafter's shape.")
     train: NativeTrain = Field(description="Step 3: training.")
-    export: ExportSettings = Field(default_factory=ExportSettings, description="Step 5: export.")
 
     @model_validator(mode="after")
     def _check_export(self) -> Self:
