@@ -66,6 +66,10 @@ bench-head: install-dev ## measure a draft head on a real model (HEAD=folder MOD
 bench-step: install-dev ## measure the parts of a step on this CPU, beside reading its weights (THREADS=2, QUICK=1 for two minutes)
 	@$(VENV)/bin/python -m bench.step $(BENCH_FLAGS) $(addprefix --threads ,$(THREADS))
 
+.PHONY: bench-swap
+bench-swap: install-dev ## measure steps while draft heads are loaded and tried (QUICK=1 for two minutes)
+	@$(VENV)/bin/python -m bench.swap $(BENCH_FLAGS)
+
 .PHONY: bench-rival
 bench-rival: install-dev ## measure specgate against llama-server (MODEL= DATA=dir, QUICK=1 for three minutes; builds it once: 8 minutes)
 	@$(VENV)/bin/python -m bench.rival $(BENCH_FLAGS) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))

@@ -155,6 +155,11 @@ class HeadSettings(BaseModel):
         default=None,
         description="Folder of the head; by default the one shipped for the model.",
     )
+    watch: Annotated[Path | None, AfterValidator(_expand_user)] = Field(
+        default=None,
+        description="Folder of a head that is loaded without a restart whenever its files change "
+        "(docs/heads.md). With it, a model for which no head ships starts without one.",
+    )
     max_draft_tokens: int = Field(
         default=3, ge=1, le=16, description="Maximum tokens that the head proposes in one step."
     )

@@ -16,6 +16,7 @@ from gateway.api import (
     BodyPolicy,
     InferenceRoute,
     Services,
+    heads_routes,
     health_routes,
     install_error_handlers,
     metrics_routes,
@@ -43,6 +44,8 @@ _QUIET = (
     "/health/ready",
     "/health/workers",
     "/speculation",
+    "/heads",
+    "/heads/forget",
 )
 
 
@@ -102,6 +105,7 @@ def create_app(
     app.include_router(openapi_routes(endpoints, needs_key=settings.keys.file is not None))
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
+    app.include_router(heads_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
     app.include_router(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )

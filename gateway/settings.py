@@ -45,6 +45,7 @@ _OWN_PATHS = frozenset(
         "/tokenize",
         "/detokenize",
         "/speculation",
+        "/heads",
         "/metrics",
         "/health",
         "/ping",
@@ -53,7 +54,7 @@ _OWN_PATHS = frozenset(
     )
 )
 """A test compares them with the app's routes."""
-_OWN_FOLDERS = ("/v1/models/", "/metrics/", "/health/")
+_OWN_FOLDERS = ("/v1/models/", "/metrics/", "/health/", "/heads/")
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -452,6 +453,12 @@ def read_secret(path: Path | None) -> SecretStr | None:
     if not secret:
         raise ConfigError(f"{path}: is empty")
     return SecretStr(secret)
+
+
+def client_key() -> SecretStr | None:
+    """The key in the environment of a command that calls a gateway: OpenAI's variable."""
+    key = os.environ.get("OPENAI_API_KEY")
+    return SecretStr(key) if key else None
 
 
 def cache_dir() -> Path:

@@ -15,7 +15,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from engine.config import EngineSettings
-from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics, ExactnessMetrics
+from engine.worker.metrics import (
+    AcceptanceMetrics,
+    DraftingMetrics,
+    ExactnessMetrics,
+    HeadMetrics,
+)
 from engine.worker.versions import TESTED_VLLM_VERSIONS
 from gateway.settings import GatewaySettings
 from gateway.telemetry import GatewayMetrics
@@ -49,6 +54,7 @@ def metrics_page() -> str:
     GatewayMetrics(gateway)
     AcceptanceMetrics(engine)
     DraftingMetrics(engine)
+    HeadMetrics(engine)
     ExactnessMetrics(engine)
     table = "| name | type | labels | meaning |\n|---|---|---|---|\n"
     head = (

@@ -8,6 +8,7 @@ from engine.heads.checkpoint import is_head, load_head, read_head_config, save_h
 from engine.heads.config import HeadConfig
 from engine.heads.head import DraftHead
 from engine.heads.memory import HeadMemory
+from engine.heads.pieces import unhurried
 from engine.heads.target import SharedTables, TargetFacts
 from engine.heads.transfer import Guess
 from engine.heads.vocabulary import IGNORED, Vocabulary
@@ -26,4 +27,5 @@ __all__ = [
     "load_head",
     "read_head_config",
     "save_head",
+    "unhurried",
 ]

@@ -4,6 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.heads.pieces import by_rows
+
 FEW_ROWS = 8
 """Most rows for which int8 weights are quicker than bfloat16 ones on CPUs (adr/0015)."""
 
@@ -29,7 +31,7 @@ class Matrix:
         self._scales: Tensor | None = None
         is_slow = weight.device.type == "cpu" and weight.dtype == torch.bfloat16
         if is_slow and weight.shape[1] % _STRIDE == 0:
-            self._int8, self._scales = _quantise(self._weight)
+            self._int8, self._scales = by_rows(self._weight, _quantise)
 
     def __call__(self, rows: Tensor) -> Tensor:
         """Return the products, shape (m, out).

@@ -6,18 +6,22 @@ What runs for each sequence of a step is in C++ (core/).
 
 from engine._core.policy import ForwardDrafter, Load, Proposals, paying, worth
 from engine.policy.breaker import Breaker
+from engine.policy.contest import MOST_PAIRS, Contest, Verdict
 from engine.policy.gate import Gate
 from engine.policy.launch import Launch
 from engine.policy.profile import Profile, check_profile
 
 __all__ = [
+    "MOST_PAIRS",
     "Breaker",
+    "Contest",
     "ForwardDrafter",
     "Gate",
     "Launch",
     "Load",
     "Profile",
     "Proposals",
+    "Verdict",
     "check_profile",
     "paying",
     "worth",

@@ -22,6 +22,7 @@ class Facts:
     Attributes:
         figures: Result of the evaluation, from `Evaluation.as_json`.
         training_tokens: Answer tokens that the head was trained on.
+        data_tokens: Those of them that are from the user's own data, not written by the target.
         earlier_tokens: Answer tokens that the head it started from was trained on.
         coverage_ratio: Share of the training tokens that it can draft.
         mark: Digest of recipe and text.
@@ -32,6 +33,7 @@ class Facts:
     earlier_tokens: int
     coverage_ratio: float
     mark: str
+    data_tokens: int = 0
 
 
 def export_head(head: DraftHead, recipe: Recipe, facts: Facts, folder: Path) -> None:
@@ -59,6 +61,20 @@ def export_head(head: DraftHead, recipe: Recipe, facts: Facts, folder: Path) -> 
         (folder / "README.md").write_text(write_card(recipe, facts, head), encoding="utf-8")
     except (HeadError, OSError) as exc:
         raise TrainingError(f"{folder}: the head cannot be saved: {exc}") from exc
+
+
+def _say_text(recipe: Recipe, facts: Facts) -> list[str]:
+    total, given = facts.training_tokens, facts.data_tokens
+    if recipe.data is None:
+        return [
+            "The target itself wrote all of the text, prompts and answers:",
+            f"{total:,} answer tokens.",
+        ]
+    files = ", ".join(f"`{path.name}`" for path in recipe.data.files)
+    return [
+        f"Of {total:,} answer tokens {given:,} are from data of the one who trained it",
+        f"({files}), as they stand there; the target wrote the others.",
+    ]
 
 
 def _say_start(recipe: Recipe, facts: Facts) -> list[str]:
@@ -108,6 +124,7 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
         shape.append(f"- window: {config.window} text positions, {recipe.head.window} in training")
     if config.window_tokens:
         shape.append("- also drafts the tokens in its window that its vocabulary lacks")
+    *first_lines, last_line = _say_text(recipe, facts)
     shares = {"input embeddings": config.share_embedding, "output rows": config.share_output}
     shape += [f"- reads the target's {table}" for table, is_shared in shares.items() if is_shared]
     return "\n".join(
@@ -127,8 +144,8 @@ def write_card(recipe: Recipe, facts: Facts, head: DraftHead) -> str:
             "",
             "## Training",
             "",
-            "The target itself wrote all of the text, prompts and answers:",
-            f"{facts.training_tokens:,} answer tokens. {recipe.train.steps} steps of",
+            *first_lines,
+            f"{last_line} {recipe.train.steps} steps of",
             f"{recipe.train.batch_tokens} positions, seed {recipe.seed}.",
             *_say_start(recipe, facts),
             f"Digest of recipe and text: `{facts.mark}`.",

@@ -54,11 +54,24 @@ class Prompts(_Section):
     )
 
 
+class DataSettings(_Section):
+    """Step 1: your own data (`engine.training.data` has the formats)."""
+
+    files: tuple[Path, ...] = Field(
+        min_length=1,
+        description="JSON Lines with conversations, prompts or texts, or plain texts; relative to "
+        "the recipe.",
+    )
+    max_tokens: int = Field(
+        default=2048, ge=16, description="Longest document, prompt included, in tokens."
+    )
+
+
 class TextSettings(_Section):
     """Step 1: the target writes prompts and answers them."""
 
-    tokens: int = Field(ge=1, description="Number of answer tokens to write.")
-    prompts: tuple[Prompts, ...] = Field(min_length=1, description="Kinds of prompts.")
+    tokens: int = Field(default=0, ge=0, description="Number of answer tokens to write.")
+    prompts: tuple[Prompts, ...] = Field(default=(), description="Kinds of prompts.")
     prompt_temperature: float = Field(default=1.0, ge=0, description="Temperature of prompts.")
     answer_temperatures: tuple[Annotated[float, Field(ge=0)], ...] = Field(
         default=(1.0,), min_length=1, description="Temperatures of answers, in equal shares."
@@ -179,8 +192,28 @@ class RecipeBase(_Section):
         validate_default=True,
         description="Folder of all runs; each has a subfolder with its recipe's name.",
     )
-    text: TextSettings = Field(description="Step 1: text that the target writes.")
+    data: DataSettings | None = Field(
+        default=None, description="Step 1: your own data, beside or instead of `text`."
+    )
+    text: TextSettings = Field(
+        default_factory=TextSettings, description="Step 1: text that the target writes."
+    )
     export: ExportSettings = Field(default_factory=ExportSettings, description="Step 5: export.")
+
+    @model_validator(mode="after")
+    def _check_text(self) -> Self:
+        if (self.text.tokens > 0) != bool(self.text.prompts):
+            raise ValueError("text.tokens and text.prompts require each other")
+        if self.data is None and not self.text.tokens:
+            raise ValueError("there is nothing to learn from: set text or data")
+        return self
+
+    def beside(self, folder: Path) -> Self:
+        """Return it with the paths of its data, which are relative to this folder."""
+        if self.data is None:
+            return self
+        files = tuple(folder / path.expanduser() for path in self.data.files)
+        return self.model_copy(update={"data": self.data.model_copy(update={"files": files})})
 
     @property
     def run_folder(self) -> Path:
@@ -231,6 +264,8 @@ class Recipe(RecipeBase):
             said["engine"].pop(field, None)
         for fact in _FROM_TARGET:
             del said["head"][fact]
+        if self.data is not None:
+            said["data"]["files"] = [path.name for path in self.data.files]
         return said
 
 
@@ -265,7 +300,7 @@ def validate(kind: type[_Checked], document: Any, path: Path) -> _Checked:
         RecipeError: It has an unknown name or invalid value; `path` is named.
     """
     try:
-        return kind.model_validate(_in_cache(document))
+        return kind.model_validate(_in_cache(document)).beside(path.parent)
     except ValidationError as exc:
         raise RecipeError(
             [

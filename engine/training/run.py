@@ -21,6 +21,7 @@ from engine.training.assembly import (
     mark_of,
 )
 from engine.training.chat import ChatTemplate
+from engine.training.data import read_data
 from engine.training.documents import Document, DocumentFile
 from engine.training.evaluation import evaluate
 from engine.training.export import Facts, export_head
@@ -33,10 +34,10 @@ from engine.training.shard import Shard, beginning
 from engine.training.states import States, StoredStates, StreamedStates, cut_documents
 from engine.training.steps import STEPS, Step
 from engine.training.target import Target, find_target, load_target
-from engine.training.text import write_documents
+from engine.training.text import answer_prompts, write_documents
 from engine.training.writer import starting_writer
 
-TEXT_FILE = "text.jsonl"
+TEXT_FILE, DATA_FILE = "text.jsonl", "data.json"
 _FIGURES = "evaluation.json"
 
 
@@ -54,17 +55,23 @@ class Corpus:
 
     @classmethod
     def of(cls, documents: Iterable[Document], *, held_out_every: int) -> Self:
-        """Split documents by their numbers, each independently of the others.
+        """Split documents, by their numbers or as they say, each independently of the others.
 
         Raises:
             TrainingError: A part has nothing that a head could draft.
         """
         parts: tuple[list[Document], list[Document]] = ([], [])
         for document in documents:
-            parts[(document.number + 1) % held_out_every == 0].append(document)
+            held_out = document.held_out
+            if held_out is None:
+                held_out = (document.number + 1) % held_out_every == 0
+            parts[held_out].append(document)
         for part in parts:
             if not any(len(document.answer) > 1 for document in part):
-                raise TrainingError("too little text to hold some of it out: increase text.tokens")
+                raise TrainingError(
+                    "too little text to hold some of it out: increase text.tokens, add data, or "
+                    "lower text.held_out_every"
+                )
         return cls(*parts)
 
 
@@ -118,7 +125,8 @@ class TextRun(ABC):
     async def _write_text(self) -> None:
         recipe = self._recipe
         documents = DocumentFile(self._folder / TEXT_FILE)
-        if documents.tokens >= recipe.text.tokens:
+        asked = self._take_data(documents)
+        if documents.tokens >= recipe.text.tokens and not asked:
             return
         engine = recipe.engine
         template = ChatTemplate(self._source)
@@ -128,6 +136,15 @@ class TextRun(ABC):
             model=engine.served_model_name or engine.model,
             log=self._folder / "worker.log",
         ) as writer:
+            with shown_progress("answers", done=0, total=len(asked), unit="prompts") as advance:
+                await answer_prompts(
+                    recipe.text,
+                    asked,
+                    documents,
+                    seed=recipe.seed,
+                    writer=writer,
+                    progress=advance,
+                )
             with shown_progress(
                 "text", done=documents.tokens, total=recipe.text.tokens, unit="tokens"
             ) as advance:
@@ -139,6 +156,36 @@ class TextRun(ABC):
                     writer=writer,
                     progress=advance,
                 )
+
+    def _take_data(self, documents: DocumentFile) -> list[Document]:
+        """Add the documents of the recipe's own data; return those that the target is to answer.
+
+        Raises:
+            TrainingError: The data changed since an earlier run.
+        """
+        settings = self._recipe.data
+        if settings is None:
+            return []
+        data = read_data(
+            settings.files,
+            ChatTemplate(self._source),
+            max_tokens=settings.max_tokens,
+            held_out_every=self._recipe.text.held_out_every,
+        )
+        said = json.dumps({"digest": data.digest, **data.report.as_json()}, indent=2)
+        path = self._folder / DATA_FILE
+        if path.exists() and json.loads(path.read_text("utf-8"))["digest"] != data.digest:
+            raise TrainingError(
+                f"data.files: not what {self._folder} began with; remove that folder, or give the "
+                "recipe another name"
+            )
+        path.write_text(f"{said}\n", encoding="utf-8")
+        for line in data.report.lines():
+            report(line)
+        for document in data.documents:
+            if document.number not in documents.numbers:
+                documents.append(document)
+        return [one for one in data.prompts if one.number not in documents.numbers]
 
     @cached_property
     def _source(self) -> str:
@@ -153,8 +200,8 @@ class TextRun(ABC):
 class Run(TextRun):
     """A recipe of a head of ours, run by a group of processes.
 
-    Files in the recipe's folder: text.jsonl (step 1), states/ (2), train/ (3), evaluation.json and
-    acceptance.png (4), head/ (5).
+    Files in the recipe's folder: text.jsonl and data.json (step 1), states/ (2), train/ (3),
+    evaluation.json and acceptance.png (4), head/ (5).
     """
 
     _recipe: Recipe
@@ -209,6 +256,7 @@ class Run(TextRun):
         facts = Facts(
             figures=figures,
             training_tokens=sum(len(document.answer) for document in self._corpus.training),
+            data_tokens=sum(len(one.answer) for one in self._corpus.training if one.is_given),
             earlier_tokens=earlier if isinstance(earlier, int) else 0,
             coverage_ratio=self._vocabulary.coverage_ratio,
             mark=self._mark,

@@ -1,16 +1,18 @@
-"""Step 1: the target writes the training text, both prompts and answers."""
+"""Step 1: the target writes the training text: prompts and answers, or answers to yours."""
 
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from engine.errors import TrainingError
 from engine.training.chat import ChatTemplate
 from engine.training.documents import Document, DocumentFile
 from engine.training.recipe import Prompts, TextSettings
+
+_Item = TypeVar("_Item")
 
 
 class Writes(Protocol):
@@ -68,26 +70,77 @@ async def write_documents(
     Raises:
         TrainingError: The worker failed; what was written is kept.
     """
-    plans = (
-        Plan.draw(settings, seed=seed, number=number)
-        for number in itertools.count()
-        if number not in documents.numbers
-    )
 
-    failure: Exception | None = None
-
-    async def work(plans: Iterator[Plan]) -> None:
-        for plan in plans:
+    def plans() -> Iterator[Plan]:
+        for number in itertools.count():
             if documents.tokens >= settings.tokens:
                 return
-            document = await _write(plan, settings, template, writer)
-            documents.append(document)
-            progress(len(document.answer))
+            if number not in documents.numbers:
+                yield Plan.draw(settings, seed=seed, number=number)
 
+    async def work(plan: Plan) -> None:
+        document = await _write(plan, settings, template, writer)
+        documents.append(document)
+        progress(len(document.answer))
+
+    await _side_by_side(settings.concurrency, work, plans())
+
+
+async def answer_prompts(
+    settings: TextSettings,
+    prompts: Sequence[Document],
+    documents: DocumentFile,
+    *,
+    seed: int,
+    writer: Writes,
+    progress: Callable[[int], None],
+) -> None:
+    """Have the target answer prompts of your own data.
+
+    Args:
+        settings: The recipe's; answers have one of its temperatures.
+        prompts: Documents without an answer.
+        documents: File to which each answered one is appended.
+        seed: The recipe's.
+        writer: The target.
+        progress: Called with 1 for each answer.
+
+    Raises:
+        TrainingError: The worker failed; what was written is kept.
+    """
+
+    async def work(prompt: Document) -> None:
+        rng = random.Random(f"{seed}/{prompt.number}")  # noqa: S311  # not a secret
+        answer, _ = await writer.write(
+            list(prompt.prompt),
+            most=settings.max_answer_tokens,
+            temperature=rng.choice(settings.answer_temperatures),
+        )
+        documents.append(replace(prompt, answer=answer))
+        progress(1)
+
+    await _side_by_side(settings.concurrency, work, prompts)
+
+
+async def _side_by_side(
+    most: int, work: Callable[[_Item], Awaitable[None]], items: Iterable[_Item]
+) -> None:
+    """Do some work for each item, so many at once.
+
+    Raises:
+        TrainingError: The first that one of them raised.
+    """
+    rest = iter(items)
+
+    async def work_on() -> None:
+        for item in rest:
+            await work(item)
+
+    failure: Exception | None = None
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(settings.concurrency):
-                group.create_task(work(plans))
+            for _ in range(most):
+                group.create_task(work_on())
     except* TrainingError as failures:
         failure = failures.exceptions[0]
     if failure is not None:

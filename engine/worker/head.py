@@ -30,6 +30,21 @@ _WARM_UP = "warm-up"
 """A request that occurs before the first real one only."""
 
 
+def find_tables(model: Any, vocabulary: int) -> SharedTables:
+    """Return the tables of a target that has one rank, for whatever head comes; copies nothing.
+
+    Args:
+        model: The target, as vLLM loaded it.
+        vocabulary: Size of the target's vocabulary; rows beyond it are padding.
+    """
+    language = model.get_language_model() if supports_multimodal(model) else model
+    embedding = getattr(getattr(language, "model", None), "embed_tokens", None)
+    output = getattr(language, "lm_head", None)
+    weights = (getattr(layer, "weight", None) for layer in (embedding, output))
+    tables = [None if weight is None else weight.data[:vocabulary] for weight in weights]
+    return SharedTables(*tables)
+
+
 def gather_tables(model: Any, config: HeadConfig, vocabulary: int) -> SharedTables:
     """Collect the tables of the target that a head shares, on the first rank.
 

@@ -46,8 +46,8 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     from vllm.logger import configure_logging_from_args
     from vllm.triton_utils import HAS_TRITON
 
+    from engine.worker import head_route, report
     from engine.worker.logs import log_as_vllm_does
-    from engine.worker.report import MIDDLEWARE
     from engine.worker.sampling import accept_all_requests
     from engine.worker.server import parse_arguments, run_server
     from engine.worker.tools import accept_all_schemas
@@ -74,7 +74,9 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
         refuse_longer_lists()
     if settings.speculation.sources:
         accept_all_requests()
-        parsed.middleware = [*parsed.middleware, MIDDLEWARE]
+        parsed.middleware = [*parsed.middleware, report.MIDDLEWARE]
+    if "head" in settings.speculation.sources:
+        parsed.middleware = [*parsed.middleware, head_route.MIDDLEWARE]
     # Until vLLM installs its own handlers, signals end this process at once, and the kernel then
     # ends the children (see plugin.py).
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -264,6 +264,39 @@ class DraftingMetrics:
             self._evictions.publish({(): index.evicted_tokens})
 
 
+class HeadMetrics:
+    """Which draft heads there are, and what became of commands."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        gauge = partial(Gauge, multiprocess_mode="mostrecent", registry=registry)
+        self._info = gauge(
+            "engine_head_info",
+            "1 for a draft head that has this role: serving; challenger, tried beside it; guard, "
+            "the previous one, which may come back. 0 once it has it no longer.",
+            ("version", "role"),
+        )
+        self._changes = _Total(
+            "engine_head_changes",
+            "Commands to load or unload a draft head, by outcome.",
+            ("result",),
+            registry,
+        )
+        self._shown: set[tuple[str, str]] = set()
+
+    def publish(self, roles: Mapping[str, str], results: Mapping[str, int]) -> None:
+        """Publish the heads of now and the outcomes so far.
+
+        Args:
+            roles: Role by version.
+            results: Number of changes by outcome.
+        """
+        now = set(roles.items())
+        for version, role in self._shown | now:
+            self._info.labels(version, role).set(int((version, role) in now))
+        self._shown |= now
+        self._changes.publish({(result,): n for result, n in results.items()})
+
+
 class ExactnessMetrics:
     """Whether results are batch-invariant, as a metric."""
 

@@ -213,11 +213,13 @@ def _head_folder(settings: EngineSettings) -> str | None:
     if "head" not in settings.speculation.sources:
         return None
     folder = settings.speculation.head.path or shipped_head(settings.model)
-    if folder is None:
-        raise ConfigError(
-            [f"engine.speculation.head.path: no head ships for {settings.model}; set its folder"]
-        )
-    return str(folder)
+    if folder is not None:
+        return str(folder)
+    if settings.speculation.head.watch is not None:
+        return None
+    raise ConfigError(
+        [f"engine.speculation.head.path: no head ships for {settings.model}; set its folder"]
+    )
 
 
 def _vllm_drafter(speculation: Speculation, *, is_v2: bool) -> dict[str, JsonValue]:

@@ -192,6 +192,8 @@ def _find_head_problems(settings: EngineSettings, model: ModelConfig | None) -> 
         return
     where = "engine.speculation.head.path"
     folder = settings.speculation.head.path or shipped_head(settings.model)
+    if folder is None and settings.speculation.head.watch is not None:
+        return
     if folder is None:
         yield f"{where}: no head ships for {settings.model}; set its folder"
         return

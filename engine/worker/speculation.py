@@ -1,6 +1,6 @@
 """The speculation of one model worker: its drafter, metrics, report and snapshots."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +8,12 @@ from pydantic import JsonValue
 
 from engine.config import Speculation
 from engine.drafting import DECISIONS, Drafter
-from engine.heads import HeadMemory, read_head_config
+from engine.heads import SharedTables, read_head_config
 from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
-from engine.worker.head import gather_tables, load_for_target, warm_up
-from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics
+from engine.worker.head import find_tables, gather_tables, warm_up
+from engine.worker.head_loader import HeadLoader, HeadSource
+from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, HeadMetrics
 from engine.worker.periodic import Periodic
 from engine.worker.report import ReportPart, report_folder
 from engine.worker.snapshots import Snapshots, identity_of
@@ -52,7 +53,7 @@ def curve_in_ms(points: Sequence[tuple[float, float]]) -> JsonValue:
 
 
 class RankSpeculation:
-    """The drafter of the rank that drafts, with its metrics, report and snapshots.
+    """The drafter of the rank that drafts, with its heads, metrics, report and snapshots.
 
     Attributes:
         drafter: Decides what each request drafts.
@@ -64,7 +65,7 @@ class RankSpeculation:
         self,
         settings: Speculation,
         batch: BatchView,
-        report: ReportPart,
+        report: Callable[[str], ReportPart],
         *,
         most_rows: int,
         edges: Sequence[int],
@@ -89,14 +90,12 @@ class RankSpeculation:
         )
         self._sources = settings.sources
         self._metrics = DraftingMetrics()
-        self.step = StepDrafting(
-            self.drafter,
-            self._metrics,
-            batch,
-            head_most=head_most,
-            launch=Launch(settings.launch) if is_async else None,
-        )
-        self._report = report
+        self._head_metrics = HeadMetrics()
+        launch = Launch(settings.launch) if is_async else None
+        self.step = StepDrafting(self.drafter, self._metrics, batch, launch=launch)
+        self._watch = settings.head.watch
+        self._loader: HeadLoader | None = None
+        self._report, self._heads_report = report("gate"), report("heads")
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
             snapshots = Snapshots(self._index, *snapshot)
@@ -115,7 +114,7 @@ class RankSpeculation:
         return cls(
             read_settings(vllm_config),
             batch,
-            ReportPart(report_folder(), "gate", rank),
+            lambda part: ReportPart(report_folder(), part, rank),
             most_rows=vllm_config.scheduler_config.max_num_seqs,
             edges=padded_sizes(vllm_config),
             vocabulary=model.get_vocab_size(),
@@ -123,14 +122,27 @@ class RankSpeculation:
             is_async=bool(vllm_config.scheduler_config.async_scheduling),
         )
 
+    def take_heads(self, source: HeadSource, folder: Path | None) -> None:
+        """Load the head of the settings, if there is one; later ones come from the same source."""
+        heads = self.step.heads
+        self._loader = HeadLoader(source, heads, commands=report_folder(), watch=self._watch)
+        if folder is not None:
+            heads.start(source.load(folder))
+
     def warm_up_head(self, *, rows: int) -> None:
         """Prepare the draft head, if there is one, for its first pass in service.
 
         Args:
             rows: Most sequences of a pass.
         """
-        if self.step.head is not None:
-            warm_up(self.step.head, self.step.head_most, rows=rows, memory=self.step.memory)
+        serving = self.step.heads.serving
+        if serving is not None:
+            warm_up(serving.head, serving.most, rows=rows, memory=serving.memory)
+
+    def listen(self) -> None:
+        """Take other heads from now on, if heads are a source."""
+        if self._loader is not None:
+            self._loader.start()
 
     def believe(self, profile: Points) -> None:
         """Give the gate the step times that were measured for this model on this machine."""
@@ -139,6 +151,8 @@ class RankSpeculation:
     def stop(self) -> None:
         """Store the answers of running requests, save the index, publish the last metrics."""
         self.drafter.end(list(self.drafter.running), keep=True)
+        if self._loader is not None:
+            self._loader.stop()
         for thread in self._threads:
             thread.stop()
 
@@ -146,6 +160,10 @@ class RankSpeculation:
         index = None if self._index is None else self._index.stats()
         self._metrics.publish(self.drafter, index, self._sources, self.step.launch)
         self._report.write(self._facts())
+        if "head" in self._sources:
+            heads = self.step.heads
+            self._head_metrics.publish(heads.roles, heads.results)
+            self._heads_report.write(heads.facts())
 
     def _facts(self) -> dict[str, JsonValue]:
         """Return the gate's part of `GET /speculation` (docs/gate.md)."""
@@ -180,23 +198,36 @@ class RankSpeculation:
 def load_head(
     speculation: RankSpeculation | None, target: Any, vllm_config: Any, *, device: Any
 ) -> None:
-    """Load the draft head beside its target, if the settings have one; called on every rank.
+    """Load the draft head beside its target, if heads are a source; called on every rank.
 
     Args:
         speculation: Of this rank; None if another one drafts.
         target: The loaded model.
         vllm_config: vLLM's configuration.
         device: Of the model.
+
+    Raises:
+        HeadError: The head of the settings is damaged, or was made for another target.
     """
-    folder = vllm_config.additional_config["specgate"]["head"]
-    if folder is None:
+    if "head" not in read_settings(vllm_config).sources:
         return
+    named = vllm_config.additional_config["specgate"]["head"]
+    folder = None if named is None else Path(named)
     model = vllm_config.model_config
-    tables = gather_tables(target, read_head_config(Path(folder)), model.get_vocab_size())
-    if speculation is None:
-        return
-    step = speculation.step
-    step.head = load_for_target(Path(folder), tables, model, device=device)
-    if step.head.config.window:
+    if vllm_config.parallel_config.tensor_parallel_size == 1:
+        tables = find_tables(target, model.get_vocab_size())
+    elif folder is None:
+        tables = SharedTables()
+    else:
+        # Other ranks cannot be asked for their parts later, while they compute steps.
+        tables = gather_tables(target, read_head_config(folder), model.get_vocab_size())
+    if speculation is not None:
         requests = vllm_config.scheduler_config.max_num_seqs
-        step.memory = HeadMemory(step.head, requests=requests, device=device)
+        source = HeadSource(
+            tables,
+            model,
+            device=device,
+            most=read_settings(vllm_config).head.max_draft_tokens,
+            requests=requests,
+        )
+        speculation.take_heads(source, folder)

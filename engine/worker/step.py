@@ -17,7 +17,9 @@ from engine.drafting import Beginning, Control, Drafter, InFlight, StepDrafts
 from engine.heads import DraftHead, HeadMemory
 from engine.policy import Launch, Load
 from engine.worker.head import HeadRun, StepStates
+from engine.worker.heads import Heads
 from engine.worker.metrics import DraftingMetrics
+from engine.worker.trial import Conditions
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +111,7 @@ class StepDrafting:
     """Learns from each step and drafts for the next one. Errors cost drafts, never a request.
 
     Attributes:
-        head: The draft head, if there is one; set once it is loaded.
-        memory: Its memory, if it has a window.
-        head_most: Tokens that a pass of the head drafts.
+        heads: The draft head that serves, if there is one, and one that is tried beside it.
         launch: Chooses whether steps are launched ahead; None if they all wait.
         goes_ahead: Its latest choice.
 
@@ -119,7 +119,7 @@ class StepDrafting:
         drafter: Decides what each request drafts.
         metrics: Of its decisions and of the times of steps.
         batch: Of the runner.
-        head_most, launch: See above.
+        launch: See above.
     """
 
     def __init__(
@@ -128,20 +128,23 @@ class StepDrafting:
         metrics: DraftingMetrics,
         batch: BatchView,
         *,
-        head_most: int,
         launch: Launch | None = None,
     ) -> None:
         self.drafter = drafter
-        self.head: DraftHead | None = None
-        self.memory: HeadMemory | None = None
+        self.heads = Heads()
         self._metrics = metrics
         self._batch = batch
-        self.head_most = head_most
         self.launch = launch
         self.goes_ahead = False
         self._controls: dict[str, Control] = {}
         self._timer = StepTimer()
         self._began = 0.0
+
+    @property
+    def head(self) -> DraftHead | None:
+        """The draft head that serves, for which a runner keeps hidden states; None if none does."""
+        serving = self.heads.serving
+        return None if serving is None else serving.head
 
     def begin(self, finished: Collection[str], preempted: Collection[str]) -> None:
         """Begin a step: learn from the time of the last one, and end requests.
@@ -196,6 +199,8 @@ class StepDrafting:
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         if head is not None and head.sequences:
             self.drafter.gate.observe_head(head.sequences, head_seconds)
+        if head is not None and self.heads.is_trying:
+            head_seconds += self._try_challenger(head, step)
         context = drafts.context_tokens
         if context is not None:
             self._timer.end(
@@ -225,42 +230,49 @@ class StepDrafting:
 
     def _head_run(self, step: SampledStep) -> HeadRun | None:
         """Return a pass of the head for the drafter to call; the head's memory records the step."""
-        if self.head is None:
+        serving = self.heads.serving
+        if serving is None:
             return None
         if step.states is None or not self.drafter.allows_head():
-            self._clear_memory()
+            self.heads.clear()
             return None
-        reads = step.has_new or step.next_step.read_tokens or not all(step.sampled)
         try:
-            if reads and self.memory is not None:
-                self._batch.note_prompts(self.memory, self._wants_head)
+            if serving.memory is not None:
+                self._note_prompts(serving.memory, step)
             return HeadRun(
-                self.head,
-                self.head_most,
+                serving.head,
+                serving.most,
                 step.states,
                 step.requests,
                 step.sampled,
-                memory=self.memory,
+                memory=serving.memory,
             )
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             self.drafter.fail_head(exc)
-            self._clear_memory()
+            self.heads.clear()
             return None
 
+    def _note_prompts(self, memory: HeadMemory, step: SampledStep) -> None:
+        if step.has_new or step.next_step.read_tokens or not all(step.sampled):
+            self._batch.note_prompts(memory, self._wants_head)
+
+    def _try_challenger(self, head: HeadRun, step: SampledStep) -> float:
+        """Go on with the trial of another head; return the seconds of its passes."""
+        gate = self.drafter.gate
+        return self.heads.try_challenger(
+            head,
+            Conditions(gate.price, gate.goodput if gate.is_measured else 0.0),
+            self._control,
+            lambda memory: self._note_prompts(memory, step),
+        )
+
     def _leave_memory(self, requests: Collection[str]) -> None:
-        """Drop finished and preempted requests from the head's memory."""
-        if self.memory is None:
-            return
+        """Drop finished and preempted requests from the heads' memories."""
         try:
-            self.memory.forget(requests)
+            self.heads.forget_requests(requests)
         except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
             self.drafter.fail_head(exc)
-            self._clear_memory()
-
-    def _clear_memory(self) -> None:
-        """Drop entries that may be incomplete, or that later ones would not follow directly."""
-        if self.memory is not None:
-            self.memory.clear()
+            self.heads.clear()
 
     def _beginning(self, request: str, step: SampledStep) -> Beginning:
         text = self._batch.text(request)

@@ -28,12 +28,14 @@ class _Profiled(_Worker):
     """What the speculating workers add to ours."""
 
     def compile_or_warm_up_model(self) -> Any:
-        """Warm the model and its draft head up, then measure steps."""
+        """Warm the model and its draft head up, measure steps, then listen for other heads."""
         from engine.worker.step_profile import profile_steps
 
         spent = super().compile_or_warm_up_model()
         self.model_runner.warm_up_head()
         profile_steps(self.model_runner)
+        if self.model_runner.speculation is not None:
+            self.model_runner.speculation.listen()
         return spent
 
 

@@ -108,10 +108,18 @@ def _exclusive(path: Path) -> Iterator[None]:
         yield
 
 
+def _stored(record: KeyRecord) -> dict[str, object]:
+    """Return a record's fields; without `admin` unless it is set, for gateways that lack it."""
+    fields = asdict(record)
+    if not record.admin:
+        del fields["admin"]
+    return fields
+
+
 def _write(path: Path, records: list[KeyRecord]) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.writelines(json.dumps(asdict(record)) + "\n" for record in records)
+        file.writelines(json.dumps(_stored(record)) + "\n" for record in records)
         file.flush()
         os.fsync(file.fileno())
     Path(temporary).replace(path)

@@ -49,6 +49,8 @@ class KeyRecord:
     """Names of the models it may use; None: all."""
     pacing: PacingMode | None = None
     """How its streams are paced; None: as the model or the profile says."""
+    admin: bool = False
+    """Whether it may change what all tenants share, such as the draft heads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Caller:
     limits: KeyLimits
     models: tuple[str, ...] | None = None
     pacing: PacingMode | None = None
+    is_admin: bool = False
 
     def may_use(self, model: str | None) -> bool:
         """Whether the key may use `model`; None: the worker's default model."""
@@ -74,10 +77,13 @@ def new_key(
     limits: KeyLimits,
     models: tuple[str, ...] | None = None,
     pacing: PacingMode | None = None,
+    admin: bool = False,
 ) -> tuple[str, KeyRecord]:
     """Create a key; returns its text, which is not stored, and its record."""
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    record = KeyRecord(key_id, _digest(secret), tenant, name, created, limits, models, pacing)
+    record = KeyRecord(
+        key_id, _digest(secret), tenant, name, created, limits, models, pacing, admin
+    )
     return f"sg-{key_id}-{secret}", record
 
 
@@ -109,7 +115,9 @@ class KeyRing:
         if record is None or not same or scheme.lower() != "bearer":
             raise AuthenticationError("Incorrect API key provided.")
         limits = self._effective(record.limits)
-        return Caller(record.tenant, record.key_id, limits, record.models, record.pacing)
+        return Caller(
+            record.tenant, record.key_id, limits, record.models, record.pacing, record.admin
+        )
 
     def _effective(self, own: KeyLimits) -> KeyLimits:
         default = self._defaults

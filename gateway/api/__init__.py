@@ -2,6 +2,7 @@
 
 from gateway.api.asgi import CLIENT_SOCKET, BodyPolicy
 from gateway.api.error_handler import install_error_handlers
+from gateway.api.heads import heads_routes
 from gateway.api.inference import InferenceRoute
 from gateway.api.information import (
     health_routes,
@@ -17,6 +18,7 @@ __all__ = [
     "BodyPolicy",
     "InferenceRoute",
     "Services",
+    "heads_routes",
     "health_routes",
     "install_error_handlers",
     "metrics_routes",

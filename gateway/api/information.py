@@ -3,8 +3,6 @@
 Only `/v1/models` needs a key. What asks the workers does so at most once a second for all callers.
 """
 
-import asyncio
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,20 +10,17 @@ from fastapi.responses import JSONResponse
 
 from gateway import __version__
 from gateway.api.asgi import presented_key
+from gateway.api.fan_out import ask_all
 from gateway.api.state import Services
 from gateway.errors import (
     ModelNotFoundError,
     NoHealthyWorkerError,
     NotFoundError,
-    UpstreamError,
     excerpt,
 )
 from gateway.supervisor import Supervisor
 from gateway.telemetry import GatewayMetrics
 from gateway.upstream import Coalesced, Worker
-
-_MAX_CALLS = 32
-"""To workers at a time."""
 
 
 def health_routes() -> APIRouter:
@@ -155,27 +150,12 @@ def speculation_routes(*, timeout_seconds: float) -> APIRouter:
     async def show_speculation(request: Request) -> dict[str, Any]:
         services: Services = request.state.services
         workers = services.pool.workers
-        return {"workers": await reports.get(lambda: _ask_all(workers, timeout_seconds))}
+
+        async def ask(worker: Worker) -> dict[str, Any]:
+            path = "/speculation"
+            found = await worker.client.get_json(path, timeout_seconds=timeout_seconds)
+            return {"engines": found.get("engines", [])}
+
+        return {"workers": await reports.get(lambda: ask_all(workers, ask))}
 
     return router
-
-
-async def _ask_all(workers: Sequence[Worker], timeout_seconds: float) -> list[dict[str, Any]]:
-    few = asyncio.Semaphore(_MAX_CALLS)
-
-    async def ask(worker: Worker) -> dict[str, Any]:
-        async with few:
-            return await _ask(worker, timeout_seconds)
-
-    async with asyncio.TaskGroup() as group:
-        asking = [group.create_task(ask(worker)) for worker in workers]
-    return [task.result() for task in asking]
-
-
-async def _ask(worker: Worker, timeout_seconds: float) -> dict[str, Any]:
-    """The report of one worker, or the error if it cannot be reached or has none."""
-    try:
-        found = await worker.client.get_json("/speculation", timeout_seconds=timeout_seconds)
-    except UpstreamError as error:
-        return {"worker": worker.id, "error": error.message}
-    return {"worker": worker.id, "engines": found.get("engines", [])}

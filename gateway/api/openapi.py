@@ -14,6 +14,7 @@ from fastapi import APIRouter, Response
 from gateway import __version__
 from gateway.errors import (
     AuthenticationError,
+    BodyTooLargeError,
     CallerError,
     GatewayError,
     HeadTooLargeError,
@@ -23,8 +24,10 @@ from gateway.errors import (
     ModelNotFoundError,
     NoHealthyWorkerError,
     NotFoundError,
+    PermissionDeniedError,
     RelayedError,
     RequestTimeoutError,
+    UnsupportedMediaTypeError,
     UpstreamError,
     WorkerTimeoutError,
 )
@@ -52,6 +55,9 @@ class _Page:
         errors: Errors beside those of every path.
         unready: Whether it answers 503 with a JSON object while there is no healthy worker.
         needs_key: Whether it needs a key if the gateway has keys.
+        status: Of the answer.
+        body: Schema of the request's body; None if it has none.
+        query: Parameters that may follow the path.
     """
 
     summary: str
@@ -59,10 +65,16 @@ class _Page:
     errors: tuple[type[GatewayError], ...] = ()
     unready: bool = False
     needs_key: bool = False
+    status: str = "200"
+    body: Json | None = None
+    query: tuple[str, ...] = ()
 
 
 _READY = _Page("Whether a worker is ready.", unready=True)
 _MODEL_ERRORS = (AuthenticationError, NoHealthyWorkerError)
+_HEAD_ERRORS = (*_MODEL_ERRORS, ModelNotFoundError, PermissionDeniedError)
+_BODY_ERRORS = (BodyTooLargeError, UnsupportedMediaTypeError)
+_NAME = {"type": ["string", "null"]}
 _PAGES: dict[tuple[str, str], _Page] = {
     ("get", "/v1/models"): _Page("The models.", errors=_MODEL_ERRORS, needs_key=True),
     ("get", "/v1/models/{name}"): _Page(
@@ -76,6 +88,39 @@ _PAGES: dict[tuple[str, str], _Page] = {
     ("get", "/health/workers"): _Page("The state of each worker."),
     ("get", "/version"): _Page("The version of the gateway."),
     ("get", "/speculation"): _Page("What each worker reports about its drafts."),
+    ("get", "/heads"): _Page(
+        "The draft heads of the workers.", errors=_HEAD_ERRORS, needs_key=True, query=("model",)
+    ),
+    ("post", "/heads"): _Page(
+        "Load a draft head; the answer has each worker's id of the command.",
+        errors=(*_HEAD_ERRORS, *_BODY_ERRORS),
+        needs_key=True,
+        status="202",
+        body={
+            "type": "object",
+            "properties": {"folder": {"type": "string"}, "model": _NAME},
+            "required": ["folder"],
+            "additionalProperties": False,
+        },
+    ),
+    ("delete", "/heads"): _Page(
+        "Unload the draft heads.",
+        errors=_HEAD_ERRORS,
+        needs_key=True,
+        status="202",
+        query=("model",),
+    ),
+    ("post", "/heads/forget"): _Page(
+        "Drop the heads beside the serving ones.",
+        errors=(*_HEAD_ERRORS, *_BODY_ERRORS),
+        needs_key=True,
+        status="202",
+        body={
+            "type": "object",
+            "properties": {"model": _NAME},
+            "additionalProperties": False,
+        },
+    ),
     ("get", "/metrics"): _Page("Metrics for Prometheus.", media_type="text/plain"),
     ("get", "/metrics/worker"): _Page(
         "Metrics of the worker that the gateway started.",
@@ -164,13 +209,16 @@ def _inference(endpoint: Endpoint, security: list[Json]) -> Json:
 def _page(path: str, page: _Page, security: list[Json]) -> Json:
     schema = {"type": "object" if page.media_type == "application/json" else "string"}
     content = {page.media_type: {"schema": schema}}
-    answers: Json = {"200": {"description": page.summary, "content": content}}
+    answers: Json = {page.status: {"description": page.summary, "content": content}}
     if page.unready:
         answers["503"] = {"description": "No worker is ready.", "content": content}
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    query = [{"name": one, "in": "query", "schema": {"type": "string"}} for one in page.query]
+    body = {"content": {"application/json": {"schema": page.body}}}
     return {
         "summary": page.summary,
-        "parameters": [name] if "{name}" in path else [],
+        "parameters": [*([name] if "{name}" in path else []), *query],
+        **({} if page.body is None else {"requestBody": body}),
         "responses": {
             **answers,
             **_error_responses({*_ON_EVERY_PATH, *page.errors}, Dialect.PLAIN),

@@ -24,6 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--name", default="", help="a note for people")
     create.add_argument("--model", action="append", metavar="NAME", help="only this (repeatable)")
     create.add_argument("--pacing", choices=get_args(PacingMode), help="of all its streams")
+    create.add_argument("--admin", action="store_true", help="may also load draft heads")
     for limit in _LIMITS:
         create.add_argument("--" + limit.replace("_", "-"), type=_count, metavar="N")
     revoke = actions.add_parser("revoke", help="make a key invalid")
@@ -49,6 +50,7 @@ def _create(chosen: argparse.Namespace, path: Path) -> int:
         limits=KeyLimits(**{limit: getattr(chosen, limit) for limit in _LIMITS}),
         models=None if chosen.model is None else tuple(chosen.model),
         pacing=chosen.pacing,
+        admin=chosen.admin,
     )
     add_record(path, record)
     sys.stderr.write("This key is shown once; only its hash is stored.\n")
@@ -60,6 +62,7 @@ def _list(_: argparse.Namespace, path: Path) -> int:
     for record in read_records(path):
         granted = {name: getattr(record.limits, name) for name in _LIMITS}
         granted |= {"models": record.models, "pacing": record.pacing}
+        granted["admin"] = record.admin or None
         shown = {
             "id": record.key_id,
             "tenant": record.tenant,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway import __version__
-from gateway.cli import check_config, keys, model, serve, train
+from gateway.cli import check_config, heads, keys, model, serve, train
 from gateway.errors import ConfigError
 
 
@@ -24,6 +24,7 @@ _COMMANDS: dict[str, tuple[Command, str]] = {
     "serve": (serve, "start the gateway and the worker it supervises"),
     "check-config": (check_config, "check a profile and print what is in force"),
     "keys": (keys, "create, list and revoke API keys"),
+    "heads": (heads, "load, unload and list draft heads of a running gateway"),
     "model": (model, "fetch the profile's model into the cache"),
     "train": (train, "make a draft head from a recipe"),
 }

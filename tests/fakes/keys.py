@@ -13,6 +13,7 @@ def issue_key(
     tenant: str = "acme",
     models: tuple[str, ...] | None = None,
     pacing: PacingMode | None = None,
+    admin: bool = False,
 ) -> str:
     """Add a new key to a key file; returns its text."""
     text, record = new_key(
@@ -22,6 +23,7 @@ def issue_key(
         limits=limits or KeyLimits(),
         models=models,
         pacing=pacing,
+        admin=admin,
     )
     add_record(file, record)
     return text

@@ -63,11 +63,37 @@ def detokenize(_state: WorkerState, body: bytes) -> JsonDict:
     return {"prompt": bytes(json.loads(body)["tokens"]).decode(errors="replace")}
 
 
-def speculation(_state: WorkerState, _body: bytes) -> JsonDict:
+def speculation(state: WorkerState, _body: bytes) -> JsonDict:
     """`GET /speculation`, which our engine adds."""
     gate = {"open": True, "price": 0.25, "step_cost_ms": [[1, 15.6], [2, 16.0]]}
     acceptance = {"suffix": {"drafted": 10, "accepted": 6}}
-    return {"engines": [{"engine": 0, "gate": gate, "acceptance": acceptance}]}
+    serving = {"version": "0a1b2c3d4e5f", "name": "shipped", "max_draft_tokens": 3}
+    beside = None
+    if state.head_commands:
+        beside = {
+            **serving, "version": "f0e1d2c3b4a5", "name": "new", "role": "challenger",
+            "pairs": 256, "most_pairs": 1280, "worth": 0.0834,
+        }  # fmt: skip
+    changes: list[JsonDict] = [
+        {
+            "id": str(number),
+            "action": command["action"],
+            "by": command["by"],
+            "name": "new",
+            "version": "f0e1d2c3b4a5",
+            "state": state.head_outcome,
+            "why": "so it is",
+        }
+        for number, command in enumerate(state.head_commands, start=1)
+    ]
+    heads: JsonDict = {"serving": serving, "beside": beside, "changes": changes}
+    return {"engines": [{"engine": 0, "gate": gate, "acceptance": acceptance, "heads": heads}]}
+
+
+def heads(state: WorkerState, body: bytes) -> JsonDict:
+    """`POST /heads`, which our engine adds."""
+    state.head_commands.append(json.loads(body))
+    return {"id": str(len(state.head_commands))}
 
 
 JSON_PAGES: dict[tuple[str, str], Page] = {
@@ -75,6 +101,7 @@ JSON_PAGES: dict[tuple[str, str], Page] = {
     ("GET", "/version"): version,
     ("GET", "/load"): load,
     ("GET", "/speculation"): speculation,
+    ("POST", "/heads"): heads,
     ("POST", "/tokenize"): tokenize,
     ("POST", "/detokenize"): detokenize,
 }

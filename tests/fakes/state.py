@@ -102,6 +102,8 @@ class WorkerState:
     Attributes:
         script: Played for every request instead of its own.
         paths: Requests so far, by path.
+        head_commands: Bodies of `POST /heads` so far.
+        head_outcome: What has become of all of them.
     """
 
     models: list[str] = field(default_factory=lambda: [DEFAULT_MODEL])
@@ -114,6 +116,8 @@ class WorkerState:
     script: Script | None = None
     paths: Counter[str] = field(default_factory=Counter)
     tokenizing: Tokenizing = "works"
+    head_commands: list[dict[str, Any]] = field(default_factory=list)
+    head_outcome: str = "trial"
     active: int = 0
     counters: Counters = field(default_factory=Counters)
     flowing: asyncio.Event = field(default_factory=asyncio.Event)

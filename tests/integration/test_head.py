@@ -8,6 +8,7 @@ from tests.integration.process import GatewayProcess
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 _PATHS = (
+    "/heads",
     "/health",
     "/health/live",
     "/health/ready",

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics, ExactnessMetrics
+from engine.worker.metrics import (
+    AcceptanceMetrics,
+    DraftingMetrics,
+    ExactnessMetrics,
+    HeadMetrics,
+)
 from gateway.telemetry import GatewayMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -60,6 +65,7 @@ def metrics() -> frozenset[str]:
     GatewayMetrics(registry)
     AcceptanceMetrics(registry)
     DraftingMetrics(registry)
+    HeadMetrics(registry)
     ExactnessMetrics(registry)
     endings = ("", "_total", "_bucket", "_sum", "_count")
     return frozenset(f"{family.name}{end}" for family in registry.collect() for end in endings)

@@ -79,7 +79,7 @@ def measure(sequences: int, folder: Path) -> float:
         return RankSpeculation(
             settings,
             batch,
-            ReportPart(folder, "gate", 0),
+            lambda part: ReportPart(folder, part, 0),
             most_rows=sequences,
             edges=(),
             vocabulary=_VOCABULARY,

@@ -26,6 +26,9 @@ def write_card(recipe: NativeRecipe, figures: Mapping[str, JsonValue], *, licenc
     native = {"config": head.drafter(Path("FOLDER"))}
     profile = {"engine": {"speculation": {"sources": ["suffix", "native"], "native": native}}}
     drafted = head.draft_vocab_size or "all"
+    written = "text that the target wrote"
+    if recipe.data is not None:
+        written = f"{', '.join(f'`{path.name}`' for path in recipe.data.files)} and {written}"
     return "\n".join(
         [
             "---",
@@ -35,8 +38,8 @@ def write_card(recipe: NativeRecipe, figures: Mapping[str, JsonValue], *, licenc
             f"# {recipe.name}",
             "",
             f"A drafter for {recipe.engine.model}: {head.kind}, {head.positions} positions, "
-            f"{drafted} tokens. Trained with `speculators` for {train.epochs} epochs on text that "
-            f"the target wrote; licence of the target: {licence}.",
+            f"{drafted} tokens. Trained with `speculators` for {train.epochs} epochs on {written}; "
+            f"licence of the target: {licence}.",
             "",
             "To serve it:",
             "",

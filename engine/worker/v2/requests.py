@@ -66,9 +66,9 @@ class Requests:
                 raise KeyError(name)
             request.tokens += tokens
 
-    def find(self, request: str) -> Request | None:
-        """Return the request of this id that is in the batch now."""
-        return self._requests.get(request)
+    def find(self, requests: Sequence[str]) -> dict[str, Request | None]:
+        """Return these requests by id; None for one that nobody told of."""
+        return dict(zip(requests, map(self._requests.get, requests), strict=True))
 
     def text(self, request: str) -> NDArray[np.int32]:
         """Return its prompt and output; shape (n,)."""

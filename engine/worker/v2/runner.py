@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -205,7 +206,7 @@ class _HybridDrafting(_Runner):
             hidden = state.hidden_states
             states = StepStates(hidden[batch.logits_indices], _verified(batch))
         output = super().sample_tokens(grammar_output)
-        requests = {request: self.requests.find(request) for request in batch.req_ids}
+        requests = self.requests.find(batch.req_ids)
         native = state.num_spec_tokens_to_schedule if self.speculation.has_native else 0
         self._steps.append(_Step(self._scheduled, batch, requests, native, hidden, states, output))
         return output
@@ -365,9 +366,11 @@ def _scatter(table: torch.Tensor, slots: Sequence[int], drafts: Sequence[Sequenc
 
     The rest of a row gets token 0: these ids are read as input although they are not verified.
     """
-    width = max(map(len, drafts))
-    rows = np.array([[*draft, *[0] * (width - len(draft))] for draft in drafts])
-    np.maximum(rows, 0, out=rows)  # placeholders
+    lengths = np.fromiter(map(len, drafts), np.int64, len(drafts))
+    width = int(lengths.max())
+    rows = np.zeros((len(drafts), width), np.int64)
+    filled = np.fromiter(chain.from_iterable(drafts), np.int64, int(lengths.sum()))
+    rows[np.arange(width) < lengths[:, None]] = np.maximum(filled, 0)  # -1: a grammar forbids it
     at = async_tensor_h2d(np.array(slots), device=table.device)
     tokens = async_tensor_h2d(rows, device=table.device)
     table[:, :width].index_copy_(0, at, tokens)

@@ -46,7 +46,7 @@ class Probe:
         return {
             "drafter": len(speculation.drafter.running),
             "index": speculation._index.stats().requests,
-            "head": len(speculation.step.memory.requests),
+            "head": len(speculation.step.heads.serving.memory.requests),
         }
 
     def specgate_objects(self) -> dict[str, int]:

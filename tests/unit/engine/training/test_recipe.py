@@ -99,7 +99,7 @@ def test_a_card_shows_no_paths_of_this_machine() -> None:
         ({**changed(), "head": "lstm"}, "head: Input should be"),
         (changed(train={"steps": 0}), r"train\.steps: Input should be greater than or equal to 1"),
         (changed(train={"position_weights": [1, 1]}), "expected one for each of head.positions"),
-        ({**changed(), "text": {"tokens": 1}}, r"text\.prompts: Field required"),
+        ({**changed(), "text": {"tokens": 1}}, "text.tokens and text.prompts require each other"),
         ("a text", "Input should be"),
     ],
     ids=["unknown", "kind", "target", "shape", "bound", "weights", "missing", "text"],

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file, save_file
 
 from engine.errors import TrainingError
@@ -17,6 +18,7 @@ from engine.training.recipe import load_recipe
 from engine.training.run import Corpus, Run
 from engine.training.steps import Step
 from engine.training.trainer import Outcome, Trainer
+from tests.unit.engine.training.test_chat import TEMPLATE, write_tokenizer
 from tests.unit.engine.training.tiny import prepare
 
 ALONE = Group(0, 1, torch.device("cpu"))
@@ -29,6 +31,17 @@ def test_documents_are_held_out_by_number() -> None:
 
     assert [document.number for document in corpus.training] == [120, 3, 50]
     assert [document.number for document in corpus.held_out] == [49, 99]
+
+
+def test_your_own_documents_say_whether_they_are_held_out() -> None:
+    documents = [
+        Document(-1, "own", [1], [2, 3], held_out=True),
+        Document(-2, "own", [1], [2, 3], held_out=False),
+    ]
+
+    corpus = Corpus.of(documents, held_out_every=50)
+
+    assert [document.number for document in corpus.held_out] == [-1]
 
 
 def carry_out(recipe: Path, until: Step = "export") -> Path:
@@ -178,3 +191,53 @@ def test_another_recipe_must_start_over(whole: Path, tmp_path: Path) -> None:
 
     shutil.rmtree(tmp_path / "tiny" / "train")
     carry_out(other)
+
+
+def test_a_head_learns_from_your_own_data_alone(tmp_path: Path) -> None:
+    recipe, said = with_data(tmp_path, count=60)
+
+    run = carry_out(recipe)
+
+    found = json.loads((run / "data.json").read_text(encoding="utf-8"))
+    assert (found["documents"], found["held_out"] > 0) == (60, True)
+    card = (run / "head" / "README.md").read_text(encoding="utf-8")
+    assert "(`own.jsonl`), as they stand there" in card
+    assert "- own.jsonl" in card
+    assert str(tmp_path / "own.jsonl") not in card
+    assert said not in card
+
+
+def test_data_that_changed_does_not_continue_a_run(tmp_path: Path) -> None:
+    recipe, _ = with_data(tmp_path, count=60)
+    carry_out(recipe, until="text")
+    carry_out(recipe, until="text")  # the same data goes on
+
+    with_data(tmp_path, count=61)
+
+    with pytest.raises(TrainingError, match=r"not what .* began with"):
+        carry_out(recipe, until="text")
+
+
+def with_data(folder: Path, *, count: int) -> tuple[Path, str]:
+    """Write a target with a chat template, and a recipe that learns from conversations alone.
+
+    Returns:
+        The recipe, and a word that all conversations have.
+    """
+    if (folder / "tiny").exists():
+        recipe = folder / "recipe.yaml"
+    else:
+        recipe = prepare(folder, documents=0, vocabulary=258)  # a token for each byte, and two
+        (folder / "tiny" / "text.jsonl").unlink()
+    write_tokenizer(folder / "target", TEMPLATE)
+    conversations = (
+        {"prompt": f"{at}? rhubarb", "completion": "one two three four five six"}
+        for at in range(count)
+    )
+    (folder / "own.jsonl").write_text("\n".join(map(json.dumps, conversations)), encoding="utf-8")
+    document = yaml.safe_load(recipe.read_text(encoding="utf-8"))
+    document["data"] = {"files": ["own.jsonl"]}
+    document["text"] = {"held_out_every": 5}
+    document["head"]["draft_vocab_size"] = 64
+    recipe.write_text(yaml.safe_dump(document), encoding="utf-8")
+    return recipe, "rhubarb"

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from engine.errors import TrainingError
-from engine.training.documents import DocumentFile
+from engine.training.documents import Document, DocumentFile
 from engine.training.recipe import TextSettings
-from engine.training.text import Plan, write_documents
+from engine.training.text import Plan, answer_prompts, write_documents
 
 PROMPT, ANSWER = 1, 2
 
@@ -150,3 +150,50 @@ def test_a_plan_depends_on_seed_and_number_only() -> None:
     kinds = Counter(plan.prompts.kind for plan in plans)
     assert 2 < kinds["chat"] / kinds["code"] < 4
     assert Counter(plan.temperature for plan in plans).keys() == {0.0, 1.0}
+
+
+def own(*numbers: int) -> list[Document]:
+    return [Document(number, "own", [ANSWER, 8], [], held_out=number == -2) for number in numbers]
+
+
+async def test_the_target_answers_your_own_prompts(tmp_path: Path) -> None:
+    writer, documents = Writer(), DocumentFile(tmp_path / "text.jsonl")
+    told: list[int] = []
+
+    await answer_prompts(
+        settings(concurrency=2), own(-1, -2, -3), documents,
+        seed=1, writer=writer, progress=told.append,
+    )  # fmt: skip
+
+    assert [(one.number, list(one.answer), one.held_out) for one in documents] == [
+        (-1, [7] * 5, None), (-2, [7] * 5, True), (-3, [7] * 5, None),
+    ]  # fmt: skip
+    assert documents.tokens == 0  # of what the recipe asks the target to write
+    assert (told, writer.most_running) == ([1, 1, 1], 2)
+
+
+async def test_an_answer_has_the_same_temperature_in_every_run(tmp_path: Path) -> None:
+    hot = settings(answer_temperatures=[0.0, 0.5, 1.0], concurrency=1)
+    runs = []
+    for name in "ab":
+        writer = Writer()
+        file = DocumentFile(tmp_path / name)
+        await answer_prompts(
+            hot, own(-1, -2, -3, -4), file, seed=1, writer=writer, progress=lambda _: None
+        )
+        runs.append([temperature for *_, temperature in writer.asked])
+
+    assert runs[0] == runs[1]
+    assert len(set(runs[0])) > 1
+
+
+async def test_a_failing_worker_keeps_the_answers_so_far(tmp_path: Path) -> None:
+    documents = DocumentFile(tmp_path / "text.jsonl")
+
+    with pytest.raises(TrainingError, match="the worker is gone"):
+        await answer_prompts(
+            settings(concurrency=1), own(-1, -2, -3), documents,
+            seed=1, writer=Writer(fails_at=2), progress=lambda _: None,
+        )  # fmt: skip
+
+    assert documents.numbers == {-1}

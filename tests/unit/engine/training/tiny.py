@@ -40,11 +40,11 @@ RECIPE: dict[str, Any] = {
 }
 
 
-def write_target(folder: Path) -> Path:
+def write_target(folder: Path, *, vocabulary: int = VOCAB_SIZE) -> Path:
     """Write a Llama of two layers with random weights."""
     torch.manual_seed(1)
     config = LlamaConfig(
-        vocab_size=VOCAB_SIZE,
+        vocab_size=vocabulary,
         hidden_size=HIDDEN_SIZE,
         intermediate_size=96,
         num_hidden_layers=2,
@@ -81,9 +81,11 @@ def write_text(path: Path, *, documents: int) -> None:
     )
 
 
-def prepare(folder: Path, *, documents: int = 200, **sections: Any) -> Path:
+def prepare(
+    folder: Path, *, documents: int = 200, vocabulary: int = VOCAB_SIZE, **sections: Any
+) -> Path:
     """Write target, text and a recipe file; return the file."""
-    write_target(folder / "target")
+    write_target(folder / "target", vocabulary=vocabulary)
     (folder / "tiny").mkdir()
     write_text(folder / "tiny" / "text.jsonl", documents=documents)
     document = {**RECIPE, "folder": str(folder)}

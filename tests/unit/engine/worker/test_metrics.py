@@ -9,6 +9,7 @@ from engine.worker.metrics import (
     _PREDICTION_BUCKETS,
     AcceptanceMetrics,
     DraftingMetrics,
+    HeadMetrics,
 )
 from tests.unit.engine.drafting.scripted import begin
 
@@ -145,6 +146,22 @@ def test_sources_are_closed_while_more_requests_run_than_allowed(
         found.append(registry.get_sample_value("engine_spec_gate_open", {"source": "suffix"}))
 
     assert found == [1, 0]
+
+
+def test_a_head_that_lost_its_role_is_shown_as_0(registry: CollectorRegistry) -> None:
+    metrics = HeadMetrics(registry)
+    metrics.publish({"a": "serving", "b": "challenger"}, {"adopted": 0})
+    metrics.publish({"b": "serving", "a": "guard"}, {"adopted": 1})
+    metrics.publish({"b": "serving"}, {"adopted": 1})
+
+    def value(version: str, role: str) -> float | None:
+        labels = {"version": version, "role": role}
+        return registry.get_sample_value("engine_head_info", labels)
+
+    assert (value("a", "serving"), value("a", "guard"), value("b", "challenger")) == (0, 0, 0)
+    assert value("b", "serving") == 1
+    changes = registry.get_sample_value("engine_head_changes_total", {"result": "adopted"})
+    assert changes == 1
 
 
 def test_launches_are_counted_where_steps_may_be_launched_ahead(

@@ -102,6 +102,20 @@ def test_the_worker_knows_whether_to_use_our_kernels(sources: object, on: bool) 
     assert found["cpu_kernels"] is on
 
 
+def test_a_model_without_a_head_starts_only_with_a_watched_folder() -> None:
+    without = settings(model="another", speculation={"sources": ["head"]})
+    head = {"watch": "/heads/mine"}
+    watching = settings(model="another", speculation={"sources": ["head"], "head": head})
+
+    with pytest.raises(ConfigError, match="no head ships for another"):
+        build_options(without, MODEL, has_bfloat16=True, is_v2=False)
+    options = build_options(watching, MODEL, has_bfloat16=True, is_v2=False)
+
+    assert isinstance(ours := options["additional_config"], dict)
+    assert isinstance(found := ours["specgate"], dict)
+    assert found["head"] is None
+
+
 def test_our_sources_run_in_our_worker_and_scheduler() -> None:
     options = build_options(
         settings(speculation={"max_draft_tokens": 5}), MODEL, has_bfloat16=True, is_v2=False

@@ -16,6 +16,7 @@ from engine.suffix import SuffixIndex
 from engine.worker.head import StepStates
 from engine.worker.metrics import DraftingMetrics
 from engine.worker.step import NextStep, SampledStep, StepDrafting, StepTimer, TimedStep
+from engine.worker.trial import LoadedHead
 
 TEXT = (1, 2, 3, 4, 5, 6, 1, 2, 3)
 
@@ -92,7 +93,7 @@ def requests() -> Requests:
 
 @pytest.fixture
 def drafting(requests: Requests) -> StepDrafting:
-    return StepDrafting(Recording(), DraftingMetrics(CollectorRegistry()), requests, head_most=3)
+    return StepDrafting(Recording(), DraftingMetrics(CollectorRegistry()), requests)
 
 
 def told(drafting: StepDrafting) -> dict[str, Any]:
@@ -126,8 +127,7 @@ def test_what_a_request_asks_for_is_read_once(drafting: StepDrafting, requests: 
 
 
 def test_finished_requests_are_forgotten(drafting: StepDrafting, requests: Requests) -> None:
-    memory: Any = Memory()
-    drafting.memory = memory
+    memory = give_head(drafting)
     drafting.draft(sampled("a", "b", "c"))
 
     drafting.begin(["a"], ["b"])
@@ -162,7 +162,7 @@ class TestHead:
     def test_its_memory_records_prompts(
         self, drafting: StepDrafting, requests: Requests, step: SampledStep, noted: int
     ) -> None:
-        self.give_head(drafting)
+        give_head(drafting)
 
         drafting.draft(with_states(step, self.STATES))
 
@@ -171,7 +171,7 @@ class TestHead:
     def test_an_error_in_its_memory_costs_only_its_drafts(
         self, drafting: StepDrafting, requests: Requests
     ) -> None:
-        memory = self.give_head(drafting)
+        memory = give_head(drafting)
         requests.error = RuntimeError("broken")
 
         drafts = drafting.draft(with_states(sampled("a", has_new=True), self.STATES))
@@ -180,12 +180,12 @@ class TestHead:
         assert drafting.drafter.counters.fallbacks == {"RuntimeError": 1}
         assert memory.cleared == 1
 
-    @staticmethod
-    def give_head(drafting: StepDrafting) -> Memory:
-        memory: Any = Memory()
-        head: Any = object()
-        drafting.head, drafting.memory = head, memory
-        return memory  # type: ignore[no-any-return]
+
+def give_head(drafting: StepDrafting) -> Memory:
+    memory: Any = Memory()
+    head: Any = object()
+    drafting.heads.start(LoadedHead(head, 3, memory))
+    return memory  # type: ignore[no-any-return]
 
 
 def with_states(step: SampledStep, states: StepStates) -> SampledStep:
@@ -253,7 +253,7 @@ def test_the_last_step_of_a_row_of_overlapping_ones_is_not_timed() -> None:
 def test_the_choice_to_launch_ahead_learns_from_timed_steps() -> None:
     launch = Launch("ahead")
     drafting = StepDrafting(
-        Recording(), DraftingMetrics(CollectorRegistry()), Requests(), head_most=0, launch=launch
+        Recording(), DraftingMetrics(CollectorRegistry()), Requests(), launch=launch
     )
     for at in range(4):
         drafting.begin((), ())

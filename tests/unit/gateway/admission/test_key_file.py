@@ -105,7 +105,7 @@ DAMAGED: dict[str, Any] = {
     "empty-object": b"{}",
     "not-utf-8": b"\xff\xfe",
     "deep": b"[" * 100_000,
-    "unknown-field": json.dumps({**GOOD, "admin": True}).encode(),
+    "unknown-field": json.dumps({**GOOD, "root": True}).encode(),
     "no-limits": json.dumps({k: v for k, v in GOOD.items() if k != "limits"}).encode(),
     "limits-no-object": json.dumps({**GOOD, "limits": 3}).encode(),
     "unknown-limit": json.dumps({**GOOD, "limits": {"per_day": 1}}).encode(),

@@ -21,6 +21,7 @@ def test_a_created_key_is_printed_and_works(path: Path, capsys: pytest.CaptureFi
     caller = KeyRing(read_records(path), defaults=KeyLimits()).recognise(f"Bearer {text}")
     assert (caller.tenant, caller.limits) == ("acme", KeyLimits(requests_per_minute=5))
     assert text not in path.read_text(encoding="utf-8")
+    assert "admin" not in path.read_text(encoding="utf-8")  # earlier versions refuse it
 
 
 def test_keys_are_listed_without_their_hashes(
@@ -108,3 +109,14 @@ def test_a_limit_is_at_least_1(path: Path, count: str) -> None:
 
     assert caught.value.code == 2
     assert not path.exists()
+
+
+def test_a_key_may_be_an_administrators(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["keys", "create", "--tenant", "acme", "--admin", "--file", str(path)])
+    text = capsys.readouterr().out.strip()
+    main(["keys", "list", "--file", str(path)])
+
+    assert json.loads(capsys.readouterr().out)["admin"] is True
+    assert '"admin": true' in path.read_text(encoding="utf-8")
+    caller = KeyRing(read_records(path), defaults=KeyLimits()).recognise(f"Bearer {text}")
+    assert caller.is_admin

@@ -58,5 +58,5 @@ def test_every_command_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert caught.value.code == 0
     listed = capsys.readouterr().out
-    for command in ("serve", "check-config", "keys", "model", "train"):
+    for command in ("serve", "check-config", "keys", "heads", "model", "train"):
         assert command in listed

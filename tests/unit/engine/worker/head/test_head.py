@@ -12,7 +12,7 @@ from engine.errors import HeadError
 from engine.heads import HeadConfig, HeadMemory
 from engine.heads.view import View
 from engine.worker import head as module
-from engine.worker.head import HeadRun, StepStates, gather_tables, warm_up
+from engine.worker.head import HeadRun, StepStates, find_tables, gather_tables, warm_up
 from tests.fakes.cuda import made_up_cuda
 from tests.unit.engine.heads.conftest import head_with_window
 
@@ -161,6 +161,20 @@ def test_only_shared_tables_are_gathered_and_on_the_first_rank(
         (0, [part_bytes] * tables, first_rank),
         (1, [part_bytes] * tables, [None, None]),
     ]
+
+
+def test_a_target_of_one_rank_lends_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "supports_multimodal", lambda _: False)
+    whole = target(0)
+
+    tables = find_tables(whole, 3)
+    nothing = find_tables(SimpleNamespace(model=None), 3)
+
+    assert tables.embedding is not None
+    assert tables.output is not None
+    assert tables.embedding.data_ptr() == whole.model.embed_tokens.weight.data_ptr()
+    assert tables.output[:, 0].tolist() == [0.0, -1.0, -2.0]
+    assert tables_of(nothing) == (None, None)
 
 
 def test_a_target_without_its_tables_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
