@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from loguru import logger
-from speculators.train import cli
+from speculators.train import checkpointer, cli
 from speculators.train import trainer as library
 from speculators.train.config import TrainConfig
 
@@ -94,6 +94,7 @@ def main() -> int:
     die_with_parent(os.getppid(), death_signal=signal.SIGTERM)
     if not torch.accelerator.is_available():
         torch.accelerator.synchronize = _do_nothing  # the library's timer calls it
+        checkpointer.get_current_device = _cpu  # the library says cuda:0
     logger.configure(handlers=[{"sink": sys.stdout}])  # the log, where logging writes, too
     logging.captureWarnings(True)
     library.tqdm = _plain  # ours is shown
@@ -104,6 +105,10 @@ def main() -> int:
 
 def _do_nothing(*_: Any, **__: Any) -> None:
     pass
+
+
+def _cpu() -> str:
+    return "cpu"
 
 
 def _plain(items: Any, **_: Any) -> Any:
