@@ -18,11 +18,13 @@ from engine.config import export_environment, process_environment
 from engine.errors import ConfigError, EngineError, TrainingError
 from engine.heads import is_head
 from engine.training.group import joined_group
+from engine.training.native.recipe import NativeRecipe, load_native_recipe
 from engine.training.progress import report
 from engine.training.recipe import load_recipes
-from engine.training.steps import STEPS
+from engine.training.steps import STEPS, Step
 
 _EXTRA = ("matplotlib", "tensorboard")
+_NATIVE_EXTRA = ("speculators",)
 # cuBLAS needs this for reproducible sums; it is read when CUDA starts.
 _REPEATABLE_CUDA = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 _SIGNALLED = 128
@@ -33,8 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parse(argv)
     came = _end_on_terminate()
     try:
+        native = load_native_recipe(arguments.recipe)
+        if native is not None:
+            _carry_out_native(native, arguments.until)
+            return 0
         *earlier, recipe = load_recipes(arguments.recipe)
-        _check_extra()
+        _check_extra(_EXTRA)
         # Imported late: it needs the extra `train` and takes seconds to load.
         from engine.training.run import Run
 
@@ -84,11 +90,21 @@ def _end_on_terminate() -> list[int]:
     return came
 
 
-def _check_extra() -> None:
-    missing = [name for name in _EXTRA if importlib.util.find_spec(name) is None]
+def _carry_out_native(recipe: NativeRecipe, until: Step) -> None:
+    _check_extra((*_EXTRA, *_NATIVE_EXTRA))
+    # Imported late, as above.
+    from engine.training.native.run import NativeRun
+
+    with joined_group(process_environment()) as group:
+        NativeRun(recipe, group=group).carry_out(until)
+
+
+def _check_extra(names: Sequence[str]) -> None:
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
         raise TrainingError(
-            f"training requires {' and '.join(missing)}: install specgate's extra `train`"
+            f"training requires {' and '.join(missing)}: install specgate's extra `train` "
+            "(make install-train)"
         )
 
 

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from engine.errors import HeadError, TrainingError
 from engine.heads import DraftHead, save_head
 from engine.models import CATALOGUE
-from engine.training.recipe import Recipe
+from engine.training.recipe import Recipe, RecipeBase
 
 _UNKNOWN_LICENCE = "that of the target"
 
@@ -96,7 +96,7 @@ def _with_window(head: DraftHead, window: int | None) -> DraftHead:
     return DraftHead(config, head.weights, head.vocabulary, head.shared)
 
 
-def licence_of(recipe: Recipe) -> str:
+def licence_of(recipe: RecipeBase) -> str:
     """Return the target's licence, which the head inherits: it is trained on the target's text."""
     if recipe.export.licence is not None:
         return recipe.export.licence

@@ -1,7 +1,7 @@
 """Training recipes: everything that determines a training run, in one YAML file."""
 
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 import yaml
 from pydantic import (
@@ -181,8 +181,8 @@ class ExportSettings(_Section):
     )
 
 
-class Recipe(_Section):
-    """A whole recipe file."""
+class RecipeBase(_Section):
+    """What all kinds of heads have in common."""
 
     name: str = Field(min_length=1, description="Name of the run's folder and of the head.")
     seed: int = Field(default=0, ge=0, description="Seed of all our random draws.")
@@ -198,14 +198,6 @@ class Recipe(_Section):
     text: TextSettings = Field(
         default_factory=TextSettings, description="Step 1: text that the target writes."
     )
-    hidden: HiddenSettings = Field(
-        default_factory=HiddenSettings, description="Step 2: hidden states."
-    )
-    head: Annotated[HeadConfig, BeforeValidator(_complete_head)] = Field(
-        description="The head's shape: the fields of `engine.heads.HeadConfig` that do not follow "
-        "from the target."
-    )
-    train: TrainSettings = Field(description="Step 3: training.")
     export: ExportSettings = Field(default_factory=ExportSettings, description="Step 5: export.")
 
     @model_validator(mode="after")
@@ -214,13 +206,6 @@ class Recipe(_Section):
             raise ValueError("text.tokens and text.prompts require each other")
         if self.data is None and not self.text.tokens:
             raise ValueError("there is nothing to learn from: set text or data")
-        return self
-
-    @model_validator(mode="after")
-    def _check_weights(self) -> Self:
-        weights = self.train.position_weights
-        if weights is not None and len(weights) != self.head.positions:
-            raise ValueError("train.position_weights: expected one for each of head.positions")
         return self
 
     def beside(self, folder: Path) -> Self:
@@ -239,6 +224,26 @@ class Recipe(_Section):
     def head_folder(self) -> Path:
         """Folder of the finished head."""
         return self.run_folder / HEAD_FOLDER
+
+
+class Recipe(RecipeBase):
+    """A whole recipe file, for a head without a KV cache."""
+
+    hidden: HiddenSettings = Field(
+        default_factory=HiddenSettings, description="Step 2: hidden states."
+    )
+    head: Annotated[HeadConfig, BeforeValidator(_complete_head)] = Field(
+        description="The head's shape: the fields of `engine.heads.HeadConfig` that do not follow "
+        "from the target."
+    )
+    train: TrainSettings = Field(description="Step 3: training.")
+
+    @model_validator(mode="after")
+    def _check_weights(self) -> Self:
+        weights = self.train.position_weights
+        if weights is not None and len(weights) != self.head.positions:
+            raise ValueError("train.position_weights: expected one for each of head.positions")
+        return self
 
     @property
     def first_head(self) -> Path | None:
@@ -270,12 +275,32 @@ def load_recipe(path: Path) -> Recipe:
     Raises:
         RecipeError: The file cannot be read, or it has an unknown name or invalid value.
     """
+    return validate(Recipe, read_document(path), path)
+
+
+def read_document(path: Path) -> Any:
+    """Read a recipe's YAML.
+
+    Raises:
+        RecipeError: The file cannot be read.
+    """
     try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
         raise RecipeError([f"{path}: cannot be read: {exc}"]) from exc
+
+
+_Checked = TypeVar("_Checked", bound=RecipeBase)
+
+
+def validate(kind: type[_Checked], document: Any, path: Path) -> _Checked:
+    """Check a recipe's content.
+
+    Raises:
+        RecipeError: It has an unknown name or invalid value; `path` is named.
+    """
     try:
-        return Recipe.model_validate(_in_cache(document)).beside(path.parent)
+        return kind.model_validate(_in_cache(document)).beside(path.parent)
     except ValidationError as exc:
         raise RecipeError(
             [

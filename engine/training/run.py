@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,7 +29,7 @@ from engine.training.group import Group
 from engine.training.loop import Course, train
 from engine.training.plot import plot_acceptance
 from engine.training.progress import report, shown_progress
-from engine.training.recipe import Recipe
+from engine.training.recipe import Recipe, RecipeBase
 from engine.training.shard import Shard, beginning
 from engine.training.states import States, StoredStates, StreamedStates, cut_documents
 from engine.training.steps import STEPS, Step
@@ -74,14 +75,10 @@ class Corpus:
         return cls(*parts)
 
 
-class Run:
-    """A recipe run by a group of processes.
+class TextRun(ABC):
+    """The steps of a recipe, of which the first is the same for all kinds of heads."""
 
-    Files in the recipe's folder: text.jsonl and data.json (step 1), states/ (2), train/ (3),
-    evaluation.json and acceptance.png (4), head/ (5).
-    """
-
-    def __init__(self, recipe: Recipe, *, group: Group) -> None:
+    def __init__(self, recipe: RecipeBase, *, group: Group) -> None:
         self._recipe = recipe
         self._group = group
         self._folder = recipe.run_folder
@@ -109,60 +106,21 @@ class Run:
         if self._group.is_first:
             asyncio.run(self._write_text())
 
+    @abstractmethod
     def write_states(self) -> None:
-        """Step 2; does nothing if the recipe streams states."""
-        for part, states in (("training", self._training), ("held-out", self._held_out)):
-            if isinstance(states, StoredStates):
-                self._store(f"hidden, {part}", states)
+        """Step 2."""
 
+    @abstractmethod
     def train(self) -> None:
         """Step 3."""
-        course = Course(
-            folder=self._folder / "train",
-            mark=self._mark,
-            seed=self._recipe.seed,
-            states=self._training,
-            held_out=beginning(self._held_out_shards, self._recipe.train.evaluate_tokens),
-            window_shards=None if self._recipe.hidden.store else self._recipe.hidden.window_shards,
-        )
-        trainer = build_trainer(
-            self._recipe, self._head, self._target, self._vocabulary, group=self._group
-        )
-        train(trainer, course, self._recipe.train, group=self._group)
 
+    @abstractmethod
     def evaluate(self) -> None:
-        """Step 4, for the head as served, in bfloat16."""
-        held_out = self._held_out_shards  # all processes may have to compute these together
-        if not self._group.is_first or self._figures() is not None:
-            return
-        found = evaluate(self._served_head, held_out, device=self._group.device)
-        plot_acceptance(found, self._folder / "acceptance.png", title=self._recipe.name)
-        text = json.dumps({"mark": self._mark, **found.as_json()}, indent=2)
-        (self._folder / _FIGURES).write_text(f"{text}\n", encoding="utf-8")
-        total = found.total
-        report(
-            f"{total.ratio:.1%} of drafted tokens accepted, {total.length:.2f} tokens per step; "
-            f"see {self._folder / _FIGURES} and acceptance.png"
-        )
+        """Step 4."""
 
+    @abstractmethod
     def export(self) -> None:
         """Step 5."""
-        if not self._group.is_first:
-            return
-        figures = self._figures()
-        assert figures is not None
-        first = self._first_head
-        earlier = None if first is None else first.config.card.get("training_tokens")
-        facts = Facts(
-            figures=figures,
-            training_tokens=sum(len(document.answer) for document in self._corpus.training),
-            data_tokens=sum(len(one.answer) for one in self._corpus.training if one.is_given),
-            earlier_tokens=earlier if isinstance(earlier, int) else 0,
-            coverage_ratio=self._vocabulary.coverage_ratio,
-            mark=self._mark,
-        )
-        export_head(self._served_head, self._recipe, facts, self._recipe.head_folder)
-        report(f"the head is in {self._recipe.head_folder}")
 
     async def _write_text(self) -> None:
         recipe = self._recipe
@@ -229,6 +187,83 @@ class Run:
                 documents.append(document)
         return [one for one in data.prompts if one.number not in documents.numbers]
 
+    @cached_property
+    def _source(self) -> str:
+        return find_target(self._recipe.engine, report=report)
+
+    @cached_property
+    def _corpus(self) -> Corpus:
+        documents = DocumentFile(self._folder / TEXT_FILE)
+        return Corpus.of(documents, held_out_every=self._recipe.text.held_out_every)
+
+
+class Run(TextRun):
+    """A recipe of a head of ours, run by a group of processes.
+
+    Files in the recipe's folder: text.jsonl and data.json (step 1), states/ (2), train/ (3),
+    evaluation.json and acceptance.png (4), head/ (5).
+    """
+
+    _recipe: Recipe
+
+    def __init__(self, recipe: Recipe, *, group: Group) -> None:
+        super().__init__(recipe, group=group)
+
+    def write_states(self) -> None:
+        """Step 2; does nothing if the recipe streams states."""
+        for part, states in (("training", self._training), ("held-out", self._held_out)):
+            if isinstance(states, StoredStates):
+                self._store(f"hidden, {part}", states)
+
+    def train(self) -> None:
+        """Step 3."""
+        course = Course(
+            folder=self._folder / "train",
+            mark=self._mark,
+            seed=self._recipe.seed,
+            states=self._training,
+            held_out=beginning(self._held_out_shards, self._recipe.train.evaluate_tokens),
+            window_shards=None if self._recipe.hidden.store else self._recipe.hidden.window_shards,
+        )
+        trainer = build_trainer(
+            self._recipe, self._head, self._target, self._vocabulary, group=self._group
+        )
+        train(trainer, course, self._recipe.train, group=self._group)
+
+    def evaluate(self) -> None:
+        """Step 4, for the head as served, in bfloat16."""
+        held_out = self._held_out_shards  # all processes may have to compute these together
+        if not self._group.is_first or self._figures() is not None:
+            return
+        found = evaluate(self._served_head, held_out, device=self._group.device)
+        plot_acceptance(found, self._folder / "acceptance.png", title=self._recipe.name)
+        text = json.dumps({"mark": self._mark, **found.as_json()}, indent=2)
+        (self._folder / _FIGURES).write_text(f"{text}\n", encoding="utf-8")
+        total = found.total
+        report(
+            f"{total.ratio:.1%} of drafted tokens accepted, {total.length:.2f} tokens per step; "
+            f"see {self._folder / _FIGURES} and acceptance.png"
+        )
+
+    def export(self) -> None:
+        """Step 5."""
+        if not self._group.is_first:
+            return
+        figures = self._figures()
+        assert figures is not None
+        first = self._first_head
+        earlier = None if first is None else first.config.card.get("training_tokens")
+        facts = Facts(
+            figures=figures,
+            training_tokens=sum(len(document.answer) for document in self._corpus.training),
+            data_tokens=sum(len(one.answer) for one in self._corpus.training if one.is_given),
+            earlier_tokens=earlier if isinstance(earlier, int) else 0,
+            coverage_ratio=self._vocabulary.coverage_ratio,
+            mark=self._mark,
+        )
+        export_head(self._served_head, self._recipe, facts, self._recipe.head_folder)
+        report(f"the head is in {self._recipe.head_folder}")
+
     def _states(self, part: str, documents: Sequence[Document]) -> States:
         settings = self._recipe.hidden
         cuts = cut_documents(
@@ -272,18 +307,9 @@ class Run:
         return figures if figures.pop("mark") == self._mark else None
 
     @cached_property
-    def _source(self) -> str:
-        return find_target(self._recipe.engine, report=report)
-
-    @cached_property
     def _target(self) -> Target:
         report(f"loading {self._recipe.engine.model}")
         return load_target(self._source, self._recipe.engine, device=self._group.device)
-
-    @cached_property
-    def _corpus(self) -> Corpus:
-        documents = DocumentFile(self._folder / TEXT_FILE)
-        return Corpus.of(documents, held_out_every=self._recipe.text.held_out_every)
 
     @cached_property
     def _mark(self) -> str:

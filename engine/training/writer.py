@@ -7,6 +7,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import yaml
@@ -41,25 +42,32 @@ class Writer:
         Raises:
             TrainingError: The worker rejected the request, or is gone.
         """
-        body = {
-            "model": self._model,
-            "prompt": list(tokens),
-            "max_tokens": most,
-            "temperature": temperature,
-            "return_token_ids": True,
-        }
+        answer = await self.ask(
+            prompt=list(tokens), max_tokens=most, temperature=temperature, return_token_ids=True
+        )
+        (choice,) = answer["choices"]
+        return choice["token_ids"], choice["finish_reason"] == "stop"
+
+    async def ask(self, **fields: JsonValue) -> dict[str, Any]:
+        """Send a completion request with these fields; return the answer.
+
+        Raises:
+            TrainingError: The worker rejected the request, or is gone.
+        """
         try:
-            answer = await self._client.post("/v1/completions", json=body)
+            answer = await self._client.post(
+                "/v1/completions", json={"model": self._model} | fields
+            )
             answer.raise_for_status()
         except httpx.HTTPError as exc:
             raise TrainingError(f"the worker that writes the text failed: {exc!r}") from exc
-        (choice,) = answer.json()["choices"]
-        return choice["token_ids"], choice["finish_reason"] == "stop"
+        found: dict[str, Any] = answer.json()
+        return found
 
 
 @contextlib.asynccontextmanager
 async def starting_writer(
-    engine: dict[str, JsonValue], *, model: str, log: Path
+    engine: dict[str, JsonValue], *, model: str, log: Path, port: int | None = None
 ) -> AsyncIterator[Writer]:
     """Start a worker, wait until it is ready, and stop it at the end.
 
@@ -67,6 +75,7 @@ async def starting_writer(
         engine: The `engine:` section of its profile.
         model: The name under which it serves the target.
         log: File for its output.
+        port: A free port of this machine, if others use the worker, too; else it has a Unix socket.
 
     Raises:
         TrainingError: It did not start.
@@ -77,8 +86,9 @@ async def starting_writer(
         profile, socket = folder / "profile.yaml", folder / "s"
         profile.write_text(yaml.safe_dump({"engine": engine}), encoding="utf-8")
         output = stack.enter_context(log.open("ab"))
+        address = ["--uds", str(socket)] if port is None else ["--port", str(port)]
         worker = subprocess.Popen(  # noqa: S603, ASYNC220  # our own module; starts at once
-            [sys.executable, "-m", "engine", "--config", str(profile), "--uds", str(socket),
+            [sys.executable, "-m", "engine", "--config", str(profile), *address,
              "--die-with-parent"],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
             env=_alone(process_environment()),
@@ -86,8 +96,10 @@ async def starting_writer(
         )  # fmt: skip
         stack.callback(_stop, worker)
         async with httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=httpx.Limits()),
-            base_url="http://worker",
+            transport=httpx.AsyncHTTPTransport(
+                uds=str(socket) if port is None else None, limits=httpx.Limits()
+            ),
+            base_url="http://worker" if port is None else f"http://127.0.0.1:{port}",
             timeout=None,  # noqa: S113  # a full batch may take minutes; a dead worker disconnects
         ) as client:
             await _wait(worker, client, log)

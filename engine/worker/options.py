@@ -163,11 +163,13 @@ def _speculation_options(
 ) -> dict[str, JsonValue]:
     speculation = settings.speculation
     plain: dict[str, JsonValue] = {"cpu_kernels": settings.cpu_kernels}
-    if not speculation.sources:
+    extracting = _extracting(speculation)
+    if not speculation.sources or extracting:
         # vLLM rejects acceptance metrics without a drafter.
         return {
             "additional_config": {"specgate": plain},
             "worker_cls": "engine.worker.worker.PlainWorker",
+            **extracting,
         }
     snapshot = None
     if "suffix" in speculation.sources and speculation.suffix.warm_start:
@@ -187,6 +189,18 @@ def _speculation_options(
         "speculative_config": _vllm_drafter(speculation, is_v2=is_v2),
         "worker_cls": "engine.worker.worker.HybridWorker",
     }
+
+
+def _extracting(speculation: Speculation) -> dict[str, JsonValue]:
+    """Return vLLM's options for a worker that writes hidden states instead of drafting.
+
+    Training starts one (`engine.training.native`); its "drafter" keeps states of all tokens, so
+    ours must not choose for which steps it runs.
+    """
+    native = speculation.native
+    if native is None or native.config.get("method") != "extract_hidden_states":
+        return {}
+    return {"speculative_config": native.config}
 
 
 def _file_name(name: str) -> str:

@@ -1,3 +1,4 @@
+import importlib.util
 import shutil
 import signal
 from collections.abc import Iterator
@@ -8,8 +9,10 @@ import torch
 import yaml
 
 from engine.training.__main__ import main
+from engine.training.native.run import NativeRun
 from engine.training.run import Run
 from engine.training.steps import Step
+from tests.unit.engine.training.native.small import prepare_native
 from tests.unit.engine.training.tiny import prepare
 
 
@@ -65,6 +68,34 @@ def test_an_invalid_recipe_is_status_2(tmp_path: Path, capsys: pytest.CaptureFix
 
     said = capsys.readouterr().err.splitlines()
     assert [line.split(": ")[2] for line in said] == ["train.steps", "train.epochs"]
+
+
+def test_a_missing_extra_names_what_installs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = prepare_native(tmp_path)
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "speculators" else found(name)
+    )
+
+    assert main([str(recipe)]) == 1
+
+    said = capsys.readouterr().err
+    assert "training requires speculators" in said
+    assert "make install-train" in said
+
+
+def test_vllms_drafters_are_trained_by_the_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Step] = []
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: True)
+    monkeypatch.setattr(NativeRun, "carry_out", lambda _, until: done.append(until))
+
+    assert main([str(prepare_native(tmp_path)), "--until", "hidden"]) == 0
+
+    assert done == ["hidden"]
 
 
 def test_a_failed_step_is_status_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

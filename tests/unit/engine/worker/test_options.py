@@ -77,6 +77,19 @@ def test_speculation_off_sets_no_speculative_options() -> None:
     assert options["worker_cls"] == "engine.worker.worker.PlainWorker"
 
 
+def test_a_worker_that_writes_hidden_states_neither_drafts_nor_schedules_as_ours() -> None:
+    config = {"method": "extract_hidden_states", "num_speculative_tokens": 1}
+    speculation = {"sources": ["native"], "native": {"config": config}}
+
+    options = build_options(
+        settings(speculation=speculation), MODEL, has_bfloat16=True, is_v2=False
+    )
+
+    assert options["worker_cls"] == "engine.worker.worker.PlainWorker"
+    assert options["speculative_config"] == config
+    assert "scheduler_cls" not in options
+
+
 @pytest.mark.parametrize("sources", ["off", ["suffix"]])
 @pytest.mark.parametrize("on", [True, False])
 def test_the_worker_knows_whether_to_use_our_kernels(sources: object, on: bool) -> None:

@@ -42,4 +42,4 @@ def test_an_unknown_recipe_is_answered_with_the_known_ones(
 ) -> None:
     assert main(["train", "nothing"]) == 2
 
-    assert "nothing: no such recipe; there are llama-3.1-8b-lstm, " in capsys.readouterr().err
+    assert "nothing: no such recipe; there are llama-3.1-8b-eagle3, " in capsys.readouterr().err
