@@ -17,7 +17,8 @@ def view(confidence: list[float], room: int = 32) -> View:
 
 def second_lengths(rule: Adaptive, seen: View) -> list[int]:
     rule.decide(seen)  # there are no confidences of an earlier step in the first
-    return rule.decide(seen).lengths[0].tolist()
+    lengths: list[int] = rule.decide(seen).lengths[0].tolist()
+    return lengths
 
 
 def test_tokens_that_cost_nothing_are_all_verified() -> None:
