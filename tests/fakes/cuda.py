@@ -30,7 +30,7 @@ _READING = (
 )
 
 
-class DeviceTensor(torch.Tensor):  # torch is not typed here
+class DeviceTensor(torch.Tensor):
     """A tensor on the made-up device; `held` has its values."""
 
     held: torch.Tensor
@@ -71,7 +71,7 @@ class DeviceTensor(torch.Tensor):  # torch is not typed here
         raise AssertionError(f"{func} outside of the device's context")
 
 
-class MadeUpCuda(TorchDispatchMode):  # torch is not typed here
+class MadeUpCuda(TorchDispatchMode):
     """The device; a context in which tensors can be on it.
 
     Attributes:
