@@ -124,7 +124,7 @@ class AllWait:
         """Learn nothing."""
 
 
-def simulate(world: World, rule: Rule, seeds: Ints, launch: LaunchRule = AllWait()) -> Record:  # noqa: B008  # has no state
+def simulate(world: World, rule: Rule, seeds: Ints, launch: LaunchRule | None = None) -> Record:
     """Simulate a rule until every lane has generated the tokens of its course.
 
     Args:
@@ -132,9 +132,9 @@ def simulate(world: World, rule: Rule, seeds: Ints, launch: LaunchRule = AllWait
         rule: A fresh one, for as many lanes.
         seeds: For each lane, which of the library's seeds it has; (lanes,). Lanes of one seed have
             the same requests, arrivals and noise.
-        launch: Chooses the steps that are launched ahead; by default none.
+        launch: Chooses the steps that are launched ahead; None: none are.
     """
-    batch = _Batch(world, seeds, launch)
+    batch = _Batch(world, seeds, launch or AllWait())
     rows = []
     while not batch.is_over:
         rows.append(batch.advance(rule))

@@ -1,6 +1,7 @@
 """The choice between waiting for tokens and launching ahead, on made-up speeds."""
 
 from random import Random
+from typing import Literal
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_steps_that_cannot_be_timed_decide_nothing() -> None:
 
 
 @pytest.mark.parametrize(("rule", "ahead"), [("wait", False), ("ahead", True)])
-def test_a_rule_that_is_set_holds(rule: str, ahead: bool) -> None:
-    launch = Launch(rule)  # type: ignore[arg-type]
+def test_a_rule_that_is_set_holds(rule: Literal["wait", "ahead"], ahead: bool) -> None:
+    launch = Launch(rule)
 
     assert play(launch, 0.5 if ahead else 2.0, steps=500) == ahead
