@@ -38,7 +38,8 @@ class Application:
 @asynccontextmanager
 async def running(*workers: str, ready: bool = True, **settings: Any) -> AsyncIterator[Application]:
     """Run the gateway in front of `workers`; `ready` waits until one of them is up."""
-    chosen = {"upstream": {"probe_seconds": 30, "probe_timeout_seconds": 1}, **settings}
+    # A probe that fails because this machine stands still for a second is not repeated in a test.
+    chosen = {"upstream": {"probe_seconds": 30, "probe_timeout_seconds": 10}, **settings}
     registry, lifecycle = CollectorRegistry(), Lifecycle()
     built = create_app(
         GatewaySettings(workers=workers, **chosen), lifecycle=lifecycle, registry=registry
@@ -51,7 +52,7 @@ async def running(*workers: str, ready: bool = True, **settings: Any) -> AsyncIt
 
         services: Services = state["services"]
         if ready:
-            await eventually(lambda: services.pool.is_ready)
+            await eventually(lambda: services.pool.is_ready, within_seconds=15.0)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
             yield Application(app, client, services, lifecycle, registry)
