@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -16,15 +17,14 @@ from tests.e2e.service import MODEL, ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
-RECIPE = {
-    "name": "small",
-    "engine": {
-        "model": MODEL,
+
+def writing_engine(**vllm: Any) -> dict[str, Any]:
+    """An `engine:` section of a recipe: a small worker that drafts nothing."""
+    return {
         "vllm": {
-            "max_model_len": 256,
-            "max_num_seqs": 16,
             "enforce_eager": True,
             "distributed_executor_backend": "engine.worker.executor.InProcessExecutor",
+            **vllm,
         },
         "environment": {
             "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -33,7 +33,12 @@ RECIPE = {
             "KMP_BLOCKTIME": "5",
         },
         "speculation": {"sources": []},
-    },
+    }
+
+
+RECIPE = {
+    "name": "small",
+    "engine": {"model": MODEL, **writing_engine(max_model_len=256, max_num_seqs=16)},
     "text": {
         "tokens": 400,
         "prompt_temperature": 0.0,

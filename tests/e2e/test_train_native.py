@@ -20,6 +20,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from engine.config import load_settings
 from engine.models import CATALOGUE, folder_of
 from tests.e2e.service import MODEL, ROOT
+from tests.e2e.test_train import writing_engine
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -27,22 +28,7 @@ TOKENS, LAYERS, DRAFT_VOCAB = 40, 4, 256
 
 RECIPE: dict[str, Any] = {
     "name": "native",
-    "engine": {
-        "vllm": {
-            "dtype": "float32",
-            "max_model_len": 128,
-            "max_num_seqs": 8,
-            "enforce_eager": True,
-            "distributed_executor_backend": "engine.worker.executor.InProcessExecutor",
-        },
-        "environment": {
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_CI_ENV": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-            "KMP_BLOCKTIME": "5",
-        },
-        "speculation": {"sources": []},
-    },
+    "engine": writing_engine(dtype="float32", max_model_len=128, max_num_seqs=8),
     "text": {"tokens": 1, "held_out_every": 4, "prompts": [{"kind": "count", "weight": 1}]},
     "train": {"epochs": 2, "sequence_tokens": 128},
 }
