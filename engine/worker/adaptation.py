@@ -47,10 +47,10 @@ class Adaptation:
 
     Args:
         settings: Where to, how much, and how often to train.
+        control: Returns what a request asks for.
         rank: Of the data-parallel engine.
         ranks: Number of those.
         target: Names the model and its tokenizer.
-        control: Returns what a request asks for.
         report: The part of `GET /speculation`.
 
     Raises:
@@ -61,11 +61,11 @@ class Adaptation:
     def __init__(
         self,
         settings: AdaptSettings,
+        control: Callable[[str], Control],
         *,
         rank: int,
         ranks: int,
         target: str,
-        control: Callable[[str], Control],
         report: ReportPart,
     ) -> None:
         seal = Seal.from_file(settings.key_file)

@@ -18,7 +18,10 @@ from engine.training.recipe import TrainSettings
 from engine.training.shard import Shard
 from engine.training.trainer import Trainer
 
-_EPOCHS = 2
+_EPOCHS = 1
+_LEAST_STEPS = 10
+"""Little text is read several times."""
+
 _BATCH_TOKENS = 1024
 _RUN_TOKENS = 128
 _LEARNING_RATE = 5e-4
@@ -88,7 +91,7 @@ def fine_tune(
         TrainingError: There is not enough memory.
     """
     head = _copy(base, traffic)
-    steps = max(1, _EPOCHS * len(traffic.training.tokens) // _BATCH_TOKENS)
+    steps = max(_LEAST_STEPS, _EPOCHS * len(traffic.training.tokens) // _BATCH_TOKENS)
     settings = TrainSettings(
         steps=steps,
         batch_tokens=_BATCH_TOKENS,

@@ -11,8 +11,8 @@ from engine.errors import TrafficError
 from engine.traffic import AdaptFolder, Seal, Segment, list_segments, read_segment, tokens_of
 from engine.training.shard import Shard
 
-_NEWEST_TOKENS, _OLDER_TOKENS = 60_000, 20_000
-"""What a training reads at most: a gigabyte for a model of hidden size 4,096."""
+_NEWEST_TOKENS, _OLDER_TOKENS = 40_000, 10_000
+"""What a training reads at most: half a gigabyte for a model of hidden size 4,096."""
 
 _HELD_OUT_EVERY = 8
 
