@@ -152,7 +152,7 @@ class AdaptFolder:
     def _read_json(self, name: str) -> dict[str, JsonValue]:
         try:
             found: dict[str, JsonValue] = json.loads((self.root / name).read_text("utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         return found
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.admission import Admission
+from gateway.protocol import TenantDigests
 from gateway.serving import Serving
 from gateway.supervisor import Supervisor
 from gateway.upstream import Pool
@@ -20,6 +21,7 @@ class Services:
         supervisor: Of the gateway's own worker; None if all workers are remote or another
             process of this gateway supervises it.
         is_draining: Whether SIGTERM was received.
+        digests: Makes the names under which the workers know tenants.
     """
 
     admission: Admission
@@ -27,3 +29,4 @@ class Services:
     serving: Serving
     supervisor: Supervisor | None
     is_draining: Callable[[], bool]
+    digests: TenantDigests

@@ -39,7 +39,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
             "__main__",
             "worker training",
             "drafting",
-            "models heads kernels suffix",
+            "models heads kernels suffix traffic",
             "config",
             "policy",
             "lifetime processor errors types",
@@ -60,6 +60,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "grafana_foundation_sdk": frozenset(),
     "httpx": frozenset({"engine.training", "gateway.cli", "gateway.upstream"}),
     "vllm": frozenset({"engine.worker"}),
+    "cryptography": frozenset({"engine.traffic"}),
     "matplotlib": frozenset({"engine.training"}),
     "transformers": frozenset({"engine.training"}),
     "torch": frozenset(
@@ -69,6 +70,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
             "engine.kernels",
             "engine.training",
             "engine.models",
+            "engine.traffic",
         }
     ),
 }

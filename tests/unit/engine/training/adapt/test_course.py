@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from engine.traffic import AdaptFolder, Seal
-from engine.training.adapt import course as room
 from engine.training.adapt.course import Adapter
+from engine.training.adapt.fine_tune import Tuned
 from engine.training.adapt.traffic import all_segments
 from tests.unit.engine.training.adapt.small import made, record
 
@@ -58,7 +58,7 @@ def test_without_a_serving_head_nothing_happens(tmp_path: Path) -> None:
 def test_a_head_that_is_not_better_is_not_published(
     folder: AdaptFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room.Tuned, "is_better", False)
+    monkeypatch.setattr(Tuned, "is_better", False)
 
     assert adapter(folder).look() == "not_better"
     assert not folder.head.exists()
