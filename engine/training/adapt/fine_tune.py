@@ -24,7 +24,7 @@ _LEAST_STEPS = 10
 
 _BATCH_TOKENS = 1024
 _RUN_TOKENS = 128
-_LEARNING_RATE = 5e-4
+_LEARNING_RATE = 1e-3
 
 MARGIN = 1.02
 """Acceptance on held-out text, over the serving head's, from which a new head is published."""
