@@ -13,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from bench.drift.traffic import Recorded
 from bench.suffix.replay import accepted_of
@@ -22,9 +21,9 @@ from engine.policy import Contest, Verdict
 from engine.suffix import SuffixIndex
 from engine.traffic import Seal, Segment, list_segments, read_segment, tokens_of
 from engine.training.adapt.fine_tune import fine_tune, load_base
+from engine.training.adapt.judge import count_matches
 from engine.training.adapt.traffic import read_traffic
-from engine.training.context import Before, recall
-from engine.training.replay import Acceptance, count_matches, walk
+from engine.training.replay import Acceptance, walk
 from engine.training.shard import Shard
 from loadtest.progress import say
 
@@ -161,7 +160,7 @@ def _replay_part(
 
     def matches(head: DraftHead) -> NDArray[np.int64]:
         if id(head) not in matched:
-            matched[id(head)] = _matches(head, shard)
+            matched[id(head)] = count_matches(head, shard)
         return matched[id(head)]
 
     nothing = Acceptance(np.zeros(positions, np.int64), np.zeros(positions, np.int64))
@@ -180,16 +179,6 @@ def _replay_part(
             part.event += [] if said is None else [said]
         begin += length
     return part
-
-
-def _matches(head: DraftHead, shard: Shard) -> NDArray[np.int64]:
-    positions = head.config.positions
-
-    def propose(hidden: Tensor, tokens: Tensor, before: Before | None) -> Tensor:
-        context = None if before is None else recall(head, before)
-        return head.propose(hidden, tokens, positions, context)[0]
-
-    return count_matches(propose, shard, positions=positions, window=head.config.window)
 
 
 def _suffix(index: SuffixIndex, segment: Segment, *, name: str, most: int) -> Acceptance:

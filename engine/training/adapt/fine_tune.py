@@ -9,13 +9,12 @@ import torch
 
 from engine.errors import TrainingError
 from engine.heads import IGNORED, DraftHead, SharedTables, TargetFacts, load_head
+from engine.training.adapt.judge import judge
 from engine.training.adapt.traffic import Traffic
-from engine.training.evaluation import evaluate
 from engine.training.examples import Cutter
 from engine.training.group import Group
 from engine.training.order import order_batches
 from engine.training.recipe import TrainSettings
-from engine.training.shard import Shard
 from engine.training.trainer import Trainer
 
 _EPOCHS = 1
@@ -114,7 +113,8 @@ def fine_tune(
         trainer.step(step, next(batches), [traffic.training], stop=False)
         rest()
     _round(head)
-    return Tuned(head, _judge(base, traffic.held_out), _judge(head, traffic.held_out), steps)
+    before, after = (judge(each, traffic.held_out).ratio for each in (base, head))
+    return Tuned(head, before, after, steps)
 
 
 def _copy(base: DraftHead, traffic: Traffic) -> DraftHead:
@@ -173,7 +173,3 @@ def _round(head: DraftHead) -> None:
     for parameter in head.parameters():
         parameter.copy_(parameter.to(torch.bfloat16))
     head.eval()
-
-
-def _judge(head: DraftHead, held_out: Shard) -> float:
-    return evaluate(head, [held_out], device=_CPU).total.ratio
