@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from bench.drift.traffic import Recorded
 from bench.suffix.replay import accepted_of
-from engine.heads import DraftHead, SharedTables
+from engine.heads import DraftHead
 from engine.policy import Contest, Verdict
 from engine.suffix import SuffixIndex
 from engine.traffic import Seal, Segment, list_segments, read_segment, tokens_of
@@ -63,13 +63,8 @@ def replay(recorded: Recorded, *, every_tokens: int, part_tokens: int) -> list[P
     paths = list_segments(recorded.folder.segments(0))
     served = recorded.folder.read_serving()
     assert served is not None
-    embedding, output, tokenizer = recorded.folder.read_tables()
-    assert embedding is not None
-    assert output is not None
-    wide = embedding.float()
-    tables = SharedTables(wide, wide if output is embedding else output.float())
     folder, target = served
-    static = load_base(folder, tables, tokenizer=tokenizer)
+    static = load_base(folder, recorded.folder)
     index = SuffixIndex(_INDEX_BYTES, vocabulary=static.config.vocab_size)
     contestants = _Contestants(static)
     parts: list[Part] = []

@@ -6,7 +6,6 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from engine.errors import EngineError
-from engine.heads import SharedTables
 from engine.traffic import OUTCOMES, AdaptFolder, Seal, tokens_of
 from engine.training.adapt.fine_tune import Tuned, fine_tune, load_base
 from engine.training.adapt.publish import publish
@@ -79,13 +78,7 @@ class Adapter:
         return "published", {**facts, "head": path.name}
 
     def _tune(self, traffic: Traffic, serving: Path, *, seed: int) -> Tuned:
-        embedding, output, tokenizer = self._folder.read_tables()
-        # Tied tables stay one tensor.
-        wide = None if embedding is None else embedding.float()
-        is_tied = output is not None and output is embedding
-        tables = SharedTables(wide, wide if is_tied else None if output is None else output.float())
-        base = load_base(serving, tables, tokenizer=tokenizer)
-        return fine_tune(base, traffic, seed=seed, rest=self._rest)
+        return fine_tune(load_base(serving, self._folder), traffic, seed=seed, rest=self._rest)
 
 
 def _facts(traffic: Traffic, tuned: Tuned) -> dict[str, JsonValue]:

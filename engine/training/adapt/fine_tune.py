@@ -9,6 +9,7 @@ import torch
 
 from engine.errors import TrainingError
 from engine.heads import IGNORED, DraftHead, SharedTables, TargetFacts, load_head
+from engine.traffic import AdaptFolder
 from engine.training.adapt.judge import judge
 from engine.training.adapt.traffic import Traffic
 from engine.training.examples import Cutter
@@ -56,18 +57,23 @@ class Tuned:
         return self.after >= MARGIN * self.before
 
 
-def load_base(folder: Path, tables: SharedTables, *, tokenizer: str | None) -> DraftHead:
+def load_base(folder: Path, adapt: AdaptFolder) -> DraftHead:
     """Load the head to start from, in float32 on the CPU.
 
     Args:
         folder: Of the head.
-        tables: Of the target, in float32.
-        tokenizer: SHA-256 of the target's tokenizer.json.
+        adapt: Has the target's tables.
 
     Raises:
         HeadError: It is no head, or not one for this target.
+        TrafficError: The tables cannot be read.
         TrainingError: The target has no tables.
     """
+    embedding, output, tokenizer = adapt.read_tables()
+    is_tied = output is embedding  # and stays so
+    embedding = None if embedding is None else embedding.float()
+    output = embedding if is_tied else None if output is None else output.float()
+    tables = SharedTables(embedding, output)
     table = tables.output if tables.output is not None else tables.embedding
     if table is None:
         raise TrainingError("the target keeps its tables where heads cannot read them")

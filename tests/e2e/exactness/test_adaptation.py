@@ -81,10 +81,10 @@ def part_of(worker: Worker, name: str) -> dict[str, Any]:
     return found
 
 
-def state_of_change(worker: Worker, number: str) -> str | None:
-    changes = {change["id"]: change for change in part_of(worker, "heads")["changes"]}
-    state: str | None = changes.get(number, {}).get("state")
-    return state
+def states_of_changes(worker: Worker) -> dict[str, str]:
+    """What became of each command; those of the watched folder begin with `watch`."""
+    changes = part_of(worker, "heads")["changes"]
+    return {change["id"]: change["state"] for change in changes}
 
 
 def test_traffic_trains_a_head_that_comes_to_serve(worker: Worker, folder: AdaptFolder) -> None:
@@ -96,12 +96,11 @@ def test_traffic_trains_a_head_that_comes_to_serve(worker: Worker, folder: Adapt
     assert list_segments(folder.segments(0)) == []  # nobody has agreed yet
 
     deadline = time.monotonic() + _SECONDS
-    while state_of_change(worker, "watch-1") not in ("adopted", "kept", "refused"):
+    while "adopted" not in states_of_changes(worker).values():
         assert worker.ask_all(_AGREED) == expected
         assert time.monotonic() < deadline, f"{part_of(worker, 'adapt')}\n{worker.last_lines()}"
 
     report = part_of(worker, "adapt")
-    assert state_of_change(worker, "watch-1") == "adopted", report
     serving = part_of(worker, "heads")["serving"]
     assert (serving["name"], serving["version"] != first) == ("head", True)
     assert report["trainings"]["published"] >= 1, report
@@ -124,9 +123,9 @@ def test_it_is_deleted_on_request(worker: Worker, folder: AdaptFolder) -> None:
     sent = worker.post("/heads", {"action": "forget_traffic", "tenant": _TENANT, "by": "test"})
 
     deadline = time.monotonic() + 15
-    while state_of_change(worker, sent["id"]) is None:
+    while states_of_changes(worker).get(sent["id"]) in (None, "loading"):
         assert time.monotonic() < deadline
         time.sleep(0.1)
 
-    assert state_of_change(worker, sent["id"]) == "deleted"
+    assert states_of_changes(worker)[sent["id"]] == "deleted"
     assert list_segments(folder.segments(0)) == []

@@ -3,11 +3,10 @@ from pathlib import Path
 
 import torch
 
-from engine.heads import SharedTables
 from engine.traffic import Seal
 from engine.training.adapt.fine_tune import choose_ids, fine_tune, load_base
 from engine.training.adapt.traffic import all_segments, read_traffic
-from tests.unit.engine.training.adapt.small import TARGET, made, record, table
+from tests.unit.engine.training.adapt.small import TARGET, made, record
 
 
 def test_a_head_learns_the_traffic_and_its_tokens(tmp_path: Path) -> None:
@@ -15,8 +14,7 @@ def test_a_head_learns_the_traffic_and_its_tokens(tmp_path: Path) -> None:
     record(adapt, 40)
     traffic = read_traffic(all_segments(adapt), Seal(), target=TARGET)
     assert traffic is not None
-    wide = table().float()
-    base = load_base(tmp_path / "serving", SharedTables(wide, wide), tokenizer=None)
+    base = load_base(tmp_path / "serving", adapt)
     before = [parameter.clone() for parameter in base.parameters()]
 
     tuned = fine_tune(base, traffic, seed=1)
