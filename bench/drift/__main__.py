@@ -36,14 +36,24 @@ def main() -> int:
         help="for the recorded traffic (200 MB): an interrupted run goes on there; else it is "
         "deleted",
     )
+    parser.add_argument(
+        "--every-tokens",
+        type=int,
+        default=_EVERY_TOKENS,
+        help="recorded tokens from one training to the next; each takes minutes on two cores",
+    )
     arguments = parser.parse_args()
     return print_line(
-        lambda: _run(arguments.folder, share=_QUICK if arguments.quick else 1),
+        lambda: _run(
+            arguments.folder,
+            every_tokens=arguments.every_tokens,
+            share=_QUICK if arguments.quick else 1,
+        ),
         (StartError, httpx.HTTPError),
     )
 
 
-def _run(folder: Path | None, *, share: int) -> Json:
+def _run(folder: Path | None, *, every_tokens: int, share: int) -> Json:
     machine = asyncio.run(look_at_machine())
     with ExitStack() as stack:
         if folder is None:
@@ -52,10 +62,11 @@ def _run(folder: Path | None, *, share: int) -> Json:
         tokens = {kind: most // share for kind, most in _TOKENS.items()}
         recorded = asyncio.run(record(folder, tokens=tokens))
         parts = replay(
-            recorded, every_tokens=_EVERY_TOKENS // share, part_tokens=_PART_TOKENS // share
+            recorded, every_tokens=every_tokens // share, part_tokens=_PART_TOKENS // share
         )
     return {
         **report(parts, after_tokens=_AFTER_TOKENS // share),
+        "every_tokens": every_tokens // share,
         "processor": describe_processor(),
         "machine": machine.as_json(),
     }

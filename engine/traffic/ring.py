@@ -38,7 +38,8 @@ class Ring:
         self._files: deque[tuple[Path, int]] = deque()
         self.bytes = 0
         for path in folder.glob(f"*{_PART}"):  # of a process that was killed
-            path.unlink()
+            with contextlib.suppress(OSError):
+                path.unlink()
         for path in list_segments(folder):
             self._add(path, path.stat().st_size)
 

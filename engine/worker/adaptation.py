@@ -150,6 +150,7 @@ class Adaptation:
 
     def stop(self) -> None:
         """Store what was recorded, and end the trainer."""
+        self._trainer.is_stopped = True  # its watch looks once more when it ends
         for thread in self._threads:
             thread.stop()
         self._trainer.stop()
@@ -162,6 +163,7 @@ class TrainerProcess:
 
     Attributes:
         killed: How often it ended although nobody stopped it.
+        is_stopped: Whether it is not started any more.
 
     Args:
         command: Starts it.
@@ -172,7 +174,7 @@ class TrainerProcess:
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
         self._pause = 0
-        self._is_stopped = False
+        self.is_stopped = False
 
     def look(self) -> None:
         """Start it if it does not run; always called by the same thread, with which it ends.
@@ -180,7 +182,7 @@ class TrainerProcess:
         Raises:
             OSError: It cannot be started.
         """
-        if self._is_stopped:
+        if self.is_stopped:
             return
         if self._process is not None and self._process.poll() is not None:
             _log.warning("the trainer ended with status %d", self._process.returncode)
@@ -198,7 +200,7 @@ class TrainerProcess:
 
     def stop(self) -> None:
         """End it."""
-        self._is_stopped = True
+        self.is_stopped = True
         if self._process is None:
             return
         self._process.send_signal(signal.SIGTERM)

@@ -20,7 +20,7 @@ from tests.e2e.service import MODEL
 
 pytestmark = [
     pytest.mark.e2e,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(900),
     pytest.mark.skipif(SCHEDULING == "ahead", reason="a head does not draft there"),
 ]
 
@@ -95,9 +95,13 @@ def test_traffic_trains_a_head_that_comes_to_serve(worker: Worker, folder: Adapt
     worker.wait_idle()
     assert list_segments(folder.segments(0)) == []  # nobody has agreed yet
 
+    assert worker.ask_all(_AGREED) == expected
+    worker.wait_idle()
+    # The trainer has the lowest priority: it gets the cores that nobody else wants.
+    worker.wait_for("engine_adapt_trainings_total", above=0, seconds=_SECONDS, outcome="published")
     deadline = time.monotonic() + _SECONDS
     while "adopted" not in states_of_changes(worker).values():
-        assert worker.ask_all(_AGREED) == expected
+        assert worker.ask_all(_BODIES) == expected
         assert time.monotonic() < deadline, f"{part_of(worker, 'adapt')}\n{worker.last_lines()}"
 
     report = part_of(worker, "adapt")
