@@ -200,10 +200,11 @@ def test_adapting_needs_a_head_and_watches_its_own_folder() -> None:
 
     assert found.speculation.head.adapt is not None
     assert found.speculation.head.adapt.folder == Path.home() / "adapt"
-    for speculation in (
+    wrong: list[Any] = [
         {"sources": ["suffix"], "head": {"adapt": adapt}},
         {"sources": ["head"], "head": {"adapt": adapt, "watch": "/heads"}},
         {"sources": ["head"], "head": {"adapt": {**adapt, "max_mb": 1}}},
-    ):
+    ]
+    for speculation in wrong:
         with pytest.raises(ConfigError, match=r"adapt|max_mb"):
             load_settings(None, environ={}, overrides={"speculation": speculation})
