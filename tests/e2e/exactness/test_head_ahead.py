@@ -3,18 +3,13 @@
 On V1, where every step waits, the head drafts from the CPU.
 """
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file, save_file
 
-from engine.models import shipped_head
 from tests.e2e.exactness.conftest import profile, speculation
 from tests.e2e.exactness.prompts import make_prompts, make_prose
-from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker, starting_worker
-from tests.e2e.service import MODEL
+from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker, starting_worker, write_blind_head
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -22,30 +17,10 @@ _DRAFTED, _ACCEPTED = "engine_spec_draft_tokens_total", "engine_spec_accepted_to
 _LAUNCHES = "engine_spec_launches_total"
 
 
-def write_head(folder: Path) -> Path:
-    """Write the head that ships, without what it looks back with."""
-    shipped = shipped_head(MODEL)
-    assert shipped is not None
-    config = json.loads((shipped / "config.json").read_text(encoding="utf-8"))
-    weights = load_file(shipped / "model.safetensors")
-    folder.mkdir()
-    save_file(
-        {
-            name: tensor
-            for name, tensor in weights.items()
-            if not name.startswith(("attentions.", "recorders."))
-        },
-        folder / "model.safetensors",
-    )
-    blind = config | {"window": 0, "window_tokens": False}
-    (folder / "config.json").write_text(json.dumps(blind), encoding="utf-8")
-    return folder
-
-
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     folder = tmp_path_factory.mktemp("ahead")
-    head = {"path": str(write_head(folder / "head"))}
+    head = {"path": str(write_blind_head(folder / "head"))}
     with starting_worker(
         folder, profile(vllm={}, speculation=speculation(head=head, launch="ahead"))
     ) as started:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ class Plain:
             draft_tokens=torch.full((3, LONGEST), 7),
             last_sampled_tokens=torch.tensor([[6], [0], [5]]),
         )
-        self.speculator: Any = OwnSpeculator(self.req_states.draft_tokens)
+        self.speculator = cast("Any", OwnSpeculator(self.req_states.draft_tokens))
         self.speculator.draft_logits = "probabilities"
         self.seen_drafts: list[list[list[int]]] = []
         self.seen_probabilities: list[Any] = []
