@@ -104,8 +104,9 @@ Of a step in flight nothing is read but what was scheduled for it; `test_runner.
 | tokens | up to step n | up to step n - 1; step n is in flight |
 | acceptance, which calibrates sources and trust | of drafts up to step n | up to step n - 1 |
 | lengths of the drafts in step n | verified | scheduled |
-| hidden states, for our heads | of step n | none: step n overwrites them |
-| vLLM's own drafter | its tokens, copied to the CPU | how many; they stay on the device |
+| hidden states, for our heads | of step n | of step n, on the device only |
+| drafts of our heads | tokens, probabilities | how many; they stay on the device |
+| drafts of vLLM's own drafter | tokens, copied to the CPU | how many; they stay on the device |
 | load: sequences, prompts, room | as of scheduling step n | as of scheduling step n - 1 |
 | step times, for the gate's costs | up to step n - 1 | up to step n - 2 |
 """

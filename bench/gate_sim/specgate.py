@@ -42,6 +42,12 @@ class _Sequence:
     from_head: bool = False
     drafted: int = 0
 
+    def prefer(self, survival: Survival, price: float) -> None:
+        """Take the head's tokens if they are worth more."""
+        survival = survival[: self.room]
+        if worth(survival, price) > worth(self.best, price):
+            self.best, self.from_head = survival, True
+
 
 class Specgate:
     """A gate for each lane, told the result of its step and asked for the next.
@@ -54,8 +60,8 @@ class Specgate:
         world: Only the machine's profile and the largest batch are taken from it.
         lanes: How many.
         source: Where drafts may come from.
-        on_device: Whether the head drafts on the device, as vLLM's own do, also in steps that are
-            launched ahead; then it drafts the same number of tokens for each sequence.
+        on_device: Whether the head drafts on the device in steps that are launched ahead; otherwise
+            it does not draft in these.
         most_rows: Most next tokens and drafts of a step, as a worker bounds them; by default any.
 
     Attributes:
@@ -93,15 +99,10 @@ class Specgate:
             positions = view.positions[number, at]
             lane.begin(_load(view, number, len(at), self._read[number], self._most_rows))
             sequences = self._sequences(view, number, at, lane)
-            if view.ahead[number] and self._on_device:
-                lengths[number, at] = np.minimum(view.room[number, at], HEAD_TOKENS)
-                from_head[number, at] = True
-                head_sequences[number] = len(at)
-                self.spent_ns.append(0)
-                self.sequences.append(len(at))
-                continue
-            head = None if view.ahead[number] else _head_at(view, positions)
-            head_sequences[number] = lane.choose(sequences, head)
+            if view.ahead[number]:
+                head_sequences[number] = lane.choose_ahead(sequences, on_device=self._on_device)
+            else:
+                head_sequences[number] = lane.choose(sequences, _head_at(view, positions))
             lengths[number, at] = [sequence.drafted for sequence in sequences]
             from_head[number, at] = [sequence.from_head for sequence in sequences]
             self.spent_ns.append(lane.take_spent_ns())
@@ -129,6 +130,13 @@ class Specgate:
                 outcome.emitted[number, got].tolist(),
                 outcome.head_right[number, got].tolist(),
             )
+            if view.ahead[number]:
+                made = np.flatnonzero(decision.from_head[number])
+                lane.learn_on_device(
+                    made.tolist(),
+                    decision.lengths[number, made].tolist(),
+                    accepted[number, made].tolist(),
+                )
             mine = ~decision.from_head[number]
             lane.learn(
                 len(got),
@@ -210,36 +218,63 @@ class _Lane:
             if (known := self._known.get(at)) is not None:
                 known[1].learn([*_PROPOSED[:hits], *[_OTHER] * (tokens - hits)])
 
+    def learn_on_device(
+        self, at: Sequence[int], verified: Sequence[int], accepted: Sequence[int]
+    ) -> None:
+        """Score what the head drafted on the device, as far as it was verified."""
+        for slot, length, hits in zip(at, verified, accepted, strict=True):
+            if length and (known := self._known.get(slot)) is not None:
+                known[1].learn_verified(length, hits)
+
     def begin(self, load: Load) -> None:
         began = time.perf_counter_ns()
         self._gate.begin(load)
         self._spent_ns += time.perf_counter_ns() - began
 
-    def choose(self, sequences: list[_Sequence], head: RunHead | None) -> int:
-        """Set the draft of each sequence; returns how many sequences the head ran for.
+    def choose(self, sequences: list[_Sequence], head: RunHead) -> int:
+        """Set the draft of each sequence; returns how many sequences the head ran for."""
+        price = self._take_from_index(sequences)
+        asked = self._head_sequences(sequences, price)
+        if asked:
+            for at, confidence in zip(asked, head(asked), strict=True):
+                proposals = sequences[at].proposals
+                assert proposals is not None
+                sequences[at].prefer(proposals.propose(_PROPOSED, confidence), price)
+            price = self._settle(sequences)
+        self._cut(sequences, price)
+        return len(asked)
 
-        Args:
-            sequences: Of the step.
-            head: None if it cannot run.
-        """
+    def choose_ahead(self, sequences: list[_Sequence], *, on_device: bool) -> int:
+        """As `choose`, for a step before which the head can draft on the device only."""
+        price = self._take_from_index(sequences)
+        able = [one for one in sequences if one.proposals is not None] if on_device else []
+        usual = [one.proposals.usual() for one in able if one.proposals is not None]
+        pays = sum(worth(survival, price) for survival in usual) > self._gate.cost_of_pass(
+            len(able)
+        )
+        if able and pays:
+            for sequence, survival in zip(able, usual, strict=True):
+                sequence.prefer(survival, price)
+            price = self._settle(sequences)
+        self._cut(sequences, price)
+        return len(able) if pays else 0
+
+    def _take_from_index(self, sequences: list[_Sequence]) -> float:
+        """Correct what the index states, and return the price of its drafts."""
         floor, trust = self._gate.floor, self._gate.trust
         for sequence in sequences:  # the index stops there by itself
             trusted = [min(1.0, trust * chance) for chance in sequence.best]
             sequence.best = trusted[: paying(trusted, floor)]
-        price = self._settle(sequences)
-        asked = [] if head is None else self._head_sequences(sequences, price)
-        if head is not None and asked:
-            for at, confidence in zip(asked, head(asked), strict=True):
-                self._offer_head(sequences[at], confidence, price)
-            price = self._settle(sequences)
+        return self._settle(sequences)
+
+    def _cut(self, sequences: list[_Sequence], price: float) -> None:
         for sequence in sequences:
             sequence.drafted = paying(sequence.best, price) if self._gate.buys else 0
         self._stated = sum(
-            sum(sequence.best[: sequence.drafted]) / trust
+            sum(sequence.best[: sequence.drafted]) / self._gate.trust
             for sequence in sequences
             if not sequence.from_head
         )
-        return len(asked)
 
     def _settle(self, sequences: list[_Sequence]) -> float:
         survival = np.fromiter(
@@ -288,12 +323,6 @@ class _Lane:
         found, gain = self._gate.offer(survival)
         self._spent_ns += time.perf_counter_ns() - began
         return found, gain, better
-
-    def _offer_head(self, sequence: _Sequence, confidence: Survival, price: float) -> None:
-        assert sequence.proposals is not None
-        survival = sequence.proposals.propose(_PROPOSED, confidence)[: sequence.room]
-        if worth(survival, price) > worth(sequence.best, price):
-            sequence.best, sequence.from_head = survival, True
 
 
 def _gain(sequence: _Sequence, price: float) -> float:

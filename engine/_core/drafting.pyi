@@ -97,7 +97,10 @@ class Batch:
         """
 
     def draft(
-        self, native: Sequence[Sequence[int]] | None, head: HeadPass | None
+        self,
+        native: Sequence[Sequence[int]] | None,
+        head: HeadPass | None,
+        on_device: tuple[int, int] | None = None,
     ) -> tuple[list[list[int]], list[Origin | None], str, int]:
         """Choose what each sequence drafts, and end the step.
 
@@ -109,18 +112,13 @@ class Batch:
         Args:
             native: Proposals of vLLM's own drafter by sequence; None if it did not run.
             head: Runs the head; None if it cannot run in this step.
+            on_device: Code of the source that drafts on the device in the step in flight, and how
+                many tokens; -1 stands for each of them.
 
         Returns:
             By sequence: the draft tokens, which now count as being verified, and their origin (None
             without tokens). Then the decision (see `Counters`), and the tokens in the KV caches of
             all running requests.
-        """
-
-    def draft_on_device(self, most: int) -> tuple[list[list[int]], list[Origin | None], str, int]:
-        """Draft what vLLM's own drafter proposes in the step in flight; ends the step as `draft`.
-
-        Args:
-            most: How many tokens it proposes; they are not known on the CPU, so they are -1 here.
         """
 
     @property
@@ -129,3 +127,9 @@ class Batch:
 
     def native_tokens(self) -> int:
         """Return how many tokens vLLM's own drafter is to propose next. Call once per step."""
+
+    def head_tokens(self) -> int:
+        """Return how many tokens the head is to make on the device in the next step.
+
+        That is for steps that are launched ahead; 0 if that pass does not pay.
+        """

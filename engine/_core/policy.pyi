@@ -37,8 +37,14 @@ class Proposals:
     def example(self) -> list[float]:
         """Return the survival of the latest proposal's tokens, as an example of the next one."""
 
+    def usual(self) -> list[float]:
+        """Return the survival of a proposal of which nothing is known, by acceptance so far."""
+
     def learn(self, sampled: Sequence[int]) -> None:
         """Score the last proposal by the tokens that came, and forget it."""
+
+    def learn_verified(self, verified: int, accepted: int) -> None:
+        """Take in how a proposal fared whose tokens were not known, as far as it was verified."""
 
 class ForwardDrafter:
     """A drafter that needs a forward pass: a draft head, or vLLM's own drafter.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engine._core.drafting import Batch
 from engine.drafting.control import Control
-from engine.drafting.origin import Origin
+from engine.drafting.origin import HEAD, Origin
 from engine.drafting.step import Beginning, Counters, HeadPass, InFlight, StepDrafts
 from engine.policy import Breaker, ForwardDrafter, Gate, Load
 from engine.suffix import SuffixIndex
@@ -135,13 +135,14 @@ class Drafter:
             if failing.allows() and self._batch.ask():
                 failing.succeeded()
             failing = self._step_breaker
-            if in_flight is not None and in_flight.native:
-                found = self._batch.draft_on_device(in_flight.native)
-            else:
-                found = self._batch.draft(
-                    native, None if head is None else lambda places: self._run_head(head, places)
-                )
-            tokens, origins, decision, context_tokens = found
+            on_device = None if in_flight is None else in_flight.on_device
+            if on_device is not None and on_device[0] == HEAD:
+                self._head_breaker.succeeded()
+            tokens, origins, decision, context_tokens = self._batch.draft(
+                native,
+                None if head is None else lambda places: self._run_head(head, places),
+                on_device,
+            )
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
             return self._give_up(exc, requests, failing)
         self.counters.decisions[decision] += 1
@@ -173,6 +174,13 @@ class Drafter:
         With 0 it only keeps its own KV cache up to date. Call once per step.
         """
         return self._batch.native_tokens()
+
+    def head_tokens(self) -> int:
+        """Return how many tokens the head is to make on the device in the next step; often 0.
+
+        That is for steps that are launched ahead. Call once per step.
+        """
+        return self._batch.head_tokens() if self.allows_head() else 0
 
     def end(self, requests: Collection[str], *, keep: bool) -> None:
         """Forget requests that finished, were aborted or preempted.

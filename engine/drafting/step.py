@@ -12,7 +12,7 @@ from engine.drafting.control import Control
 from engine.drafting.origin import Origin
 
 ON_DEVICE = -1
-"""In the place of a draft token that vLLM's own drafter makes on the device, unknown to the CPU."""
+"""In the place of a draft token that is made on the device and unknown to the CPU."""
 
 DECISIONS = ("drafted", "priced_out", "unknown", "limited", "paused", "failed")
 """All decisions about a step; `Counters.decisions` defines them."""
@@ -57,11 +57,12 @@ class InFlight:
     Attributes:
         verified: Draft tokens that it verifies, for each sequence of the step before it; -1 if it
             does not have the sequence.
-        native: Tokens that vLLM's own drafter proposes in it, on the device; 0 if it does not run.
+        on_device: Code of the source that drafts in it, on the device, and how many tokens it
+            makes for each sequence; None if there is none.
     """
 
     verified: Sequence[int]
-    native: int = 0
+    on_device: tuple[int, int] | None = None
 
 
 @dataclass(slots=True)

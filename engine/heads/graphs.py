@@ -64,8 +64,16 @@ class GraphedDrafting(Drafting):
     def draft(
         self, hidden: Tensor, tokens: Tensor, n: int, context: Context | None
     ) -> tuple[Tensor, Tensor]:
-        """See `Drafting`; without a graph."""
-        return self._loop.draft(hidden, tokens, n, context)
+        """See `Drafting`; for a head without a window with a graph, if there is one."""
+        rows = len(tokens)
+        captured = self._captured.get((round_up(rows), n))
+        if captured is None or captured.tables is not None:
+            return self._loop.draft(hidden, tokens, n, context)
+        captured.numbers[1, :rows].copy_(tokens)
+        captured.hidden[:rows].copy_(hidden)
+        captured.graph.replay()
+        drafted, confidence = captured.result[:, :rows]
+        return drafted.to(torch.int64), confidence.view(torch.float32).clone()
 
     def record(self, hidden: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """See `Drafting`; a few launches, without a graph."""

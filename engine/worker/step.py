@@ -235,6 +235,18 @@ class StepDrafting:
         )
         return drafts
 
+    def head_on_device(self) -> tuple[DraftHead, int] | None:
+        """Return the head, and how many tokens it is to draft on the device in the next step.
+
+        That is where steps are launched ahead. None if it does not pay, or if the head looks back:
+        what it remembers is written from tokens on the CPU. Call once per step.
+        """
+        serving = self.heads.serving
+        if not self.goes_ahead or serving is None or serving.memory is not None:
+            return None
+        most = min(serving.most, self.drafter.head_tokens())
+        return (serving.head, most) if most else None
+
     def launches(self) -> dict[str, JsonValue]:
         """Return how many timed steps waited for the tokens before them, and how many did not."""
         launch = self.launch

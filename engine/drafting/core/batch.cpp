@@ -123,6 +123,10 @@ void Batch::account() {
         stated += std::accumulate(mine.begin(), mine.end(), 0.0);
         kept += std::min(verified, sequence.sampled.size() - 1);
       }
+      policy::Proposals* maker = request.proposals(known.on_device);
+      if (maker != nullptr && verified > 0) {
+        maker->learn_verified(verified, std::min(verified, sequence.sampled.size() - 1));
+      }
       request.settle_oldest();
     }
     if (!sequence.in_flight) {
@@ -154,6 +158,19 @@ void Batch::offer_native(Sequence& sequence, std::span<const Token> tokens, doub
   const std::vector<double> survival = sequence.request->native->propose(tokens, std::nullopt);
   const auto known = first_of(std::span<const double>(survival), sequence.room);
   prefer(sequence, drafts_.add(first_of(tokens, sequence.room), known, {kNative}), price);
+}
+
+void Batch::offer_on_device(Source drafter, std::size_t most, double price) {
+  const std::vector<Token> unknown(most, kOnDevice);
+  for (Sequence& sequence : sequences_) {
+    const policy::Proposals* proposals = sequence.request->proposals(drafter);
+    if (proposals == nullptr) continue;
+    const std::vector<double> survival = proposals->usual();
+    const std::size_t length = std::min({most, sequence.room, survival.size()});
+    prefer(sequence,
+           drafts_.add(std::span(unknown).first(length), std::span(survival).first(length), {drafter}),
+           price);
+  }
 }
 
 policy::Offer Batch::offer_of_head(double price, std::vector<Sequence*>& better) {
@@ -265,6 +282,7 @@ std::size_t Batch::cut(Sequence& sequence, double price) {
   Chosen& chosen = request.choose();
   const auto tokens = drafts_.tokens(sequence.best).first(length);
   chosen.tokens.assign(tokens.begin(), tokens.end());
+  if (!tokens.empty() && tokens.front() == kOnDevice) chosen.on_device = sequence.best.origin.first;
   if (is_from_index(sequence.best) && !sequence.is_weighed && !request.price) {
     for (const double chance : survival.first(length)) {
       chosen.stated.push_back(chance / gate_.trust());
@@ -287,6 +305,18 @@ std::size_t Batch::native_tokens() {
         return native && native->expected_gain(native_.most(), floor) > 0.0;
       });
   return native_.runs(wanted) ? native_.most() : 0;
+}
+
+std::size_t Batch::head_tokens() const {
+  std::size_t sequences = 0;
+  double gain = 0.0;
+  for (const auto& [name, request] : running_) {
+    if (!request->head) continue;
+    if (request->price) return head_.most();  // has a price of its own: runs whatever it costs
+    ++sequences;
+    gain += policy::worth(request->head->usual(), price_);
+  }
+  return sequences > 0 && gain > gate_.cost_of_pass(sequences) ? head_.most() : 0;
 }
 
 }  // namespace specgate::drafting

@@ -70,6 +70,9 @@ class Batch {
   // the index, first corrects the survival of both.
   void offer_head(Sequence& sequence, std::span<const Token> tokens, std::span<const double> confidence,
                   double price);
+  // Offers what the head or vLLM's own drafter makes on the device in the step in flight, `most`
+  // tokens for each sequence. They are not known here, so their survival is the usual one.
+  void offer_on_device(Source drafter, std::size_t most, double price);
   // Cuts every draft at the price and calls `each` for those with tokens left. These count as being
   // verified. Returns what was decided about the step.
   template <class Each>
@@ -88,21 +91,6 @@ class Batch {
     return decide(proposed, drafted);
   }
 
-  // Drafts tokens that vLLM's drafter makes on the device in the step in flight: at most `most` for
-  // each sequence, whose tokens are not known here. Calls `each` as `cut` does.
-  template <class Each>
-  Decision draft_on_device(std::size_t most, Each each) {
-    bool drafted = false;
-    for (Sequence& sequence : sequences_) {
-      const std::size_t length = sequence.request->native ? std::min(most, sequence.room) : 0;
-      if (length == 0) continue;
-      sequence.request->choose().tokens.assign(length, kOnDevice);
-      drafted = true;
-      each(sequence, length);
-    }
-    return decide(false, drafted);
-  }
-
   // Returns the price of the latest step that had drafts to cut.
   double price() const { return price_; }
 
@@ -114,6 +102,9 @@ class Batch {
 
   // Returns how many tokens vLLM's own drafter is to propose next. Call once per step.
   std::size_t native_tokens();
+  // Returns how many tokens the head is to make on the device in the next step that is launched
+  // ahead: for all sequences, or 0.
+  std::size_t head_tokens() const;
 
  private:
   std::size_t cut(Sequence& sequence, double price);

@@ -1,6 +1,7 @@
 // Python bindings of the batch, as engine._core.drafting: the order of a step, and conversions.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -156,8 +157,14 @@ class PyBatch {
   std::size_t ask() { return batch_.ask(); }
 
   // The price is settled again after each source that proposed drafts.
-  nb::object draft(nb::handle native, nb::handle head) {
+  // `on_device`: source and number of tokens that are made there in the step in flight.
+  nb::object draft(nb::handle native, nb::handle head,
+                   const std::optional<std::pair<int, std::size_t>>& on_device) {
     double price = batch_.settle();
+    if (on_device) {
+      batch_.offer_on_device(static_cast<Source>(on_device->first), on_device->second, price);
+      price = batch_.settle();
+    }
     if (!native.is_none()) {
       offer_native(native, price);
       price = batch_.settle();
@@ -166,16 +173,9 @@ class PyBatch {
     return cut(price);
   }
 
-  nb::object draft_on_device(std::size_t most) {
-    return collect([&](auto each) {
-      return batch_.draft_on_device(most, [&](const Sequence& sequence, std::size_t length) {
-        each(sequence, std::vector<Token>(length, kOnDevice), Origin{kNative});
-      });
-    });
-  }
-
   double price() const { return batch_.price(); }
   std::size_t native_tokens() { return batch_.native_tokens(); }
+  std::size_t head_tokens() const { return batch_.head_tokens(); }
 
  private:
   // A request of the last step. vLLM passes the same string object while it runs.
@@ -299,10 +299,11 @@ void bind(nb::module_& module) {
       .def("enter", &PyBatch::enter, "requests"_a, "sampled"_a, "verified"_a, "load"_a,
            "in_flight"_a = nb::none())
       .def("ask", &PyBatch::ask)
-      .def("draft", &PyBatch::draft, "native"_a.none(), "head"_a.none())
-      .def("draft_on_device", &PyBatch::draft_on_device, "most"_a)
+      .def("draft", &PyBatch::draft, "native"_a.none(), "head"_a.none(),
+           "on_device"_a.none() = nb::none())
       .def_prop_ro("price", &PyBatch::price)
-      .def("native_tokens", &PyBatch::native_tokens);
+      .def("native_tokens", &PyBatch::native_tokens)
+      .def("head_tokens", &PyBatch::head_tokens);
 }
 
 }  // namespace specgate::drafting

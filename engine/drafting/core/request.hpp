@@ -32,11 +32,13 @@ struct RequestOptions {
 // A draft whose step is not known yet.
 struct Chosen {
   std::vector<Token> tokens;  // kOnDevice: not known on the CPU
+  Source on_device = kNone;   // who made such tokens
   // What the index stated of them; empty if they are not all its own, or not chosen by the gate.
   std::vector<double> stated;
 
   void clear() {
     tokens.clear();
+    on_device = kNone;
     stated.clear();
   }
 };
@@ -58,6 +60,12 @@ struct Request {
   std::optional<policy::Proposals> head;    // of the draft head
   std::optional<policy::Proposals> native;  // of vLLM's own drafter
   std::string name;
+
+  // Returns the proposals of the head or of vLLM's drafter; null if the request does not use it.
+  policy::Proposals* proposals(Source drafter) {
+    if (drafter == kHead && head) return &*head;
+    return drafter == kNative && native ? &*native : nullptr;
+  }
 
   // Returns an empty draft for the step after those that are not known yet.
   Chosen& choose() {

@@ -90,6 +90,8 @@ void bind(nb::module_& module) {
            },
            "tokens"_a, "confidence"_a.none() = nb::none())
       .def("example", &Proposals::example)
+      .def("usual", &Proposals::usual)
+      .def("learn_verified", &Proposals::learn_verified, "verified"_a, "accepted"_a)
       .def("learn", [](Proposals& proposals, const Tokens& sampled) { proposals.learn(sampled); },
            "sampled"_a);
 

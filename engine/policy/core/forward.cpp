@@ -70,7 +70,7 @@ Proposals::Proposals(std::shared_ptr<DrafterHistory> history)
       acceptance_(history_->acceptance->positions(), history_->acceptance),
       latest_(kLatestOfOne, history_->acceptance->positions(), kKeepOfOne) {}
 
-std::vector<double> Proposals::chained_rates() const {
+std::vector<double> Proposals::usual() const {
   std::vector<double> survival = acceptance_.rates();
   for (std::size_t at = 1; at < survival.size(); ++at) survival[at] *= survival[at - 1];
   return survival;
@@ -80,7 +80,7 @@ double Proposals::expected_gain(std::size_t most, double price, double had) cons
   const std::size_t length = std::min(most, acceptance_.positions());
   // What follows from the rates of acceptance by position is all that is known of a drafter that
   // states no probabilities; for others it is the prior.
-  const std::vector<double> survival = chained_rates();
+  const std::vector<double> survival = usual();
   double gain = std::max(0.0, worth(std::span(survival).first(length), price) - had);
   if (!history_->calibration) return gain;
   gain = history_->latest.gain(length, price, had, gain);
@@ -97,7 +97,7 @@ std::vector<double> Proposals::propose(std::span<const std::int32_t> tokens,
     confidence_.assign(confidence->begin(), confidence->end());
     survival_ = history_->calibration->survival(confidence_, rates_);
   } else {
-    survival_ = chained_rates();
+    survival_ = usual();
   }
   if (survival_.size() > tokens_.size()) survival_.resize(tokens_.size());
   if (!confidence_.empty()) {
@@ -126,6 +126,10 @@ void Proposals::learn(std::span<const std::int32_t> sampled) {
   history_->opinion.learn(comparisons_, sampled);
   tokens_.clear();
   comparisons_.clear();
+}
+
+void Proposals::learn_verified(std::size_t verified, std::size_t accepted) {
+  acceptance_.learn(std::min(verified, accepted + 1), accepted);
 }
 
 void Proposals::prefetch() const {

@@ -59,7 +59,11 @@ class Proposals {
   explicit Proposals(std::shared_ptr<DrafterHistory> history);
 
   // Returns the survival of the latest proposal's tokens, as an example of the next one.
-  std::vector<double> example() const { return survival_.empty() ? chained_rates() : survival_; }
+  std::vector<double> example() const { return survival_.empty() ? usual() : survival_; }
+
+  // Returns the survival of a proposal of which nothing is known: it follows from the rates of
+  // acceptance by position.
+  std::vector<double> usual() const;
 
   // Returns the gain (`worth`) to expect of the next proposal at a price, beyond the gain `had` of
   // a draft that it would replace.
@@ -74,14 +78,13 @@ class Proposals {
 
   // Scores the last proposal by the tokens that came, and forgets it.
   void learn(std::span<const std::int32_t> sampled);
+  // Takes in how a proposal fared whose tokens were not known here, as far as it was verified.
+  void learn_verified(std::size_t verified, std::size_t accepted);
 
   // Prefetches what the other calls read.
   void prefetch() const;
 
  private:
-  // What follows from the rates of acceptance by position.
-  std::vector<double> chained_rates() const;
-
   std::shared_ptr<DrafterHistory> history_;
   PositionAcceptance acceptance_;
   Latest latest_;

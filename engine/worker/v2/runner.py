@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,8 @@ from vllm.v1.worker.gpu import model_runner as vllms
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import get_max_chunk_logits
 from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
-from engine.drafting import ON_DEVICE, Control, InFlight
+from engine.drafting import HEAD, NATIVE, ON_DEVICE, Control, InFlight
+from engine.heads import DraftHead
 from engine.worker.head import PromptRecord, StepPositions, StepStates, note_prefill
 from engine.worker.rows import most_verified_rows
 from engine.worker.sampling import read_control_of
@@ -40,8 +41,31 @@ _Runner: Any = object
 _Speculator: Any = BaseSpeculator
 
 
-class NoDrafts(_Speculator):
+class HeadPlan(NamedTuple):
+    """A pass of a draft head on the device, behind a step whose tokens are not known on the CPU.
+
+    Attributes:
+        head: The head; one that needs no more than the target's last states.
+        tokens: How many it drafts for each sequence.
+        hidden: The step's hidden states.
+        fail: Called with an error of the pass.
+    """
+
+    head: DraftHead
+    tokens: int
+    hidden: torch.Tensor
+    fail: Callable[[Exception], None]
+
+
+class OwnSpeculator(_Speculator):
     """The speculator that vLLM gets when none of its own is configured.
+
+    It runs the draft head if that is planned for a step. All other drafts are made when vLLM
+    collects them.
+
+    Attributes:
+        plan: For the next call of `propose` only.
+        drafted: How many tokens the latest call has drafted for each sequence.
 
     Args:
         drafts: Where the runner reads the drafts of a step, shape (requests, longest draft).
@@ -51,6 +75,8 @@ class NoDrafts(_Speculator):
     draft_logits = None
 
     def __init__(self, drafts: torch.Tensor) -> None:
+        self.plan: HeadPlan | None = None
+        self.drafted = 0
         self._drafts = drafts
 
     def init_cudagraph_manager(self, cudagraph_mode: Any) -> None:
@@ -62,9 +88,34 @@ class NoDrafts(_Speculator):
     def prepare_watermarking(self, *_: Any) -> None:
         """Do nothing: only a draft model that samples needs the marks."""
 
-    def propose(self, input_batch: Any, *_: Any, **__: Any) -> torch.Tensor:
-        """Return what is there: ours are made when vLLM collects them."""
-        return self._drafts[input_batch.idx_mapping]
+    def propose(
+        self,
+        input_batch: Any,
+        attn_metadata: Any,  # vLLM names its arguments
+        slot_mappings: Any,
+        last_hidden_states: Any,
+        aux_hidden_states: Any,
+        num_sampled: torch.Tensor,
+        num_rejected: Any,
+        last_sampled: torch.Tensor,
+        *_: Any,
+        **__: Any,
+    ) -> torch.Tensor:
+        """Return what is there, beginning with what the head drafts if that is planned."""
+        drafts = self._drafts[input_batch.idx_mapping]
+        plan, self.plan, self.drafted = self.plan, None, 0
+        if plan is None:
+            return drafts
+        try:
+            # A prompt that is partly read has no new token; its row is not used.
+            rows = (input_batch.cu_num_logits[:-1] + num_sampled - 1).clamp(min=0)
+            states = plan.hidden.index_select(0, input_batch.logits_indices.index_select(0, rows))
+            newest = last_sampled[input_batch.idx_mapping].flatten()
+            drafts[:, : plan.tokens], _ = plan.head.propose(states, newest, plan.tokens)
+            self.drafted = plan.tokens
+        except Exception as exc:  # noqa: BLE001  # as in `Drafter.step`
+            plan.fail(exc)
+        return drafts
 
 
 _vllms_speculator: Callable[..., Any] = vllms.init_speculator
@@ -72,7 +123,7 @@ _vllms_speculator: Callable[..., Any] = vllms.init_speculator
 
 def _speculator(vllm_config: Any, device: Any, states: Any) -> Any:
     if read_settings(vllm_config).native is None:
-        return NoDrafts(states.draft_tokens)
+        return OwnSpeculator(states.draft_tokens)
     return _vllms_speculator(vllm_config, device, states)
 
 
@@ -89,7 +140,7 @@ class _Step:
         scheduled: vLLM's `SchedulerOutput`.
         batch: vLLM's `InputBatch`.
         requests: Its requests by id, in the batch's order; None for one that nobody told us of.
-        native_tokens: Tokens that vLLM's own drafter proposes in it.
+        on_device: Tokens that vLLM's own drafter, or else the head, drafts in it for each sequence.
         hidden: Hidden states of all positions, for a head; overwritten by the next step.
         states: Those of the positions that are sampled.
         output: vLLM's `AsyncOutput`, whose tokens come to the CPU meanwhile.
@@ -99,7 +150,7 @@ class _Step:
     scheduled: Any
     batch: Any
     requests: Mapping[str, Request | None]
-    native_tokens: int
+    on_device: int
     hidden: Any
     states: StepStates | None
     output: Any
@@ -133,8 +184,12 @@ class _HybridDrafting(_Runner):
         take_our_speculator()
         super().__init__(vllm_config, device)
         self.requests = Requests()
-        drafts = get_tp_group().rank_in_group == 0
+        group = get_tp_group()
+        drafts = group.rank_in_group == 0
         self.speculation = RankSpeculation.start(vllm_config, _V2Batch(self)) if drafts else None
+        # The other ranks could not read what the head drafts on this rank's device.
+        self._is_alone = group.world_size == 1
+        self._head_ahead: tuple[DraftHead, int] | None = None
         self.most_rows = most_verified_rows(vllm_config)
         self._scheduled: Any = None
         # Launched, and their tokens are not known yet: two at most.
@@ -204,10 +259,16 @@ class _HybridDrafting(_Runner):
         if self.speculation.step.head is not None:
             hidden = state.hidden_states
             states = StepStates(hidden[batch.logits_indices], _verified(batch))
+            if self._head_ahead is not None:
+                fail = self.speculation.drafter.fail_head
+                self.speculator.plan = HeadPlan(*self._head_ahead, hidden, fail)
         output = super().sample_tokens(grammar_output)
         requests = self.requests.find(batch.req_ids)
-        native = state.num_spec_tokens_to_schedule if self.speculation.has_native else 0
-        self._steps.append(_Step(self._scheduled, batch, requests, native, hidden, states, output))
+        if self.speculation.has_native:
+            made = state.num_spec_tokens_to_schedule
+        else:
+            made = self.speculator.drafted
+        self._steps.append(_Step(self._scheduled, batch, requests, made, hidden, states, output))
         return output
 
     def take_draft_token_ids(self) -> DraftTokenIds | None:
@@ -236,14 +297,16 @@ class _HybridDrafting(_Runner):
         in_flight = None
         if following is not None:
             verifies = dict(zip(following.requests, following.drafted, strict=True))
+            drafter = NATIVE if speculation.has_native else HEAD
             in_flight = InFlight(
-                [verifies.get(name, -1) for name in names], native=following.native_tokens
+                [verifies.get(name, -1) for name in names],
+                (drafter, following.on_device) if following.on_device else None,
             )
         native = native_tokens = None
         if speculation.has_native:
-            if step.native_tokens and in_flight is None:
+            if step.on_device and in_flight is None:
                 table = self.req_states.draft_tokens
-                native = table[step.batch.idx_mapping, : step.native_tokens].tolist()
+                native = table[step.batch.idx_mapping, : step.on_device].tolist()
             native_tokens = speculation.drafter.native_tokens()
         drafts = speculation.step.draft(
             SampledStep(
@@ -258,6 +321,8 @@ class _HybridDrafting(_Runner):
             ),
             native,
         )
+        if self._is_alone and not speculation.has_native:
+            self._head_ahead = speculation.step.head_on_device()
         return SourcedDraftTokenIds(
             names,
             drafts.tokens,

@@ -13,7 +13,7 @@ from engine.models import CATALOGUE, folder_of
 from tests.e2e.exactness.answers import Answer
 from tests.e2e.exactness.probe import EXTENSION
 from tests.e2e.exactness.prompts import make_prose
-from tests.e2e.exactness.worker import RUNNER, Worker, starting_worker
+from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker, starting_worker
 from tests.e2e.service import MODEL
 from tests.v2_on_cpus.environment import why_not
 
@@ -70,6 +70,9 @@ def speculating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     section = profile(vllm={"worker_extension_cls": EXTENSION}, speculation=speculation())
     with starting_worker(tmp_path_factory.mktemp("speculating"), section) as worker:
         worker.wait_ready()
+        is_async = RUNNER == "v2" and SCHEDULING != "sync"
+        said = f"async scheduling is {'on' if is_async else 'off'}"
+        assert said in worker.log.read_text(encoding="utf-8")
         yield worker
 
 

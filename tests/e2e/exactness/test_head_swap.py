@@ -22,7 +22,7 @@ from tests.e2e.service import MODEL
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(SCHEDULING == "ahead", reason="a head does not draft there"),
+    pytest.mark.skipif(SCHEDULING == "ahead", reason="heads are tried in steps that wait"),
 ]
 
 _END = ("adopted", "failed", "forgotten", "kept", "refused", "replaced", "rolled_back", "unloaded")

@@ -19,7 +19,9 @@ import httpx
 import psutil
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from safetensors.torch import load_file, save_file
 
+from engine.models import shipped_head
 from tests.e2e.exactness.answers import Answer, Frames
 from tests.e2e.service import MODEL, ROOT
 from tests.v2_on_cpus.environment import environment
@@ -30,7 +32,7 @@ RUNNER, _, SCHEDULING = os.environ.get("SPECGATE_TEST_RUNNER", "v1").partition("
 """vLLM's model runner in all workers of these tests, v1 or v2, and how V2 schedules.
 
 v2 schedules asynchronously and chooses for each step; in v2-ahead no step waits for the tokens of
-the last one; v2-sync is synchronous.
+the last one, and the head is one that drafts there; v2-sync is synchronous.
 """
 
 _START_SECONDS = 240
@@ -183,14 +185,32 @@ class Worker:
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
 
 
-def _scheduled(engine: Mapping[str, Any]) -> dict[str, Any]:
+def _scheduled(engine: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the section with the scheduling that these tests are run with."""
     speculation = engine.get("speculation")
     if SCHEDULING == "sync":
         return {**engine, "vllm": {**engine.get("vllm", {}), "async_scheduling": False}}
     if SCHEDULING == "ahead" and isinstance(speculation, dict):
-        return {**engine, "speculation": {**speculation, "launch": "ahead"}}
+        head = speculation.get("head", {})
+        if "head" in speculation.get("sources", ()) and "path" not in head:
+            head = {**head, "path": str(write_blind_head(folder / "blind head"))}
+        return {**engine, "speculation": {**speculation, "head": head, "launch": "ahead"}}
     return dict(engine)
+
+
+def write_blind_head(folder: Path) -> Path:
+    """Write the head that ships without what it looks back with: one that drafts ahead, too."""
+    shipped = shipped_head(MODEL)
+    assert shipped is not None
+    config = json.loads((shipped / "config.json").read_text(encoding="utf-8"))
+    weights = load_file(shipped / "model.safetensors")
+    looks_back = ("attentions.", "recorders.")
+    kept = {name: weights[name] for name in weights if not name.startswith(looks_back)}
+    folder.mkdir()
+    save_file(kept, folder / "model.safetensors")
+    blind = config | {"window": 0, "window_tokens": False}
+    (folder / "config.json").write_text(json.dumps(blind), encoding="utf-8")
+    return folder
 
 
 @contextlib.contextmanager
@@ -202,7 +222,7 @@ def starting_worker(folder: Path, engine: Mapping[str, Any]) -> Iterator[Worker]
         engine: The profile's `engine:` section.
     """
     profile, log = folder / "profile.yaml", folder / "worker.log"
-    section = _scheduled({"runner": RUNNER, **engine})
+    section = _scheduled({"runner": RUNNER, **engine}, folder)
     profile.write_text(yaml.safe_dump({"engine": section}), encoding="utf-8")
     variables = environment() if section["runner"] == "v2" else {}
     with contextlib.ExitStack() as stack:

@@ -102,9 +102,23 @@ def _sample_without_triton(module: Any) -> None:
     module.HAS_TRITON = False
 
 
+def _schedule_as_on_gpus(module: Any) -> None:
+    """vLLM turns async scheduling off on CPUs, whatever was set or chosen before."""
+    check = module.CpuPlatform.check_and_update_config.__func__
+
+    def check_and_keep(cls: Any, vllm_config: Any) -> None:
+        scheduler = vllm_config.scheduler_config
+        chosen = scheduler.async_scheduling
+        check(cls, vllm_config)
+        scheduler.async_scheduling = chosen
+
+    module.CpuPlatform.check_and_update_config = classmethod(check_and_keep)
+
+
 _CHANGES: Mapping[str, Callable[[Any], None]] = {
     "triton.backends": _claim_to_be_a_backend,
     "triton.runtime.interpreter": _change_interpreter,
+    "vllm.platforms.cpu": _schedule_as_on_gpus,
     "vllm.v1.sample.ops.topk_topp_sampler": _sample_without_triton,
 }
 

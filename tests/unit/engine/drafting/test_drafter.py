@@ -444,20 +444,100 @@ def test_a_draft_behind_a_step_in_flight_leaves_room_for_both_next_tokens() -> N
     assert drafts.tokens == [[14, 15]]  # 6 less the two sampled, less two to come
 
 
-def test_vllms_drafter_drafts_on_the_device_behind_a_step_in_flight() -> None:
-    hybrid = drafter(suffix())
+SOURCES = pytest.mark.parametrize("source", [NATIVE, HEAD])
+
+
+def on_device(source: int) -> Drafter:
+    """A drafter without an index whose head, or vLLM's drafter, makes up to three tokens."""
+    most = {"native_most": 3} if source == NATIVE else {"head_most": 3}
+    return Drafter(None, Gate([(1, 1.0), (8, 1.01)]), most=8, **most)
+
+
+@SOURCES
+def test_drafts_are_made_on_the_device_behind_a_step_in_flight(
+    source: int,
+) -> None:
+    hybrid = on_device(source)
 
     drafts = hybrid.step(
         ["a", "b", "c"],
         [[11], [11], [11]],
-        lambda name: begin(Control(native=name != "b"), left=10 if name == "a" else 5)(name),
+        lambda name: begin(
+            Control(head=name != "b", native=name != "b"), left=10 if name == "a" else 5
+        )(name),
         verified=[0, 0, 0],
-        in_flight=InFlight([0, 0, -1], native=3),
+        in_flight=InFlight([0, 0, -1], (source, 3)),
     )
 
     assert drafts.tokens == [[ON_DEVICE] * 3, [], []]
-    assert drafts.origins == [Origin(NATIVE), None, None]
+    assert drafts.origins == [Origin(source), None, None]
     assert hybrid.counters.decisions["drafted"] == 1
+
+
+@SOURCES
+@pytest.mark.parametrize("accepted", [0, 2, 3])
+def test_drafts_on_the_device_are_as_long_as_those_before_were_right(
+    source: int, accepted: int
+) -> None:
+    hybrid = on_device(source)
+    verified = [0, 0]  # of the step that is known, and of the one in flight
+    for _ in range(60):
+        new = [9] * (1 + min(accepted, verified[0]))
+        ahead = InFlight([verified[1]], (source, 3))
+        drafts = hybrid.step(["r"], [new], begin(left=999), verified=verified[:1], in_flight=ahead)
+        verified = [verified[1], len(drafts.tokens[0])]
+
+    assert verified[1] == accepted
+
+
+@SOURCES
+def test_the_index_drafts_where_it_is_worth_more_than_what_is_made_on_the_device(
+    source: int,
+) -> None:
+    most = {"native_most": 2} if source == NATIVE else {"head_most": 2}
+    hybrid = Drafter(suffix(), Gate([(1, 1.0), (8, 1.01)]), most=8, **most)
+
+    drafts = hybrid.step(
+        ["known", "new"],
+        [[11, 12], [30]],
+        lambda name: begin(prompt=list(range(40, 60)) if name == "new" else PROMPT)(name),
+        verified=[0, 0],
+        in_flight=InFlight([0, 0], (source, 2)),
+    )
+
+    assert drafts.tokens == [[14, 15, 16, 17, 18, 19, 20, 11], [ON_DEVICE] * 2]
+
+
+def test_the_head_runs_on_the_device_while_that_pays() -> None:
+    cheap, dear = (
+        Drafter(None, Gate([(1, 1.0), (8, 1.01)], [(1, cost)]), most=8, head_most=3)
+        for cost in (0.01, 5.0)
+    )
+
+    found = []
+    for one in (cheap, dear):
+        found.append(one.head_tokens())
+        one.step(["r"], [[11]], begin(), verified=[0])
+        found.append(one.head_tokens())
+
+    assert found == [0, 3, 0, 0]
+
+
+def test_a_price_of_its_own_has_the_head_run_on_the_device() -> None:
+    dear = Gate([(1, 1.0), (8, 1.01)], [(1, 5.0)])
+    one = Drafter(None, dear, most=8, head_most=3, fixed_price=0.0)
+    one.step(["r"], [[11]], begin(), verified=[0])
+
+    assert one.head_tokens() == 3
+
+
+def test_a_head_that_is_paused_after_errors_does_not_run_on_the_device() -> None:
+    one = Drafter(None, Gate([(1, 1.0), (8, 1.01)], [(1, 0.01)]), most=8, head_most=3)
+    one.step(["r"], [[11]], begin(), verified=[0])
+    for _ in range(3):
+        one.fail_head(RuntimeError("made up"))
+
+    assert one.head_tokens() == 0
 
 
 def test_trust_compares_each_step_with_what_was_stated_for_it() -> None:

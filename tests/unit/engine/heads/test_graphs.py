@@ -78,6 +78,28 @@ def test_rows_are_rounded_up(rows: int, expected: int) -> None:
 
 
 @pytest.mark.parametrize("fields", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_what_stays_on_the_device_is_drafted_like_on_the_cpu(
+    make_head: MakeHead, cuda: torch.device, fields: dict[str, Any], rows: int
+) -> None:
+    """Twice, as a graph writes to the memory that its last result was in."""
+    states = [
+        torch.randn(rows, HIDDEN, generator=torch.Generator().manual_seed(at)) for at in (1, 2)
+    ]
+    tokens = torch.arange(rows)
+    expected = [make_head(**fields).propose(state, tokens, 3) for state in states]
+    scene = Scene(make_head(**fields), cuda, requests=3)
+    scene.capture(3)
+
+    with torch.inference_mode():
+        there = [scene.head.propose(state.to(cuda), tokens.to(cuda), 3) for state in states]
+
+    for (found, chances), (drafts, confidence) in zip(there, expected, strict=True):
+        assert found.cpu().tolist() == drafts.tolist()
+        torch.testing.assert_close(chances.cpu(), confidence, atol=1e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize("fields", HEADS.values(), ids=HEADS)
 @pytest.mark.parametrize("captured", [1, 3])
 def test_graphs_draft_like_the_cpu(
     make_head: MakeHead, cuda: torch.device, fields: dict[str, Any], captured: int

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.drafting import Beginning, Control, Drafter, InFlight, Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
+from engine.heads import DraftHead, HeadMemory
 from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
 from engine.worker.head import StepStates
@@ -264,6 +266,34 @@ def test_the_choice_to_launch_ahead_learns_from_timed_steps() -> None:
 
     assert drafting.goes_ahead
     assert drafting.launches() == {"waited": 2, "ahead": 1}  # the one behind it is not timed
+
+
+@pytest.mark.parametrize(
+    ("rule", "looks_back", "pays", "expected"),
+    [
+        ("ahead", False, True, 2),
+        ("wait", False, True, None),
+        ("ahead", True, True, None),
+        ("ahead", False, False, None),
+    ],
+)
+def test_the_head_drafts_on_the_device_where_it_can_and_that_pays(
+    rule: Literal["ahead", "wait"], looks_back: bool, pays: bool, expected: int | None
+) -> None:
+    gate = Gate(((1, 1.0), (64, 1.0)), ((1, 0.01 if pays else 9.0),))
+    drafter = Drafter(None, gate, most=8, head_most=3)
+    launch = Launch(rule)
+    drafting = StepDrafting(
+        drafter, DraftingMetrics(CollectorRegistry()), Requests(), launch=launch
+    )
+    head, memory = (
+        cast("DraftHead", object()),
+        cast("HeadMemory", SimpleNamespace(clear=lambda: None)),
+    )
+    drafting.heads.start(LoadedHead(head, 2, memory if looks_back else None))
+    drafting.draft(SampledStep(["r"], [[1]], [0], 1, in_flight=InFlight([0])))
+
+    assert drafting.head_on_device() == (None if expected is None else (head, expected))
 
 
 def test_without_async_scheduling_nothing_is_chosen(drafting: StepDrafting) -> None:

@@ -86,6 +86,7 @@ class Step:
         self.told: list[tuple[SampledStep, Any]] = []
         self.drafts = StepDrafts.nothing(2)
         self.goes_ahead = False
+        self.on_device: Any = None
 
     def begin(self, finished: Any, preempted: Any) -> None:
         self.gone.append((set(finished), set(preempted)))
@@ -93,6 +94,9 @@ class Step:
     def draft(self, step: SampledStep, native: Any) -> StepDrafts:
         self.told.append((step, native))
         return self.drafts
+
+    def head_on_device(self) -> Any:
+        return self.on_device
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,14 +12,14 @@ from vllm import SamplingParams
 from vllm.v1.outputs import DraftTokenIds
 from vllm.v1.worker.gpu import model_runner as vllms
 
-from engine.drafting import InFlight, Origin, StepDrafts
+from engine.drafting import HEAD, NATIVE, InFlight, Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.step import NextStep, SampledStep
 from engine.worker.v2 import runner
 from engine.worker.v2.runner import (
     HybridGPUModelRunner,
-    NoDrafts,
+    OwnSpeculator,
     _HybridDrafting,
     _V2Batch,
     take_our_speculator,
@@ -39,12 +39,14 @@ class Plain:
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         self.device = SimpleNamespace(type="cpu")
-        self.speculator = SimpleNamespace(draft_logits="probabilities")
         self.execute_model_state: Any = None
         self.req_states = SimpleNamespace(
             req_id_to_index={"a": 2, "b": 0},
             draft_tokens=torch.full((3, LONGEST), 7),
+            last_sampled_tokens=torch.tensor([[6], [0], [5]]),
         )
+        self.speculator = cast("Any", OwnSpeculator(self.req_states.draft_tokens))
+        self.speculator.draft_logits = "probabilities"
         self.seen_drafts: list[list[list[int]]] = []
         self.seen_probabilities: list[Any] = []
         self.logits_rows: list[int] = []
@@ -60,6 +62,13 @@ class Plain:
         self.seen_probabilities.append(self.speculator.draft_logits)
 
     def sample_tokens(self, grammar_output: Any) -> Any:
+        batch, states = self.execute_model_state.input_batch, self.req_states
+        if isinstance(self.speculator, OwnSpeculator):
+            counts = torch.from_numpy(self.output.num_sampled_tokens_np)
+            drafts = self.speculator.propose(
+                batch, *[None] * 4, counts, None, states.last_sampled_tokens
+            )
+            states.draft_tokens[batch.idx_mapping] = drafts
         return self.output
 
     def take_draft_token_ids(self) -> DraftTokenIds:
@@ -86,6 +95,12 @@ class Hooked(_HybridDrafting, Plain):
             num_spec_tokens_to_schedule=scheduled.num_spec_tokens_to_schedule,
         )
         self.sample_tokens(None)
+
+
+def use_vllms_drafter(hooked: Hooked) -> None:
+    assert hooked.speculation is not None
+    hooked.speculation.has_native = True
+    hooked.speculator = SimpleNamespace()
 
 
 def new(name: str) -> Any:
@@ -119,6 +134,7 @@ def batch(drafted: list[int] | None = None) -> Any:
         req_ids=["a", "b"],
         idx_mapping=torch.tensor([2, 0]),
         logits_indices=torch.tensor([1, 3, 5]),
+        cu_num_logits=torch.tensor([0, 2, 3]),
         num_draft_tokens_per_req=None if drafted is None else np.array(drafted, np.int32),
         num_computed_tokens_np=np.array([0, 1], np.int32),
         num_scheduled_tokens=np.array([2, 1], np.int32),
@@ -142,10 +158,13 @@ def step() -> Step:
 @pytest.fixture
 def hooked(monkeypatch: pytest.MonkeyPatch, step: Step) -> Hooked:
     speculation = SimpleNamespace(
-        step=step, has_native=False, drafter=SimpleNamespace(native_tokens=lambda: 2)
+        step=step,
+        has_native=False,
+        drafter=SimpleNamespace(native_tokens=lambda: 2, fail_head=lambda _: None),
     )
     monkeypatch.setattr(vllms, "init_speculator", None)  # undone after the test
-    monkeypatch.setattr(runner, "get_tp_group", lambda: SimpleNamespace(rank_in_group=0))
+    group = SimpleNamespace(rank_in_group=0, world_size=1)
+    monkeypatch.setattr(runner, "get_tp_group", lambda: group)
     monkeypatch.setattr(runner, "most_verified_rows", lambda _: 512)
     monkeypatch.setattr(runner, "RankSpeculation", SimpleNamespace(start=lambda *_: speculation))
     return Hooked(None, None)
@@ -234,8 +253,7 @@ def test_an_error_in_our_hooks_costs_the_drafts(
 
 
 def test_our_step_is_told_what_vllms_drafter_proposed(hooked: Hooked, step: Step) -> None:
-    assert hooked.speculation is not None
-    hooked.speculation.has_native = True
+    use_vllms_drafter(hooked)
     hooked.req_states.draft_tokens = torch.tensor([[1, 2, 3, 4], [0] * 4, [5, 6, 7, 8]])
 
     drafts = hooked.compute(FIRST, batch(), output([5], [6]))
@@ -247,8 +265,7 @@ def test_our_step_is_told_what_vllms_drafter_proposed(hooked: Hooked, step: Step
 def test_where_vllms_drafter_proposes_nothing_its_old_tokens_are_not_read(
     hooked: Hooked, step: Step
 ) -> None:
-    assert hooked.speculation is not None
-    hooked.speculation.has_native = True
+    use_vllms_drafter(hooked)
 
     hooked.compute(
         Scheduled([new("a"), new("b")], num_spec_tokens_to_schedule=0),
@@ -333,9 +350,9 @@ def test_vllms_own_drafters_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     eagle = {"config": {"method": "eagle", "num_speculative_tokens": 2}}
     assert make(sources=["suffix", "native"], native=eagle) == "EAGLE"
     ours = make(sources=["suffix"])
-    assert isinstance(ours, NoDrafts)
+    assert isinstance(ours, OwnSpeculator)
     rows = SimpleNamespace(idx_mapping=torch.tensor([1]))
-    assert ours.propose(rows, None, None).tolist() == [[3, 4]]
+    assert ours.propose(rows, *[None] * 7).tolist() == [[3, 4]]
 
 
 def test_a_step_of_vllms_warm_up_knows_nothing_of_us(hooked: Hooked, step: Step) -> None:
@@ -416,8 +433,7 @@ def test_a_sequence_that_the_step_in_flight_lacks_is_told(hooked: Hooked, step: 
 
 
 def test_tokens_that_are_on_the_device_are_left_there(hooked: Hooked, step: Step) -> None:
-    assert hooked.speculation is not None
-    hooked.speculation.has_native = True
+    use_vllms_drafter(hooked)
     hooked.launch(FIRST, batch(), output([5], [6]))
     hooked.launch(
         Scheduled(scheduled_spec_decode_tokens={"a": [-1, -1], "b": [3]}), batch(), output([7], [8])
@@ -428,7 +444,75 @@ def test_tokens_that_are_on_the_device_are_left_there(hooked: Hooked, step: Step
     assert hooked.seen_drafts[1] == [[3, 7, 7, 7], [7] * LONGEST, [7] * LONGEST]
     told, native = step.told[0]
     assert native is None
-    assert told.in_flight == InFlight([0, 0], native=3)
+    assert told.in_flight == InFlight([0, 0], (NATIVE, 3))
+
+
+class Head:
+    """Drafts the newest token and what is in its state; keeps what it was given."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.states: list[list[float]] = []
+
+    def propose(self, states: torch.Tensor, newest: torch.Tensor, n: int) -> Any:
+        if self.error is not None:
+            raise self.error
+        self.states = states.tolist()
+        return torch.stack([newest, states[:, 0].long()], 1)[:, :n], None
+
+
+def launch_ahead(hooked: Hooked, step: Step, head: Head) -> None:
+    """Launch a step that is told of the head, and one behind it."""
+    step.head = head  # type: ignore[assignment]
+    step.goes_ahead, step.on_device = True, (head, 2)
+    hooked.compute(FIRST, batch(), output([5], [6]))
+    hooked.launch(Scheduled(), batch([1, 0]), output([7], [8]))
+    hooked.launch(Scheduled(), batch([1, 0]), output([7], []))
+
+
+def test_ahead_the_head_drafts_on_the_device(hooked: Hooked, step: Step) -> None:
+    head = Head()
+
+    launch_ahead(hooked, step, head)
+    hooked.take_draft_token_ids()
+
+    # "a" kept no draft, so its first of two states counts; "b" reads its prompt.
+    assert head.states == [[2.0, 3.0], [6.0, 7.0]]
+    assert hooked.req_states.draft_tokens.tolist() == [[6, 6, 7, 7], [7] * LONGEST, [5, 2, 7, 7]]
+    assert step.told[-1][0].in_flight == InFlight([1, 0], (HEAD, 2))
+
+
+def test_the_head_drafts_no_more_once_steps_wait(hooked: Hooked, step: Step) -> None:
+    launch_ahead(hooked, step, Head())
+    step.on_device = None
+
+    hooked.take_draft_token_ids()
+    hooked.launch(Scheduled(), batch(), output([7], [8]))
+    hooked.take_draft_token_ids()
+
+    assert step.told[-1][0].in_flight == InFlight([0, 0])
+
+
+def test_a_head_that_fails_on_the_device_costs_its_drafts(hooked: Hooked, step: Step) -> None:
+    failed: list[str] = []
+    assert hooked.speculation is not None
+    drafter: Any = hooked.speculation.drafter
+    drafter.fail_head = lambda exc: failed.append(str(exc))
+
+    launch_ahead(hooked, step, Head(RuntimeError("broken head")))
+    hooked.take_draft_token_ids()
+
+    assert failed == ["broken head"] * 2
+    assert step.told[-1][0].in_flight == InFlight([1, 0])
+
+
+def test_several_ranks_do_not_draft_with_the_head_on_the_device(hooked: Hooked, step: Step) -> None:
+    hooked._is_alone = False
+
+    launch_ahead(hooked, step, Head())
+    hooked.take_draft_token_ids()
+
+    assert step.told[-1][0].in_flight == InFlight([1, 0])
 
 
 class Unknown:
@@ -444,8 +528,10 @@ def test_nothing_of_a_step_in_flight_is_read_but_what_was_scheduled(
     step.head = object()  # type: ignore[assignment]
     hooked.launch(FIRST, batch(), output([5], [6]))
     ahead = batch([1, 2])
-    ahead.idx_mapping = ahead.num_computed_tokens_np = Unknown()
-    hooked.launch(Scheduled(), ahead, Unknown())
+    ahead.num_computed_tokens_np = Unknown()
+    hooked.launch(Scheduled(), ahead, output([7], [8]))
+    ahead.idx_mapping = Unknown()
+    hooked._steps[-1].output = Unknown()
 
     hooked.take_draft_token_ids()
 
