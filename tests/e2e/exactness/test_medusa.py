@@ -12,15 +12,10 @@ from engine.config import load_settings
 from engine.models import CATALOGUE, folder_of
 from tests.e2e.exactness.conftest import profile, speculation
 from tests.e2e.exactness.prompts import make_prompts
-from tests.e2e.exactness.worker import SCHEDULING, Worker, starting_worker
+from tests.e2e.exactness.worker import Worker, starting_worker
 from tests.e2e.service import MODEL
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.slow,
-    pytest.mark.timeout(400),
-    pytest.mark.skipif(SCHEDULING == "ahead", reason="a head does not draft there"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 
 DRAFTED = "engine_spec_draft_tokens_total"
 DRAFT_VOCAB, HEADS = 2048, 3
