@@ -31,8 +31,9 @@ def _complete_head(shape: object) -> object:
         return shape
     if reserved := sorted(_NOT_IN_RECIPES & shape.keys()):
         raise ValueError(f"not allowed in a recipe: {', '.join(reserved)}")
-    # As wide as the head, the one width that all kinds allow.
-    return {**shape, "hidden_size": shape.get("inner_size", 1), "vocab_size": 1 << 31}
+    # A Medusa head is as wide as its target. For the others 1 stays, which is part of runs' marks.
+    width = shape.get("inner_size", 1) if shape.get("kind") == "medusa" else 1
+    return {**shape, "hidden_size": width, "vocab_size": 1 << 31}
 
 
 class _Section(BaseModel):
