@@ -116,8 +116,8 @@ def warm_up(head: DraftHead, most: int, *, rows: int, memory: HeadMemory | None)
         memory: Memory of a head with a window, with a free slot.
     """
     head.capture(most, rows=rows, tables=None if memory is None else memory.tables)
-    weight = head.weights.projections[0].linear.weight
-    states = torch.zeros(1, head.config.hidden_size, dtype=weight.dtype, device=weight.device)
+    weights = head.weights
+    states = torch.zeros(1, head.config.hidden_size, dtype=weights.dtype, device=weights.device)
     for _ in range(2):  # from the second step on there is an entry to write
         HeadRun(head, most, StepStates(states, None), [_WARM_UP], [[0]], memory=memory)([0])
     if memory is not None:

@@ -238,4 +238,5 @@ class _Watch:
 def _files(folder: Path) -> list[Path]:
     """Return the files that make a head; none if there is no config.json, which is written last."""
     config = folder / "config.json"
-    return [config, *sorted(folder.glob("*.safetensors"))] if config.is_file() else []
+    weights = (path for pattern in ("*.safetensors", "*.pt") for path in folder.glob(pattern))
+    return [config, *sorted(weights)] if config.is_file() else []

@@ -19,7 +19,7 @@ SELDOM = {
     "finish": 11,
     "price": 13,
     "head": 17,
-    "head ahead": 17,
+    "head ahead": 7,
     "memory": 29,
     "forgetting": 7,
     "texts": 23,

@@ -93,6 +93,31 @@ def test_a_head_is_loaded_and_named_by_its_contents(
     assert torch.get_num_threads() >= 1
 
 
+def save_medusa(folder: Path, *, seed: int) -> Path:
+    """Write a head with one position in FasterDecoding's layout."""
+    draws = torch.Generator().manual_seed(seed)
+    shapes = {"0.0.linear.weight": (HIDDEN, HIDDEN), "0.1.weight": (VOCABULARY, HIDDEN)}
+    tensors = {name: torch.randn(shape, generator=draws) for name, shape in shapes.items()}
+    folder.mkdir(exist_ok=True)
+    torch.save(tensors, folder / "medusa_lm_head.pt")
+    (folder / "config.json").write_text('{"medusa_num_heads": 1}', encoding="utf-8")
+    return folder
+
+
+def test_a_file_of_torchs_is_loaded_and_names_the_version(
+    loader: HeadLoader, heads: Heads, shared: Path, tmp_path: Path
+) -> None:
+    folder = save_medusa(tmp_path / "head", seed=1)
+    load(shared, folder)
+
+    loader.look()
+
+    first = version_of(folder)
+    assert heads.serving is not None
+    assert (heads.serving.version, heads.serving.most) == (first, 1)
+    assert version_of(save_medusa(folder, seed=2)) != first
+
+
 def broken(folder: Path) -> Path:
     save(folder)
     weights = folder / "model.safetensors"
