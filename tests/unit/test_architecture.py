@@ -37,9 +37,10 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset(tier.split())
         for tier in (
             "__main__",
+            "tuning",
             "worker training",
             "drafting",
-            "models heads kernels suffix",
+            "models heads kernels suffix simulation",
             "config",
             "policy",
             "lifetime processor errors types",
