@@ -1,0 +1,259 @@
+"""A tuning, top to bottom: measure each variant, simulate, confirm the best, write the report."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from engine.config import EngineSettings
+from engine.errors import TrainingError
+from engine.training import Writer, starting_writer
+from engine.tuning.choice import finalists
+from engine.tuning.findings import Findings, find
+from engine.tuning.measure import (
+    SETTLE_SECONDS,
+    Measurement,
+    deal,
+    measure_alone,
+    run_cell,
+)
+from engine.tuning.state import State
+from engine.tuning.variants import Variant
+from engine.tuning.workload import Workload
+
+_FINALISTS = 3
+_MEASURING_SHARE = 0.5
+_START_SECONDS = 25.0
+"""What a start takes, until one was seen."""
+_ASKING_SECONDS = (4.0, 60.0)
+_CELL_SECONDS = 6.0
+_LEAST_REQUESTS = 3
+_SEATS = 256
+"""vLLM's own `max_num_seqs`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be done.
+
+    Attributes:
+        settings: The profile that is tuned.
+        served: The name under which a worker serves the model.
+        concurrency: Numbers of clients.
+        minutes: For all calls together, starts of workers included.
+    """
+
+    settings: EngineSettings
+    served: str
+    workload: Workload
+    variants: Sequence[Variant]
+    concurrency: Sequence[int]
+    minutes: float
+
+    @property
+    def seats(self) -> dict[int, int]:
+        """By number of clients, how many of their requests run at once; the others wait."""
+        most = int(str(self.settings.vllm.get("max_num_seqs") or _SEATS))
+        return {clients: min(clients, most) for clients in self.concurrency}
+
+
+class Tuning:
+    """One call.
+
+    Args:
+        job: What is to be done.
+        state: What earlier calls have done.
+        say: Takes a line for people.
+    """
+
+    def __init__(self, job: Job, state: State, say: Callable[[str], None]) -> None:
+        self._job = job
+        self._state = state
+        self._say = say
+        self._spent = state.spent_seconds
+        self._noted = time.monotonic()
+        self._start_seconds = _START_SECONDS
+        self.failed: dict[str, str] = {}
+
+    async def carry_out(self) -> None:
+        """Measure what is missing, while there is time.
+
+        Raises:
+            TrainingError: A worker failed while it was asked.
+        """
+        await self._measure_all()
+        found = self.findings()
+        if found is None:
+            return
+        await self._confirm(finalists(found.simulation, _FINALISTS), found)
+
+    def findings(self) -> Findings | None:
+        """Return what all calls have found; None if that is too little."""
+        job = self._job
+        cells = [self._cell(name) for name in self._state.names("cell-")]
+        return find(job.variants, self._measured(), job.workload.prompts, job.seats, cells)
+
+    def note_time(self) -> None:
+        """Add the time since the last note to that of all calls."""
+        now = time.monotonic()
+        self._state.spend(now - self._noted)
+        self._noted = now
+
+    @property
+    def _left(self) -> float:
+        """Seconds left, of all calls."""
+        return (
+            60.0 * self._job.minutes - self._state.spent_seconds - (time.monotonic() - self._noted)
+        )
+
+    def _measured(self) -> dict[str, Measurement]:
+        names = [variant.name for variant in self._job.variants]
+        found = {name: self._state.load(f"alone-{name}") for name in names}
+        return {name: Measurement(**one) for name, one in found.items() if one is not None}
+
+    def _cell(self, name: str) -> dict[str, dict[int, float]]:
+        loaded = self._state.load(name) or {}
+        return {
+            variant: {int(at): goodput for at, goodput in by_seats.items()}
+            for variant, by_seats in loaded.items()
+        }
+
+    async def _measure_all(self) -> None:
+        measured = self._measured()
+        missing = [one for one in self._job.variants if one.name not in measured]
+        if measured:
+            self._say(f"measured before: {', '.join(measured)}")
+        for number, variant in enumerate(missing):
+            left = self._left
+            if left <= 0:
+                rest = ", ".join(one.name for one in missing[number:])
+                self._say(f"the time is up: not measured: {rest}")
+                return
+            of_each = _MEASURING_SHARE * left / (len(missing) - number) - self._start_seconds
+            least, most = _ASKING_SECONDS
+            seconds = min(most, max(least, of_each)) / (2 if variant.forward else 1)
+            self._say(f"{variant.name}: starting a worker, then {seconds:.0f} s of requests")
+            try:
+                await self._measure(variant, seconds)
+            except TrainingError as exc:
+                self.failed[variant.name] = str(exc)
+                self._say(f"{variant.name}: left out: {exc}")
+            finally:
+                self.note_time()
+
+    async def _measure(self, variant: Variant, seconds: float) -> None:
+        job = self._job
+        measured = self._measured()
+        # All answer the same prompts as the first one did.
+        count = next((one.requests for one in measured.values()), None)
+        has_costs = any(one.step_ms for one in measured.values())
+        burst = 0 if has_costs else max(job.seats.values())
+        began = time.monotonic()
+        async with self._worker(variant) as writer:
+            self._start_seconds = time.monotonic() - began
+            found = await measure_alone(
+                writer, variant, job.workload.prompts, seconds=seconds, count=count, burst=burst
+            )
+        found.start_seconds = self._start_seconds
+        self._state.save(f"alone-{variant.name}", found.as_json())
+        self._say(
+            f"{variant.name}: {found.goodput:.1f} tokens/s alone, {found.requests} requests, "
+            f"{found.memory_mib:.0f} MiB"
+        )
+
+    async def _confirm(self, names: Sequence[str], found: Findings) -> None:
+        """Measure the finalists in turn, round after round, with the same prompts."""
+        variants = [variant for variant in self._job.variants if variant.name in names]
+        variants = self._fitting(variants, found)
+        row = sum(self._cell_seconds(found, load) for load in found.seats) * len(variants)
+        if len(variants) < 2 or self._left < len(variants) * self._start_seconds + row:
+            self._say("no time to confirm the best; call again with more --minutes")
+            return
+        self._say(f"confirming {', '.join(variant.name for variant in variants)}")
+        async with AsyncExitStack() as stack:
+            writers = {
+                variant.name: await stack.enter_async_context(self._worker(variant))
+                for variant in variants
+            }
+            self.note_time()
+            number = 0
+            while self._left > row:
+                await self._round(number, writers, found)
+                number += 1
+            self._say(f"confirmed in {number} rounds")
+
+    async def _round(self, number: int, writers: Mapping[str, Writer], found: Findings) -> None:
+        name = f"cell-{number:03}"
+        done = self._cell(name)
+        if set(done) != set(writers):
+            done = {variant: {} for variant in writers}
+        loads = {seats: load for load, seats in found.seats.items()}
+        for turn, (seats, load) in enumerate(sorted(loads.items())):
+            if all(seats in by_seats for by_seats in done.values()):
+                continue
+            count = self._requests(found, load)
+            order = list(writers.items())
+            first = (number + turn) % len(order)
+            for variant, writer in order[first:] + order[:first]:
+                prompts = self._job.workload.prompts
+                dealt = deal(prompts, number * count, count, f"clients-{seats}")
+                await asyncio.sleep(SETTLE_SECONDS)
+                done[variant][seats] = (await run_cell(writer, dealt, seats)).goodput
+            said = ", ".join(f"{variant} {done[variant][seats]:.1f}" for variant in writers)
+            self._say(f"round {number + 1}, {load} clients: {said} tokens/s")
+            if all(seats in by_seats for by_seats in done.values()):
+                self._state.save(name, done)
+                self.note_time()
+
+    def _requests(self, found: Findings, load: int) -> int:
+        """Requests of a cell: a few seconds' worth, and two at least for each client."""
+        one = next(iter(found.measured.values()))
+        fastest = max(by_load[load] for by_load in found.simulation.values())
+        wanted = _CELL_SECONDS * fastest * one.requests / one.tokens
+        seats = found.seats[load]
+        return max(_LEAST_REQUESTS, 2 * seats, round(wanted))
+
+    def _cell_seconds(self, found: Findings, load: int) -> float:
+        one = next(iter(found.measured.values()))
+        slowest = min(by_load[load] for by_load in found.simulation.values())
+        return SETTLE_SECONDS + self._requests(found, load) * one.tokens / one.requests / slowest
+
+    def _fitting(self, variants: Sequence[Variant], found: Findings) -> list[Variant]:
+        """Return the first ones, the best first, that fit in memory together."""
+        free, kept = available_mib(), list[Variant]()
+        ranked = finalists(found.simulation, len(variants))
+        for variant in sorted(variants, key=lambda one: ranked.index(one.name)):
+            free -= found.measured[variant.name].memory_mib
+            if free < 0:
+                self._say(f"{variant.name}: not confirmed: there is not enough memory")
+                continue
+            kept.append(variant)
+        return kept
+
+    def _worker(self, variant: Variant) -> Any:
+        engine: dict[str, JsonValue] = self._job.settings.model_dump(
+            mode="json", exclude_unset=True, exclude={"host", "port", "uds", "speculation"}
+        )
+        speculation = variant.speculation(self._job.settings)
+        suffix = speculation.get("suffix")
+        # Measured with an empty index, and nothing is left in that of the user.
+        speculation["suffix"] = {
+            **(suffix if isinstance(suffix, dict) else {}),
+            "warm_start": False,
+        }
+        engine["speculation"] = speculation
+        log = self._state.folder / f"worker-{variant.name}.log"
+        return starting_writer(engine, model=self._job.served, log=log)
+
+
+def available_mib(meminfo: Path = Path("/proc/meminfo")) -> float:
+    """Return the memory that can be had without swapping, in MiB."""
+    for line in meminfo.read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / 1024
+    raise TrainingError(f"{meminfo}: no MemAvailable")
