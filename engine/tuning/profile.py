@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
+from pydantic import JsonValue
 
 from engine.config import EngineSettings
 from engine.tuning.choice import scores
@@ -29,7 +30,8 @@ def profile_of(
     if about.profile is not None:
         read = yaml.safe_load(about.profile.read_text(encoding="utf-8")) or {}
         document = {"gateway": read["gateway"]} if "gateway" in read else {}
-    document["engine"] = settings.model_dump(mode="json", exclude_unset=True, exclude=_NOT_OURS)
+    engine = settings.model_dump(mode="json", exclude_unset=True, exclude=_NOT_OURS)
+    document["engine"] = {"model": settings.model, **engine}
     speculation = chosen.speculation(settings)
     passes = _passes(found) if settings.speculation.step_cost is None else None
     if chosen.forward == "head" and passes:
@@ -71,12 +73,12 @@ def _reasons(found: Findings) -> Iterator[str]:
     yield f"Memory: {one.memory_mib:.0f} MiB. Alone: {one.goodput:.1f} tokens per second."
 
 
-def _passes(found: Findings) -> list[list[float]]:
+def _passes(found: Findings) -> list[JsonValue]:
     """Times of the head's pass, in steps of one token."""
     one = found.measured[found.chosen]
     if not one.pass_ms or not one.step_ms or one.pass_ms[0][0] != 1:
         return []
-    step, costs, least = one.step_ms[0][1], list[list[float]](), 0.0
+    step, costs, least = one.step_ms[0][1], list[JsonValue](), 0.0
     for sequences, ms in one.pass_ms:
         least = max(least, round(ms / step, 3), 0.001)
         costs.append([sequences, least])

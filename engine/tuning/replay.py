@@ -47,7 +47,8 @@ _INDEX_BYTES = 256 << 20
 _TOKENS_A_SEAT = 400
 _LEAST_TOKENS = 3_000
 _WARM_UP = 0.2
-_NO_HEAD: Points = [(1, 0.0)]
+_FREE: Points = [(1, 0.0)]
+_NO_HEAD: Points = [(1, 1e-3)]  # a gate wants a time above 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ def measured_curve(found: Sequence[Measurement], passes: Points) -> Curve:
         "measured",
         step_ms={1: _least([one.step_ms for one in found])},
         head_ms=passes or _NO_HEAD,
-        verify_ms=_least([one.verify_ms for one in found]),
+        verify_ms=_least([one.verify_ms for one in found]) or _FREE,
     )
 
 

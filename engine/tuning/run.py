@@ -26,11 +26,12 @@ from engine.tuning.state import State
 from engine.tuning.variants import Variant
 from engine.tuning.workload import Workload
 
-_FINALISTS = 3
 _MEASURING_SHARE = 0.5
 _START_SECONDS = 25.0
 """What a start takes, until one was seen."""
 _ASKING_SECONDS = (4.0, 60.0)
+_MOST_SLOWER = 3.0
+"""A variant that takes longer than the first one by more than this gets fewer prompts."""
 _CELL_SECONDS = 6.0
 _LEAST_REQUESTS = 3
 _SEATS = 256
@@ -46,6 +47,7 @@ class Job:
         served: The name under which a worker serves the model.
         concurrency: Numbers of clients.
         minutes: For all calls together, starts of workers included.
+        finalists: How many of the best are confirmed, if memory allows.
     """
 
     settings: EngineSettings
@@ -54,6 +56,7 @@ class Job:
     variants: Sequence[Variant]
     concurrency: Sequence[int]
     minutes: float
+    finalists: int
 
     @property
     def seats(self) -> dict[int, int]:
@@ -69,14 +72,21 @@ class Tuning:
         job: What is to be done.
         state: What earlier calls have done.
         say: Takes a line for people.
+        clock: Returns seconds.
     """
 
-    def __init__(self, job: Job, state: State, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        state: State,
+        say: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._job = job
         self._state = state
         self._say = say
-        self._spent = state.spent_seconds
-        self._noted = time.monotonic()
+        self._clock = clock
+        self._noted = clock()
         self._start_seconds = _START_SECONDS
         self.failed: dict[str, str] = {}
 
@@ -90,17 +100,19 @@ class Tuning:
         found = self.findings()
         if found is None:
             return
-        await self._confirm(finalists(found.simulation, _FINALISTS), found)
+        await self._confirm(finalists(found.simulation, self._job.finalists), found)
 
     def findings(self) -> Findings | None:
         """Return what all calls have found; None if that is too little."""
         job = self._job
         cells = [self._cell(name) for name in self._state.names("cell-")]
+        # Rounds of other finalists, before more was measured, cannot be compared with these.
+        cells = [cell for cell in cells if set(cell) == set(cells[0])]
         return find(job.variants, self._measured(), job.workload.prompts, job.seats, cells)
 
     def note_time(self) -> None:
         """Add the time since the last note to that of all calls."""
-        now = time.monotonic()
+        now = self._clock()
         self._state.spend(now - self._noted)
         self._noted = now
 
@@ -134,10 +146,8 @@ class Tuning:
                 rest = ", ".join(one.name for one in missing[number:])
                 self._say(f"the time is up: not measured: {rest}")
                 return
-            of_each = _MEASURING_SHARE * left / (len(missing) - number) - self._start_seconds
-            least, most = _ASKING_SECONDS
-            seconds = min(most, max(least, of_each)) / (2 if variant.forward else 1)
-            self._say(f"{variant.name}: starting a worker, then {seconds:.0f} s of requests")
+            seconds = self._asking_seconds(left / (len(missing) - number))
+            self._say(f"{variant.name}: starting a worker, then up to {seconds:.0f} s of requests")
             try:
                 await self._measure(variant, seconds)
             except TrainingError as exc:
@@ -146,6 +156,15 @@ class Tuning:
             finally:
                 self.note_time()
 
+    def _asking_seconds(self, share: float) -> float:
+        """How long a variant may be asked: others get the prompts of the first one."""
+        first = next(iter(self._measured().values()), None)
+        if first is not None:
+            return _MOST_SLOWER * first.seconds
+        least, most = _ASKING_SECONDS
+        # A source with a forward pass is asked twice.
+        return min(most, max(least, (_MEASURING_SHARE * share - self._start_seconds) / 1.5))
+
     async def _measure(self, variant: Variant, seconds: float) -> None:
         job = self._job
         measured = self._measured()
@@ -153,9 +172,9 @@ class Tuning:
         count = next((one.requests for one in measured.values()), None)
         has_costs = any(one.step_ms for one in measured.values())
         burst = 0 if has_costs else max(job.seats.values())
-        began = time.monotonic()
+        began = self._clock()
         async with self._worker(variant) as writer:
-            self._start_seconds = time.monotonic() - began
+            self._start_seconds = self._clock() - began
             found = await measure_alone(
                 writer, variant, job.workload.prompts, seconds=seconds, count=count, burst=burst
             )
@@ -240,10 +259,11 @@ class Tuning:
             mode="json", exclude_unset=True, exclude={"host", "port", "uds", "speculation"}
         )
         speculation = variant.speculation(self._job.settings)
-        suffix = speculation.get("suffix")
+        given = speculation.get("suffix")
+        suffix = given if isinstance(given, dict) else {}
         # Measured with an empty index, and nothing is left in that of the user.
         speculation["suffix"] = {
-            **(suffix if isinstance(suffix, dict) else {}),
+            **suffix,
             "warm_start": False,
         }
         engine["speculation"] = speculation

@@ -81,9 +81,11 @@ def read_workload(path: Path, template: ChatTemplate, *, most_tokens: int) -> Wo
 
 
 def _prompt(line: str | Record, template: ChatTemplate, most_tokens: int) -> Prompt:
-    """Raises:
-    DropError: There is no question, or it is too long.
-    TemplateError: The template refuses it.
+    """Return what a line asks.
+
+    Raises:
+        DropError: There is no question, or it is too long.
+        TemplateError: The template refuses it.
     """
     if isinstance(line, Record):
         raise DropError("a plain text: JSON Lines are needed")

@@ -21,6 +21,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--drafters", metavar="NAMES", help="compare only these, such as off,suffix,suffix+head"
     )
     parser.add_argument(
+        "--confirm", metavar="N", help="how many of the best to confirm (default: 3)"
+    )
+    parser.add_argument(
         "--config",
         metavar="FILE",
         help="profile to start from (default: the one that ships for the model)",
@@ -36,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
         ConfigError: There is no such profile.
     """
     command = [sys.executable, "-m", "engine.tuning", chosen.model]
-    for name in ("data", "traffic", "concurrency", "minutes", "drafters", "out"):
+    for name in ("data", "traffic", "concurrency", "minutes", "drafters", "confirm", "out"):
         value = getattr(chosen, name)
         if value is not None:
             command += [f"--{name}", value]
