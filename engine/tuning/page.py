@@ -74,7 +74,7 @@ def _answer(found: Findings) -> str:
     for load, name in found.is_best_at().items():
         if name != found.chosen:
             share = judged[found.chosen][load] / judged[name][load]
-            said.append(f"With {load} clients {name} is faster: it reaches {share:.3f} of that.")
+            said.append(f"At concurrency {load} {name} is faster: it reaches {share:.3f} of that.")
     if "off" in found.simulation and found.chosen != "off":
         known = judged if "off" in judged else found.simulation
         gains = ", ".join(

@@ -68,7 +68,7 @@ def _reasons(found: Findings) -> Iterator[str]:
     for load, name in found.is_best_at().items():
         if name != found.chosen:
             share = judged[found.chosen][load] / judged[name][load]
-            yield f"With {load} clients {name} is faster; this one reaches {share:.3f} of it."
+            yield f"At concurrency {load} {name} is faster; this one reaches {share:.3f} of it."
     one = found.measured[found.chosen]
     yield f"Memory: {one.memory_mib:.0f} MiB. Alone: {one.goodput:.1f} tokens per second."
 

@@ -119,9 +119,8 @@ class Tuning:
     @property
     def _left(self) -> float:
         """Seconds left, of all calls."""
-        return (
-            60.0 * self._job.minutes - self._state.spent_seconds - (time.monotonic() - self._noted)
-        )
+        since = self._clock() - self._noted
+        return 60.0 * self._job.minutes - self._state.spent_seconds - since
 
     def _measured(self) -> dict[str, Measurement]:
         names = [variant.name for variant in self._job.variants]

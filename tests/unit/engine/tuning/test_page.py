@@ -33,7 +33,7 @@ def test_it_says_what_is_recommended_and_where_it_is_not_the_best() -> None:
     text, _ = read(page_of(findings(), ABOUT, {}))
 
     assert "Recommended: suffix+head." in text
-    assert "With 8 clients suffix is faster: it reaches 0.962 of that." in text
+    assert "At concurrency 8 suffix is faster: it reaches 0.962 of that." in text
     assert "Over no drafts (simulated): 1.50 with 1, 1.25 with 8." in text
 
 
