@@ -24,8 +24,6 @@ _REPORT_SECONDS = 1.3  # the worker writes its report once a second
 _IDLE_SECONDS = 30.0
 # vLLM's processes spin for a second after their last message (`SpinCondition`, vLLM 0.32).
 SETTLE_SECONDS = 1.2
-# Source: engine/drafting/origin.py, which writes these numbers.
-_DRAFTED, _CODE, _LENGTH = 0xFFFF, 0xF, 0xFFFF
 _GENERATED = re.compile(r"^vllm:generation_tokens_total\{[^}]*\} (\S+)$", re.MULTILINE)
 _RUNNING = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^}]*\} (\S+)$", re.MULTILINE)
 
@@ -93,8 +91,8 @@ class Measurement:
         self.prefill_seconds += float(metrics.get("time_to_first_token_ms") or 0.0) / 1e3
         self.answers.append(tokens)
         for code, accepted in steps_of(answer):
-            origin = Origin(code >> 16 & _CODE, code >> 20 & _CODE, code >> 24 & _LENGTH)
-            _count(self.drafted, origin, code & _DRAFTED)
+            origin, drafted = Origin.decode(code)
+            _count(self.drafted, origin, drafted)
             _count(self.accepted, origin, accepted)
 
 
@@ -165,7 +163,7 @@ async def _trace(
             break
         steps = steps_of(await _ask(writer, prompt, "trace", wishes=always))
         found.trace.append([accepted for _, accepted in steps])
-        longest = max((code & _DRAFTED for code, _ in steps), default=0)
+        longest = max((Origin.decode(code)[1] for code, _ in steps), default=0)
         found.trace_tokens = max(found.trace_tokens, longest)
 
 
