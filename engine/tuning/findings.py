@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 
 from engine.simulation import Curve
 from engine.tuning.choice import Goodput, Rounds, best_by_load, choose, medians
@@ -10,13 +11,13 @@ from engine.tuning.measure import Measurement
 from engine.tuning.replay import (
     HeadTrace,
     Recording,
-    anchored,
     head_trace,
     measured_curve,
     record,
     simulated,
     typical_head,
     typical_pass,
+    with_prompts,
 )
 from engine.tuning.variants import Variant
 from engine.tuning.workload import Prompt
@@ -54,7 +55,9 @@ class Findings:
         simulation: Goodput of every variant by concurrency.
         rounds: Confirmed goodput of the finalists; empty if there was no time.
         chosen: The recommended variant.
-        scale: Simulated over measured goodput of one client before it was scaled, by name.
+        scale: Simulated over measured goodput of one client, by name. Simulated figures are divided
+            by its geometric mean, not by their own: variants are measured at different times, and
+            other load in one of them would decide.
         head_brings: Estimated goodput with a head of typical quality over that of the index alone,
             by concurrency; None if a head or another drafter is at hand.
     """
@@ -103,8 +106,8 @@ class Simulation:
         curve = measured_curve(list(measured.values()), [])
         return cls(measured, record(asked, longest.answers), curve)
 
-    def goodput(self, variant: Variant, seats: Sequence[int]) -> tuple[dict[int, float], float]:
-        """Return tokens a second by requests at once, and simulated over measured goodput alone."""
+    def goodput(self, variant: Variant, seats: Sequence[int]) -> dict[int, float]:
+        """Return tokens a second by requests at once; one alone is always among them."""
         measured = self.measured[variant.name]
         curve, head = self.curve, None
         if variant.forward is not None:
@@ -113,8 +116,9 @@ class Simulation:
         decoding = {
             at: simulated(variant, self.recording, head, curve, at) for at in sorted({1, *seats})
         }
-        whole = 1.0 / (1.0 / decoding[1] + measured.prefill_per_token)
-        return anchored(decoding, measured, seats), whole / measured.goodput
+        # Other load on the machine only makes prompts slower.
+        prefill = min(one.prefill_per_token for one in self.measured.values())
+        return with_prompts(decoding, prefill)
 
     def head_brings(self, seats: Sequence[int]) -> dict[int, float]:
         """Return what a typical head would bring over the index alone, by requests at once."""
@@ -159,17 +163,20 @@ def find(
     simulation = Simulation.of(measured, prompts)
     if simulation is None:
         return None
-    by_name: dict[str, dict[int, float]] = {}
-    scale: dict[str, float] = {}
     there = [variant for variant in variants if variant.name in measured]
-    for variant in there:
-        found, scale[variant.name] = simulation.goodput(variant, sorted(set(seats.values())))
-        by_name[variant.name] = {load: found[at] for load, at in seats.items()}
+    asked = sorted(set(seats.values()))
+    goodput = {variant.name: simulation.goodput(variant, asked) for variant in there}
+    scale = {name: by_seats[1] / measured[name].goodput for name, by_seats in goodput.items()}
+    common = geometric_mean(scale.values())
+    by_name = {
+        name: {load: by_seats[at] / common for load, at in seats.items()}
+        for name, by_seats in goodput.items()
+    }
     rounds = _rounds(cells, seats)
     order = [variant.name for variant in there]
     brings = None
     if all(variant.forward is None for variant in variants):
-        found = simulation.head_brings(sorted(set(seats.values())))
+        found = simulation.head_brings(asked)
         brings = {load: found[at] for load, at in seats.items()}
     judged = medians(rounds) or by_name
     chosen = choose(judged, rounds, order)

@@ -134,6 +134,7 @@ async def measure_alone(
         TrainingError: A request failed.
     """
     await _ask(writer, prompts[0], "warm-up", most=_WARM_UP_TOKENS)
+    await asyncio.sleep(SETTLE_SECONDS)
     found = Measurement(variant.name)
     ends_at = time.monotonic() + seconds
     for prompt in prompts[:count]:

@@ -191,13 +191,13 @@ def _method(found: Findings) -> Iterator[str]:
     confirmed = ", ".join(found.rounds) or "none"
     yield (
         "<p class='note'>Each variant answered the same prompts on a worker of its own, one after "
-        "the other. Its answers were replayed through a simulated engine with the step times that "
-        "the workers learnt here; the result is scaled so that it agrees with what was measured "
-        "for one client. The choice is made by the geometric mean over the concurrencies of "
-        "goodput over the best variant's, so each concurrency counts alike; of variants that are "
-        "level within the noise, the simplest is taken. Confirmed on real workers in turn, with "
-        f"equal prompts: {escape(confirmed)}. Drafts never change the answers. All variants have "
-        "the gate, which drafts only what pays.</p>"
+        "the other. Its answers were replayed through a simulated engine with the least step times "
+        "that the workers learnt here. All simulated figures are scaled alike, so that they agree "
+        "on average with what was measured for one client. The choice is made by the geometric "
+        "mean over the concurrencies of goodput over the best variant's, so each concurrency "
+        "counts alike; of variants that are level within the noise, the simplest is taken. "
+        f"Confirmed on real workers in turn, with equal prompts: {escape(confirmed)}. Drafts never "
+        "change the answers. All variants have the gate, which drafts only what pays.</p>"
     )
 
 

@@ -256,18 +256,13 @@ def _texts(recording: Recording, head: HeadTrace | None) -> Texts:
     )
 
 
-def anchored(
-    decoding: Mapping[int, float], measured: Measurement, seats: Sequence[int]
-) -> dict[int, float]:
-    """Return goodput by concurrency: simulated, and scaled to what was measured alone.
+def with_prompts(decoding: Mapping[int, float], prefill: float) -> dict[int, float]:
+    """Return tokens a second by requests at once, prompts included.
 
     Prompts are read one after the other, whatever is drafted, so their time is added.
 
     Args:
-        decoding: Simulated tokens a second by requests at once; 1 is among them.
-        measured: Of the same variant.
-        seats: Where it is asked for.
+        decoding: Likewise, without prompts.
+        prefill: Seconds of prompts for each generated token.
     """
-    whole = {at: 1.0 / (1.0 / speed + measured.prefill_per_token) for at, speed in decoding.items()}
-    scale = measured.goodput / whole[1]
-    return {at: scale * whole[at] for at in seats}
+    return {at: 1.0 / (1.0 / speed + prefill) for at, speed in decoding.items()}

@@ -34,6 +34,8 @@ _MOST_SLOWER = 3.0
 """A variant that takes longer than the first one by more than this gets fewer prompts."""
 _CELL_SECONDS = 6.0
 _LEAST_REQUESTS = 3
+_ROOM = 1.2
+"""A worker goes on while others are measured if so many times its memory is free."""
 _SEATS = 256
 """vLLM's own `max_num_seqs`."""
 
@@ -89,6 +91,7 @@ class Tuning:
         self._noted = clock()
         self._start_seconds = _START_SECONDS
         self.failed: dict[str, str] = {}
+        self._running: dict[str, Writer] = {}
 
     async def carry_out(self) -> None:
         """Measure what is missing, while there is time.
@@ -96,11 +99,12 @@ class Tuning:
         Raises:
             TrainingError: A worker failed while it was asked.
         """
-        await self._measure_all()
-        found = self.findings()
-        if found is None:
-            return
-        await self._confirm(finalists(found.simulation, self._job.finalists), found)
+        async with AsyncExitStack() as stack:
+            await self._measure_all(stack)
+            found = self.findings()
+            if found is not None:
+                names = finalists(found.simulation, self._job.finalists)
+                await self._confirm(names, found, stack)
 
     def findings(self) -> Findings | None:
         """Return what all calls have found; None if that is too little."""
@@ -134,7 +138,7 @@ class Tuning:
             for variant, by_seats in loaded.items()
         }
 
-    async def _measure_all(self) -> None:
+    async def _measure_all(self, stack: AsyncExitStack) -> None:
         measured = self._measured()
         missing = [one for one in self._job.variants if one.name not in measured]
         if measured:
@@ -148,7 +152,7 @@ class Tuning:
             seconds = self._asking_seconds(left / (len(missing) - number))
             self._say(f"{variant.name}: starting a worker, then up to {seconds:.0f} s of requests")
             try:
-                await self._measure(variant, seconds)
+                await self._measure(variant, seconds, stack)
             except TrainingError as exc:
                 self.failed[variant.name] = str(exc)
                 self._say(f"{variant.name}: left out: {exc}")
@@ -164,7 +168,8 @@ class Tuning:
         # A source with a forward pass is asked twice.
         return min(most, max(least, (_MEASURING_SHARE * share - self._start_seconds) / 1.5))
 
-    async def _measure(self, variant: Variant, seconds: float) -> None:
+    async def _measure(self, variant: Variant, seconds: float, stack: AsyncExitStack) -> None:
+        """Measure a variant; its worker goes on in the stack if there is room for others."""
         job = self._job
         measured = self._measured()
         # All answer the same prompts as the first one did.
@@ -172,38 +177,43 @@ class Tuning:
         has_costs = any(one.step_ms for one in measured.values())
         burst = 0 if has_costs else max(job.seats.values())
         began = self._clock()
-        async with self._worker(variant) as writer:
+        async with AsyncExitStack() as own:
+            writer = await own.enter_async_context(self._worker(variant))
             self._start_seconds = self._clock() - began
             found = await measure_alone(
                 writer, variant, job.workload.prompts, seconds=seconds, count=count, burst=burst
             )
-        found.start_seconds = self._start_seconds
-        self._state.save(f"alone-{variant.name}", found.as_json())
+            found.start_seconds = self._start_seconds
+            self._state.save(f"alone-{variant.name}", found.as_json())
+            if available_mib() > _ROOM * found.memory_mib:
+                stack.push_async_exit(own.pop_all())
+                self._running[variant.name] = writer
         self._say(
             f"{variant.name}: {found.goodput:.1f} tokens/s alone, {found.requests} requests, "
             f"{found.memory_mib:.0f} MiB"
         )
 
-    async def _confirm(self, names: Sequence[str], found: Findings) -> None:
+    async def _confirm(self, names: Sequence[str], found: Findings, stack: AsyncExitStack) -> None:
         """Measure the finalists in turn, round after round, with the same prompts."""
         variants = [variant for variant in self._job.variants if variant.name in names]
         variants = self._fitting(variants, found)
         row = sum(self._cell_seconds(found, load) for load in found.seats) * len(variants)
-        if len(variants) < 2 or self._left < len(variants) * self._start_seconds + row:
+        starts = sum(variant.name not in self._running for variant in variants)
+        if len(variants) < 2 or self._left < starts * self._start_seconds + row:
             self._say("no time to confirm the best; call again with more --minutes")
             return
         self._say(f"confirming {', '.join(variant.name for variant in variants)}")
-        async with AsyncExitStack() as stack:
-            writers = {
-                variant.name: await stack.enter_async_context(self._worker(variant))
-                for variant in variants
-            }
-            self.note_time()
-            number = 0
-            while self._left > row:
-                await self._round(number, writers, found)
-                number += 1
-            self._say(f"confirmed in {number} rounds")
+        for variant in variants:
+            if variant.name not in self._running:
+                worker = self._worker(variant)
+                self._running[variant.name] = await stack.enter_async_context(worker)
+        writers = {variant.name: self._running[variant.name] for variant in variants}
+        self.note_time()
+        number = 0
+        while self._left > row:
+            await self._round(number, writers, found)
+            number += 1
+        self._say(f"confirmed in {number} rounds")
 
     async def _round(self, number: int, writers: Mapping[str, Writer], found: Findings) -> None:
         name = f"cell-{number:03}"
@@ -246,7 +256,8 @@ class Tuning:
         free, kept = available_mib(), list[Variant]()
         ranked = finalists(found.simulation, len(variants))
         for variant in sorted(variants, key=lambda one: ranked.index(one.name)):
-            free -= found.measured[variant.name].memory_mib
+            more = found.measured[variant.name].memory_mib
+            free -= 0.0 if variant.name in self._running else more
             if free < 0:
                 self._say(f"{variant.name}: not confirmed: there is not enough memory")
                 continue

@@ -17,6 +17,7 @@ PROMPTS = [Prompt([1, 2], 12), Prompt([3, 4], 12), Prompt([5], 12)]
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "SETTLE_SECONDS", 0.0)
 
 
 def worker(*sources: str) -> StandIn:

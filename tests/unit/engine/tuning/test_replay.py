@@ -6,13 +6,13 @@ from engine.simulation.schedules import Scheduled, fixed
 from engine.tuning.replay import (
     HeadTrace,
     Recording,
-    anchored,
     head_trace,
     measured_curve,
     record,
     simulated,
     typical_head,
     typical_pass,
+    with_prompts,
 )
 from engine.tuning.variants import Variant
 from tests.unit.bench.gate_sim.worlds import SURE
@@ -132,11 +132,5 @@ def test_a_typical_head_costs_a_tenth_of_a_step_and_survives_as_published() -> N
     )
 
 
-def test_goodput_is_scaled_to_what_was_measured_alone() -> None:
-    one = measurement("suffix", goodput=50.0, prefill_seconds=1.0)
-
-    found = anchored({1: 200.0, 8: 800.0}, one, [1, 8])
-
-    # Prompts take 10 ms a token: 15 ms in all alone, where 20 were measured.
-    assert found[1] == pytest.approx(50.0)
-    assert found[8] == pytest.approx(50.0 * 15.0 / 11.25)
+def test_the_time_of_prompts_is_the_same_at_any_concurrency() -> None:
+    assert with_prompts({1: 200.0, 8: 800.0}, 0.01) == pytest.approx({1: 1 / 0.015, 8: 1 / 0.01125})

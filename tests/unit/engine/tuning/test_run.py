@@ -19,6 +19,7 @@ KEY = {"model": "tiny"}
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measure, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(measure, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(run, "SETTLE_SECONDS", 0.0)
     monkeypatch.setattr(run, "_CELL_SECONDS", 0.01)
     monkeypatch.setattr(run, "_START_SECONDS", 0.0)
@@ -69,7 +70,7 @@ def test_all_are_measured_and_three_confirmed(
 
     found = tuning.findings()
     assert found is not None
-    assert starts.started[:4] == ["off", "suffix", "head", "suffix+head"]
+    assert starts.started == ["off", "suffix", "head", "suffix+head"]
     assert starts.running == 0
     assert len(found.rounds) == 3
     assert all(set(by_load) == {1, 8} for by_load in found.rounds.values())
@@ -101,7 +102,7 @@ def test_a_second_call_measures_only_what_is_missing(
     tune(tmp_path, starts, monkeypatch, job(minutes=2.0, finalists=2))
 
     assert starts.started[0] == "head"
-    assert len(starts.started) == 3
+    assert len(starts.started) <= 3
 
 
 def test_without_time_nothing_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +128,9 @@ def test_a_variant_that_fails_is_left_out(tmp_path: Path, monkeypatch: pytest.Mo
 def test_what_does_not_fit_in_memory_is_not_confirmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "available_mib", lambda: 1000.0)
+    # Too little to keep a worker while four are measured, and then enough for two.
+    free = iter([100.0] * 4 + [1000.0])
+    monkeypatch.setattr(run, "available_mib", lambda: next(free))
     monkeypatch.setattr(measure, "memory_mib", lambda pid: 400.0)
 
     tuning, _ = tune(tmp_path, Starts(), monkeypatch, job())
