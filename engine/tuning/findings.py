@@ -77,6 +77,12 @@ class Findings:
         return medians(self.rounds)
 
     @property
+    def count_rounds(self) -> int:
+        """How often the finalists were confirmed at every concurrency."""
+        counts = [len(one) for by_load in self.rounds.values() for one in by_load.values()]
+        return min(counts, default=0)
+
+    @property
     def judged(self) -> Goodput:
         """What the choice is made from: confirmed figures, or simulated ones without any."""
         return self.confirmed or self.simulation

@@ -196,8 +196,8 @@ def _method(found: Findings) -> Iterator[str]:
         "on average with what was measured for one client. The choice is made by the geometric "
         "mean over the concurrencies of goodput over the best variant's, so each concurrency "
         "counts alike; of variants that are level within the noise, the simplest is taken. "
-        f"Confirmed on real workers in turn, with equal prompts: {escape(confirmed)}. Drafts never "
-        "change the answers. All variants have the gate, which drafts only what pays.</p>"
+        f"Confirmed on real workers in turn, with equal prompts: {escape(confirmed)}; "
+        f"rounds: {found.count_rounds}. Drafts never change the answers. All variants have the gate, which drafts only what pays.</p>"
     )
 
 

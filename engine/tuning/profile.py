@@ -56,7 +56,8 @@ def _origin(about: About) -> Iterator[str]:
 def _reasons(found: Findings) -> Iterator[str]:
     """Say why, in figures."""
     judged, ranked = found.judged, scores(found.judged)
-    kind = "confirmed" if found.rounds else "simulated, not confirmed"
+    rounds = found.count_rounds
+    kind = f"confirmed, rounds: {rounds}" if rounds else "simulated, not confirmed"
     yield f"Tokens per second of all clients together, {kind}:"
     best = max(ranked, key=lambda name: ranked[name])
     for name in sorted(ranked, key=lambda name: -ranked[name]):
@@ -86,7 +87,9 @@ def _passes(found: Findings) -> list[JsonValue]:
 
 
 def _dumped(document: Any) -> list[str]:
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True).splitlines()
+    return yaml.safe_dump(
+        document, sort_keys=False, allow_unicode=True, default_flow_style=None
+    ).splitlines()
 
 
 def _plain(text: str) -> str:

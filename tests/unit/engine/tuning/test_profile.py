@@ -61,6 +61,7 @@ def test_comments_say_why_when_and_where(tmp_path: Path) -> None:
     assert any(
         line.startswith("#   suffix+head (this one): 60 with 1, 251 with 8") for line in comments
     )
+    assert "# Tokens per second of all clients together, confirmed, rounds: 2:" in comments
     assert "# At concurrency 8 suffix is faster; this one reaches 0.962 of it." in comments
 
 
