@@ -197,7 +197,8 @@ def _method(found: Findings) -> Iterator[str]:
         "mean over the concurrencies of goodput over the best variant's, so each concurrency "
         "counts alike; of variants that are level within the noise, the simplest is taken. "
         f"Confirmed on real workers in turn, with equal prompts: {escape(confirmed)}; "
-        f"rounds: {found.count_rounds}. Drafts never change the answers. All variants have the gate, which drafts only what pays.</p>"
+        f"rounds: {found.count_rounds}. Drafts never change the answers. All variants have the "
+        "gate, which drafts only what pays.</p>"
     )
 
 

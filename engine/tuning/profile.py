@@ -86,10 +86,19 @@ def _passes(found: Findings) -> list[JsonValue]:
     return costs
 
 
+class _ListsOnALine(yaml.SafeDumper):
+    """Writes a list as [1, 2], as the profiles in configs/ do."""
+
+    def represent_list(self, items: Any) -> yaml.SequenceNode:
+        return self.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+
+
+_ListsOnALine.add_representer(list, _ListsOnALine.represent_list)
+
+
 def _dumped(document: Any) -> list[str]:
-    return yaml.safe_dump(
-        document, sort_keys=False, allow_unicode=True, default_flow_style=None
-    ).splitlines()
+    text: str = yaml.dump(document, Dumper=_ListsOnALine, sort_keys=False, allow_unicode=True)
+    return text.splitlines()
 
 
 def _plain(text: str) -> str:
