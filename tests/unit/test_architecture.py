@@ -37,9 +37,10 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset(tier.split())
         for tier in (
             "__main__",
+            "tuning",
             "worker training",
             "drafting",
-            "models heads kernels suffix traffic",
+            "models heads kernels suffix simulation traffic",
             "config",
             "policy",
             "lifetime processor errors types",

@@ -1,6 +1,6 @@
 import numpy as np
 
-from bench.gate_sim.course import Stage, course_of
+from engine.simulation.course import Stage, course_of
 
 
 def test_stages_end_by_the_tokens_of_their_seats() -> None:

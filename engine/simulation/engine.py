@@ -5,11 +5,11 @@ from typing import Protocol
 
 import numpy as np
 
-from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.course import Course
-from bench.gate_sim.curve import Curve
-from bench.gate_sim.rule import Decision, Outcome, Rule, View
-from bench.gate_sim.texts import DEPTH, Library
+from engine.simulation.arrays import Flags, Floats, Ints
+from engine.simulation.course import Course
+from engine.simulation.curve import Curve
+from engine.simulation.rule import Decision, Outcome, Rule, View
+from engine.simulation.texts import DEPTH, Library
 
 _PREFILL_TOKENS = 2048
 """Tokens that a step computes at most, before drafts: vLLM's `max_num_batched_tokens`."""

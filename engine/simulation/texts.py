@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats, Ints
+from engine.simulation.arrays import Floats, Ints
 
 DEPTH = 32
 """Most tokens that the suffix source offers."""
 HEAD = 3
-"""Tokens that the head proposes."""
+"""Tokens that a head proposes, unless its texts have other ones."""
 DRAWS = 8
 """Samples of the survival that the head may have, known before it runs."""
 

@@ -3,10 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.gate_sim.curve import FOLDER, MOST_SEQUENCES, load_curve
-from bench.gate_sim.rule import Decision, View
-from bench.gate_sim.schedules import Schedule, Scheduled, Source, fixed, vllm_schedule
-from bench.gate_sim.texts import HEAD
+from bench.gate_sim.plan import CURVES
+from engine.simulation.curve import MOST_SEQUENCES, load_curve
+from engine.simulation.rule import Decision, View
+from engine.simulation.schedules import Schedule, Scheduled, Source, fixed, vllm_schedule
+from engine.simulation.texts import HEAD
 from tests.unit.bench.gate_sim.worlds import curve_of, view_of
 
 
@@ -83,6 +84,6 @@ def test_vllms_schedule_drafts_all_it_can_where_tokens_cost_nothing() -> None:
 
 
 def test_vllms_schedule_has_a_threshold_on_the_default_profiles_curve() -> None:
-    schedule = vllm_schedule(load_curve(FOLDER / "cpu-smollm2.yaml"), "suffix")
+    schedule = vllm_schedule(load_curve(CURVES / "cpu-smollm2.yaml"), "suffix")
 
     assert len(set(schedule.tokens[1:].tolist())) > 2

@@ -8,8 +8,8 @@ otherwise; a slot of the batch without a sequence counts as an empty one.
 from dataclasses import dataclass
 from typing import Protocol
 
-from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.texts import Offers
+from engine.simulation.arrays import Flags, Floats, Ints
+from engine.simulation.texts import Offers
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.gate_sim.course import Stage, course_of
-from bench.gate_sim.engine import Record, World, simulate
-from bench.gate_sim.rule import Outcome
-from bench.gate_sim.schedules import Source
-from bench.gate_sim.specgate import Specgate
+from engine.simulation.course import Stage, course_of
+from engine.simulation.engine import Record, World, simulate
+from engine.simulation.rule import Outcome
+from engine.simulation.schedules import Source
+from engine.simulation.specgate import Specgate
 from tests.unit.bench.gate_sim.worlds import HOPELESS, SURE, curve_of, view_of, world_of
 
 SEEDS = np.array([0, 1])

@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.curve import MOST_SEQUENCES, Curve
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.texts import HEAD
+from engine.simulation.arrays import Flags, Floats, Ints
+from engine.simulation.curve import MOST_SEQUENCES, Curve
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.texts import HEAD
 
 Source = Literal["suffix", "head", "both"]
 
@@ -90,11 +90,12 @@ def draft(view: View, most: Ints, *, suffix: Flags, head: Flags) -> Decision:
     """
     offers = view.offers
     offered = np.minimum(offers.suffix_tokens[view.positions], most)
+    longest = offers.confidence.shape[1]
     sure = suffix & ~head
     if (suffix & head).any():
-        sure = sure | (suffix & (_score(offers.suffix, view.positions, offered) >= HEAD))
+        sure = sure | (suffix & (_score(offers.suffix, view.positions, offered) >= longest))
     from_head = head & ~sure & (view.room > 0) & (most > 0)
-    lengths = np.where(from_head, np.minimum(most, HEAD), np.where(sure, offered, 0))
+    lengths = np.where(from_head, np.minimum(most, longest), np.where(sure, offered, 0))
     return Decision(
         lengths=np.minimum(lengths, view.room),
         from_head=from_head,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats, Ints
+from engine.simulation.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,13 @@ from itertools import chain
 
 import numpy as np
 
-from bench.gate_sim.arrays import Ints
-from bench.gate_sim.curve import Curve
-from bench.gate_sim.engine import World
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.schedules import Source
-from bench.gate_sim.texts import DEPTH
-from bench.gate_sim.texts import HEAD as HEAD_TOKENS
 from engine.policy import ForwardDrafter, Gate, Load, Proposals, paying, worth
+from engine.simulation.arrays import Ints
+from engine.simulation.curve import Curve
+from engine.simulation.engine import World
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.schedules import Source
+from engine.simulation.texts import DEPTH
 
 _PROBE_STEPS = 16
 """As in `engine/drafting/drafter.py`: how often the head runs although it does not pay."""
@@ -27,9 +26,8 @@ Survival = list[float]
 RunHead = Callable[[Sequence[int]], list[Survival]]
 """Runs the head for some of a step's sequences and returns its confidence in its tokens."""
 
-_PROPOSED = list(range(1, HEAD_TOKENS + 1))
 _OTHER = 0
-"""Token ids that stand for what the head proposes, and for anything else."""
+"""Token id that stands for anything that the head did not propose; it proposes 1, 2, 3, ..."""
 
 
 @dataclass(slots=True)
@@ -57,7 +55,8 @@ class Specgate:
     no clock. The gate's own time is measured here, around its calls.
 
     Args:
-        world: Only the machine's profile and the largest batch are taken from it.
+        world: Only the machine's profile, the largest batch and the length of the head's proposals
+            are taken from it.
         lanes: How many.
         source: Where drafts may come from.
         on_device: Whether the head drafts on the device in steps that are launched ahead; otherwise
@@ -85,9 +84,9 @@ class Specgate:
         self._most_rows = most_rows
         self._on_device = on_device and source != "suffix"
         self._read = [0] * lanes
-        self._lanes = [
-            _Lane(world.curve, most_sequences, has_head=source != "suffix") for _ in range(lanes)
-        ]
+        self._head_tokens = world.library.texts.offers.confidence.shape[1]
+        head = 0 if source == "suffix" else self._head_tokens
+        self._lanes = [_Lane(world.curve, most_sequences, head) for _ in range(lanes)]
 
     def decide(self, view: View) -> Decision:
         """Ask the gate of each lane."""
@@ -167,7 +166,7 @@ class Specgate:
 class _Lane:
     """The policy of one engine, and the value of a head pass for each of its requests."""
 
-    def __init__(self, curve: Curve, most_sequences: int, *, has_head: bool) -> None:
+    def __init__(self, curve: Curve, most_sequences: int, head_tokens: int) -> None:
         self._gate = Gate(
             step_cost=curve.profile(),
             pass_cost=curve.head_profile(),
@@ -175,9 +174,7 @@ class _Lane:
             longest_draft=DEPTH,
             edges=curve.edges,
         )
-        self._head = ForwardDrafter(
-            HEAD_TOKENS if has_head else 0, calibrated=True, probe_steps=_PROBE_STEPS
-        )
+        self._head = ForwardDrafter(head_tokens, calibrated=True, probe_steps=_PROBE_STEPS)
         self._known: dict[int, tuple[int, Proposals]] = {}
         self._stated = 0.0
         self._spent_ns = 0
@@ -216,7 +213,7 @@ class _Lane:
         """Score what the head proposed for the sequences that got tokens."""
         for at, tokens, hits in zip(got, emitted, right, strict=True):
             if (known := self._known.get(at)) is not None:
-                known[1].learn([*_PROPOSED[:hits], *[_OTHER] * (tokens - hits)])
+                known[1].learn([*range(1, hits + 1), *[_OTHER] * (tokens - hits)])
 
     def learn_on_device(
         self, at: Sequence[int], verified: Sequence[int], accepted: Sequence[int]
@@ -239,7 +236,9 @@ class _Lane:
             for at, confidence in zip(asked, head(asked), strict=True):
                 proposals = sequences[at].proposals
                 assert proposals is not None
-                sequences[at].prefer(proposals.propose(_PROPOSED, confidence), price)
+                sequences[at].prefer(
+                    proposals.propose(range(1, len(confidence) + 1), confidence), price
+                )
             price = self._settle(sequences)
         self._cut(sequences, price)
         return len(asked)

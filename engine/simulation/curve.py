@@ -1,4 +1,4 @@
-"""What a step and a pass of the head take on a machine: read from a file, looked up in bulk."""
+"""What a step and a pass of the head take on a machine: measured or from a file, looked up."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import yaml
 
-from bench.gate_sim.arrays import Floats, Ints
+from engine.simulation.arrays import Floats, Ints
 
-FOLDER = Path(__file__).parent / "curves"
 MOST_SEQUENCES = 256
 MOST_TOKENS = 12_288
 """A full step: 256 sequences with drafts of 32, and prompts."""
@@ -76,7 +75,7 @@ def load_curve(path: Path) -> Curve:
     """Read a curve.
 
     Raises:
-        CurveError: The file is not as `curves/` has them.
+        CurveError: The file is not as those of `bench/gate_sim/curves`.
     """
     try:
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -89,17 +88,47 @@ def load_curve(path: Path) -> Curve:
         edges = _edges(found.get("edges", []))
     except (KeyError, TypeError, ValueError, yaml.YAMLError) as error:
         raise CurveError(f"{path.name}: {error!r}") from error
-    return Curve(
-        name=path.stem,
-        step=_over_rows(by_sequences)[:, _padded(edges)] / 1e3,
-        context_seconds=context_us / 1e6,
-        head=_along(head, np.arange(MOST_SEQUENCES + 1)) / 1e3,
-        verify=_along(verify, np.arange(MOST_SEQUENCES + 1)) / 1e3,
+    return build_curve(
+        path.stem,
+        step_ms=by_sequences,
+        head_ms=head,
+        verify_ms=verify,
+        context_us=context_us,
         edges=edges,
     )
 
 
-def load_curves(folder: Path = FOLDER) -> list[Curve]:
+def build_curve(
+    name: str,
+    *,
+    step_ms: Mapping[int, Points],
+    head_ms: Points,
+    verify_ms: Points = ((1, 0.0),),
+    context_us: float = 0.0,
+    edges: tuple[int, ...] = (),
+) -> Curve:
+    """Make a curve from what was measured.
+
+    Args:
+        name: Of the machine.
+        step_ms: (tokens, milliseconds) of steps without context, by sequences.
+        head_ms: (sequences, milliseconds) of a pass of the head.
+        verify_ms: (sequences, milliseconds) that verifying any draft adds.
+        context_us: What a token of context adds, in microseconds.
+        edges: Sizes in tokens that steps are padded to, rising.
+    """
+    sequences = np.arange(MOST_SEQUENCES + 1)
+    return Curve(
+        name=name,
+        step=_over_rows(step_ms)[:, _padded(edges)] / 1e3,
+        context_seconds=context_us / 1e6,
+        head=_along(head_ms, sequences) / 1e3,
+        verify=_along(verify_ms, sequences) / 1e3,
+        edges=edges,
+    )
+
+
+def load_curves(folder: Path) -> list[Curve]:
     """Read every curve of a folder, in the order of their names."""
     return [load_curve(path) for path in sorted(folder.glob("*.yaml"))]
 

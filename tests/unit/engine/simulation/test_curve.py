@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bench.gate_sim.bench import cells_of
-from bench.gate_sim.curve import FOLDER, MOST_SEQUENCES, CurveError, load_curve, load_curves
-from bench.gate_sim.plan import FULL, QUICK, STAIRCASES
+from bench.gate_sim.plan import CURVES, FULL, QUICK, STAIRCASES
+from engine.simulation.curve import MOST_SEQUENCES, CurveError, load_curve, load_curves
 
 FILE = """
 step_ms:
@@ -81,7 +81,7 @@ def test_a_step_costs_as_much_as_the_next_edge(tmp_path: Path, tokens: int, padd
 
 @pytest.mark.parametrize("name", STAIRCASES)
 def test_a_staircase_jumps_at_its_edges_only(name: str) -> None:
-    curve = load_curve(FOLDER / f"{name}.yaml")
+    curve = load_curve(CURVES / f"{name}.yaml")
     inside = np.arange(1, curve.edges[-1])
 
     jumps = inside[np.diff(curve.step[16])[inside] > 0.0]
@@ -109,14 +109,14 @@ def test_what_is_no_curve_is_refused_by_name(tmp_path: Path, text: str) -> None:
 
 
 def test_every_curve_of_a_plan_is_there() -> None:
-    names = {curve.name for curve in load_curves()}
+    names = {curve.name for curve in load_curves(CURVES)}
 
     assert {cell.curve for plan in (FULL, QUICK) for cell in cells_of(plan)} <= names
 
 
-@pytest.mark.parametrize("name", [path.stem for path in FOLDER.glob("*.yaml")])
+@pytest.mark.parametrize("name", [path.stem for path in CURVES.glob("*.yaml")])
 def test_a_profile_never_falls_and_begins_with_one_token(name: str) -> None:
-    tokens, seconds = zip(*load_curve(FOLDER / f"{name}.yaml").profile(), strict=True)
+    tokens, seconds = zip(*load_curve(CURVES / f"{name}.yaml").profile(), strict=True)
 
     assert tokens[0] == 1
     assert list(seconds) == sorted(seconds)

@@ -4,11 +4,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from bench.gate_sim.course import Stage, course_of
-from bench.gate_sim.engine import Record, World, simulate
 from bench.gate_sim.processes import Process
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.schedules import Scheduled, fixed
+from engine.simulation.course import Stage, course_of
+from engine.simulation.engine import Record, World, simulate
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.schedules import Scheduled, fixed
 from tests.unit.bench.gate_sim.worlds import HOPELESS, SURE, curve_of, world_of
 
 SEEDS = np.array([0, 1])

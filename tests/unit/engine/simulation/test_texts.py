@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.gate_sim.texts import DEPTH, HEAD, build_library, runs_of
+from engine.simulation.texts import DEPTH, HEAD, build_library, runs_of
 from tests.unit.bench.gate_sim.worlds import HOPELESS, SURE
 
 
