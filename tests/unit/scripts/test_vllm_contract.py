@@ -88,7 +88,7 @@ def test_we_know_of_our_subclasses_and_replacements() -> None:
         ("worker/v1/runner.py", "HybridGPUModelRunner"),
         ("worker/v2/runner.py", "HybridCPUModelRunner"),
         ("worker/v2/runner.py", "HybridGPUModelRunner"),
-        ("worker/v2/runner.py", "NoDrafts"),
+        ("worker/v2/runner.py", "OwnSpeculator"),
         ("worker/worker.py", "HybridWorker"),
     } <= names
     assert ("worker/v2/runner.py", "vllms.init_speculator") in find_patches()
