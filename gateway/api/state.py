@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.admission import Admission
+from gateway.responses import Conversations
 from gateway.serving import Serving
 from gateway.supervisor import Supervisor
 from gateway.upstream import Pool
@@ -19,6 +20,7 @@ class Services:
         serving: Serves calls.
         supervisor: Of the gateway's own worker; None if all workers are remote or another
             process of this gateway supervises it.
+        conversations: What is kept of `/v1/responses`.
         is_draining: Whether SIGTERM was received.
     """
 
@@ -26,4 +28,5 @@ class Services:
     pool: Pool
     serving: Serving
     supervisor: Supervisor | None
+    conversations: Conversations
     is_draining: Callable[[], bool]
