@@ -118,10 +118,10 @@ class ModelNotFoundError(NotFoundError):
     reason = "model_not_found"
 
 
-class ResponseNotFoundError(NotFoundError):
+class ResponseNotFoundError(CallerError):
     """No response of that id is kept for the caller."""
 
-    code = None
+    status = 404
     reason = "response_not_found"
 
 

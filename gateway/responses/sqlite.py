@@ -125,7 +125,7 @@ def check_file(path: Path) -> None:
         except sqlite3.Error as error:
             raise _unusable(path, str(error)) from error
         if found != "ok":
-            raise _unusable(path, f"is damaged ({found}): move it away")
+            raise _unusable(path, f"is damaged ({found.splitlines()[-1]}): move it away")
 
 
 def _open(path: Path) -> sqlite3.Connection:
