@@ -238,13 +238,12 @@ class Conversations:
             ResponseNotFoundError: It is not kept.
             ResponsesUnavailableError: The store failed.
         """
-        store = self._store
-        if store is None or _ID.fullmatch(id) is None:
+        is_deleted = False
+        if self._store is not None and _ID.fullmatch(id) is not None:
+            is_deleted = await self._ask(self._store.delete(tenant, id, oldest=self._oldest))
+        self._meters.looked_up("found" if is_deleted else "not_found")
+        if not is_deleted:
             raise _not_found(id)
-        if not await self._ask(store.delete(tenant, id, oldest=self._oldest)):
-            self._meters.looked_up("not_found")
-            raise _not_found(id)
-        self._meters.looked_up("found")
 
     async def run(self) -> None:
         """Remove what is too old or too much, until cancelled."""
@@ -270,6 +269,7 @@ class Conversations:
             _, unfinished = await asyncio.wait(self._pending, timeout=self._policy.close_seconds)
             for task in unfinished:
                 task.cancel()
+                self._meters.stored("failed")
             if unfinished:
                 await asyncio.wait(unfinished)
                 log.error("responses_lost", responses=len(unfinished), error="shutdown")
@@ -310,10 +310,9 @@ class Conversations:
         found = None
         if self._store is not None and _ID.fullmatch(id) is not None:
             found = await self._ask(self._store.get(tenant, id, oldest=self._oldest))
+        self._meters.looked_up("not_found" if found is None else "found")
         if found is None:
-            self._meters.looked_up("not_found")
             raise _not_found(id)
-        self._meters.looked_up("found")
         return found
 
     async def _ask(self, answer: Awaitable[T]) -> T:
