@@ -114,4 +114,4 @@ async def test_without_a_store_nothing_is_kept_and_nothing_is_touched(worker: Fa
         (400, "unsupported_parameter", "previous_response_id"),
         (400, "unsupported_parameter", "store"),
     ]
-    assert [json.loads(request.body) for request in worker.requests][0]["input"] == "hi"
+    assert json.loads(worker.requests[0].body)["input"] == "hi"
