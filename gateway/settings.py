@@ -13,7 +13,15 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -55,6 +63,9 @@ _OWN_PATHS = frozenset(
 )
 """A test compares them with the app's routes."""
 _OWN_FOLDERS = ("/v1/models/", "/v1/responses/", "/metrics/", "/health/", "/heads/")
+
+RESPONSE_STORE = r"^(sqlite|off|postgres(ql)?://([^@:/?\s]+@)?[^@?\s]*(\?[^\s]*)?)$"
+"""What `gateway.responses.store` may be."""
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -142,7 +153,7 @@ class ResponsesSettings(_Section):
     store: str = Field(
         "sqlite",
         # No password: an error message or a log would show it.
-        pattern=r"^(sqlite|off|postgres(ql)?://([^@:/?\s]+@)?[^@?\s]*(\?[^\s]*)?)$",
+        pattern=RESPONSE_STORE,
         description="`sqlite`: in a file that all processes of this gateway share; the URL of a "
         "PostgreSQL database that all replicas share (`postgresql://user@host:5432/name`); `off`: "
         "none are kept, and requests that need one get 400.",
@@ -167,6 +178,11 @@ class ResponsesSettings(_Section):
     timeout_seconds: Seconds = Field(
         2.0, description="Longest wait for the database, and of the end of an answer for either."
     )
+
+    @field_validator("store", mode="before")
+    @classmethod
+    def _read_off(cls, value: object) -> object:
+        return "off" if value is False else value  # YAML reads a bare `off` as false
 
     @model_validator(mode="after")
     def _refuse_passwords(self) -> "ResponsesSettings":

@@ -12,6 +12,7 @@
 #   scripts/install.sh helm      helm, for the tests of the chart
 #   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
 #   scripts/install.sh redis     redis-server, for the tests of limits that replicas share
+#   scripts/install.sh postgres  PostgreSQL, for the tests of responses that replicas share
 #   scripts/install.sh triton    Triton, for the tests of vLLM's V2 runner on CPUs
 #
 # PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
@@ -217,6 +218,23 @@ install_redis() {
   chmod 755 "$VENV/bin/redis-server"
 }
 
+# The tests look for its programs in Debian's folder and below $VENV/postgres.
+install_postgres() {
+  local package
+  if command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
+    return
+  fi
+  if compgen -G "$VENV/postgres/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
+    return
+  fi
+  ensure_venv
+  say "fetching PostgreSQL from Debian"
+  package=$(apt-cache depends postgresql 2>/dev/null | grep -oE 'postgresql-[0-9]+$' || true)
+  if [[ -z $package ]] || ! unpack_debian "$VENV/postgres" "$package" libpq5; then
+    say "not in reach: the tests that need PostgreSQL are skipped until initdb is on PATH"
+  fi
+}
+
 # Beside the environment's packages: vLLM chooses other code where it can import Triton.
 install_triton() {
   local stamp=$VENV/triton/.specgate mark
@@ -266,9 +284,10 @@ case ${1:-} in
   helm) install_helm ;;
   prometheus) install_prometheus ;;
   redis) install_redis ;;
+  postgres) install_postgres ;;
   triton) install_triton ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis|triton, or dependencies TARGET" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis|postgres|triton, or dependencies TARGET" >&2
     exit 2
     ;;
 esac
