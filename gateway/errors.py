@@ -129,7 +129,7 @@ class PreviousResponseNotFoundError(CallerError):
     """The response that the request continues is not kept; 400 as OpenAI has it."""
 
     code = "previous_response_not_found"
-    reason = "response_not_found"
+    reason = "previous_response_not_found"
 
 
 class UnsupportedParameterError(CallerError):

@@ -166,9 +166,10 @@ install_helm() {
   echo "$mark" >"$stamp"
 }
 
-# Unpacks packages of Debian, without root; installing them would start servers.
+# Unpacks packages of Debian, without root; installing them would start servers. A name that begins with
+# ^ is a pattern, and stands for the newest package that it matches.
 unpack_debian() { # folder, package...
-  local folder=$1 lists
+  local folder=$1 lists package packages=()
   shift
   if ! command -v apt-get >/dev/null; then
     return 1
@@ -177,7 +178,14 @@ unpack_debian() { # folder, package...
   lists=$(realpath "$folder")/lists
   mkdir -p "$lists/partial"
   apt-get -o Dir::State::Lists="$lists" update --quiet=2
-  (cd "$folder" && apt-get -o Dir::State::Lists="$lists" download --quiet=2 "$@")
+  for package in "$@"; do
+    if [[ $package == ^* ]]; then
+      package=$(apt-cache -o Dir::State::Lists="$lists" -o Dir::Cache="$lists" search --names-only "$package" |
+        cut -d' ' -f1 | sort -V | tail -1)
+    fi
+    packages+=("$package")
+  done
+  (cd "$folder" && apt-get -o Dir::State::Lists="$lists" download --quiet=2 "${packages[@]}")
   for package in "$folder"/*.deb; do
     dpkg-deb --extract "$package" "$folder"
   done
@@ -220,7 +228,6 @@ install_redis() {
 
 # The tests look for its programs in Debian's folder and below $VENV/postgres.
 install_postgres() {
-  local package
   if command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
     return
   fi
@@ -229,9 +236,9 @@ install_postgres() {
   fi
   ensure_venv
   say "fetching PostgreSQL from Debian"
-  package=$(apt-cache depends postgresql 2>/dev/null | grep -oE 'postgresql-[0-9]+$' || true)
-  if [[ -z $package ]] || ! unpack_debian "$VENV/postgres" "$package" libpq5; then
-    say "not in reach: the tests that need PostgreSQL are skipped until initdb is on PATH"
+  if ! unpack_debian "$VENV/postgres" '^postgresql-[0-9]+$' libpq5 '^libicu[0-9]+$' \
+    libxml2 '^libldap-?[0-9.]+(-[0-9]+)?$' libsasl2-2; then
+    say "no apt-get: the tests that need PostgreSQL are skipped until initdb is on PATH"
   fi
 }
 

@@ -85,15 +85,16 @@ class TestChatOpenAI(ChatModelIntegrationTests):
 
 def test_langchain_continues_a_stored_conversation(service: Service) -> None:
     """It sends only what is new, and names the response before it."""
-    model = ChatOpenAI(
-        model=MODEL,
-        base_url=f"{service.url}/v1",
-        api_key="none",  # type: ignore[arg-type]  # a plain string is converted
-        max_tokens=12,
-        max_retries=0,
-        use_responses_api=True,
-        use_previous_response_id=True,
-    )
+    fields: dict[str, Any] = {
+        "model": MODEL,
+        "base_url": f"{service.url}/v1",
+        "api_key": "none",
+        "max_tokens": 12,
+        "max_retries": 0,
+        "use_responses_api": True,
+        "use_previous_response_id": True,
+    }
+    model = ChatOpenAI(**fields)
     talk: list[BaseMessage] = [HumanMessage("My name is Ada. Say hello.")]
     first = model.invoke(talk)
     second = model.invoke([*talk, first, HumanMessage("What is my name?")])

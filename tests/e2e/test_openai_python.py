@@ -367,13 +367,13 @@ def test_a_streamed_response_is_kept_and_deleted(client: OpenAI) -> None:
 
 def test_the_result_of_a_tool_continues_its_call(client: OpenAI) -> None:
     parameters = schema_of(city=["Rome", "Oslo"])
-    tool = {"type": "function", "name": "weather", "parameters": parameters, "strict": True}
+    tool: Any = {"type": "function", "name": "weather", "parameters": parameters, "strict": True}
     limits: dict[str, Any] = {"model": MODEL, "max_output_tokens": 64, "temperature": 0}
     called = client.responses.create(
         input="How is the weather in Oslo?", tools=[tool], tool_choice="required", **limits
     )
     (call,) = [item for item in called.output if item.type == "function_call"]
-    result = {"type": "function_call_output", "call_id": call.call_id, "output": "It snows."}
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "It snows."}
 
     answer = client.responses.create(
         input=[result], tools=[tool], previous_response_id=called.id, **limits

@@ -30,6 +30,9 @@ class PostgresServer:
     def __init__(self, programs: Path, folder: Path) -> None:
         self._folder = folder
         self._programs = programs
+        beside = (programs.parents[2]).glob("*-linux-gnu")  # what Debian's package needs
+        libraries = ":".join(map(str, beside))
+        self._environment = {**os.environ, "LD_LIBRARY_PATH": libraries}
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"postgresql://specgate@/postgres?host={folder}"
 
@@ -46,6 +49,7 @@ class PostgresServer:
             ],
             user=_USER,
             cwd=self._folder,
+            env=self._environment,
             stderr=subprocess.DEVNULL,
         )
         end = time.monotonic() + _START_SECONDS
@@ -77,6 +81,7 @@ class PostgresServer:
             [self._programs / program, "-D", self._folder / "data", *options],
             user=_USER,
             cwd=self._folder,
+            env=self._environment,
             check=True,
             stdout=subprocess.DEVNULL,
         )

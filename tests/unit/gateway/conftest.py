@@ -11,7 +11,8 @@ from tests.unit.gateway.application import Application, running
 @pytest.fixture(autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cache folder of the test's own: a gateway keeps responses there."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    folder = tmp_path_factory.mktemp("cache")
+    monkeypatch.setattr("gateway.settings.cache_dir", lambda: folder)
 
 
 @pytest.fixture

@@ -380,9 +380,7 @@ async def test_much_stored_at_once_begins_a_sweep(world: World) -> None:
     [({"previous_response_id": "r1"}, "previous_response_id"), ({"store": True}, "store")],
     ids=["continue", "store"],
 )
-async def test_without_a_store_what_needs_it_is_refused(
-    fields: dict[str, object], param: str
-) -> None:
+async def test_without_a_store_what_needs_it_is_refused(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(UnsupportedParameterError) as caught:
         await World(None).resume(**fields)
 
