@@ -44,6 +44,8 @@ SELECT to_regclass('specgate_responses') IS NULL,
   obj_description(to_regclass('specgate_responses'), 'pg_class')
 """
 _CHECK_SECONDS = 2
+_SWEEP_SECONDS = 60.0
+"""A sweep reads the sizes of all rows."""
 _Connection = psycopg.AsyncConnection[TupleRow]
 
 
@@ -58,7 +60,6 @@ class PostgresStore:
 
     def __init__(self, url: str, *, password: str | None, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
-        self._is_open = False
         self._is_prepared = False
         self._preparing = asyncio.Lock()
         self._pool = AsyncConnectionPool(
@@ -74,15 +75,7 @@ class PostgresStore:
 
     async def put(self, response: StoredResponse) -> bool:
         """See `ResponseStore`."""
-        values = {
-            "tenant": response.tenant,
-            "id": response.id,
-            "previous_id": response.previous_id,
-            "created": response.created,
-            "items": response.items,
-            "response": response.response,
-            "bytes": response.size,
-        }
+        values = queries.put_values(response)
         async with self._connected() as db:
             return bool((await _execute(db, queries.PUT, values)).rowcount)
 
@@ -97,13 +90,8 @@ class PostgresStore:
         self, tenant: str, id: str, *, oldest: int, most: int, most_bytes: int
     ) -> Sequence[StoredResponse]:
         """See `ResponseStore`."""
-        values = {
-            "tenant": tenant,
-            "id": id,
-            "oldest": oldest,
-            "most": most,
-            "most_bytes": most_bytes,
-        }
+        place = {"tenant": tenant, "id": id, "oldest": oldest}
+        values = {**place, "most": most, "most_bytes": most_bytes}
         async with self._connected() as db:
             rows = await (await _execute(db, queries.CHAIN, values)).fetchall()
         return [StoredResponse(*row) for row in rows]
@@ -116,7 +104,7 @@ class PostgresStore:
 
     async def sweep(self, bounds: Bounds, *, now: int) -> Swept:
         """See `ResponseStore`; replicas sweep one after another."""
-        async with self._connected() as db, db.transaction():
+        async with self._connected(_SWEEP_SECONDS) as db, db.transaction():
             await db.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             expired = await _execute(db, queries.EXPIRE, {"oldest": now - bounds.ttl_seconds})
             evicted = 0
@@ -134,12 +122,11 @@ class PostgresStore:
         await self._pool.close(timeout=self._timeout_seconds)
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[_Connection]:
+    async def _connected(self, timeout_seconds: float | None = None) -> AsyncIterator[_Connection]:
         """A connection to a database whose table is known to be there."""
         try:
-            async with asyncio.timeout(self._timeout_seconds):
-                if not self._is_open:
-                    self._is_open = True
+            async with asyncio.timeout(timeout_seconds or self._timeout_seconds):
+                if self._pool.closed:  # before the first call
                     await self._pool.open()
                 async with self._pool.connection() as db:
                     await self._prepare(db)

@@ -1,5 +1,9 @@
 """The SQL of both stores; parameters are written `:name`."""
 
+from typing import Any
+
+from gateway.responses.store import StoredResponse
+
 _FIELDS = "tenant, id, previous_id, created, items, response"
 
 PUT = f"""
@@ -49,3 +53,16 @@ CREATE INDEX IF NOT EXISTS specgate_responses_created ON specgate_responses (cre
 CREATE INDEX IF NOT EXISTS specgate_responses_used
   ON specgate_responses (tenant, created, number, bytes);
 """
+
+
+def put_values(response: StoredResponse) -> dict[str, Any]:
+    """The parameters of `PUT`."""
+    return {
+        "tenant": response.tenant,
+        "id": response.id,
+        "previous_id": response.previous_id,
+        "created": response.created,
+        "items": response.items,
+        "response": response.response,
+        "bytes": response.size,
+    }

@@ -60,15 +60,7 @@ class SqliteStore:
 
     async def put(self, response: StoredResponse) -> bool:
         """See `ResponseStore`."""
-        values = {
-            "tenant": response.tenant,
-            "id": response.id,
-            "previous_id": response.previous_id,
-            "created": response.created,
-            "items": response.items,
-            "response": response.response,
-            "bytes": response.size,
-        }
+        values = queries.put_values(response)
         return bool(await self._do(lambda db: db.execute(queries.PUT, values).rowcount))
 
     async def get(self, tenant: str, id: str, *, oldest: int) -> StoredResponse | None:
@@ -81,13 +73,8 @@ class SqliteStore:
         self, tenant: str, id: str, *, oldest: int, most: int, most_bytes: int
     ) -> Sequence[StoredResponse]:
         """See `ResponseStore`."""
-        values = {
-            "tenant": tenant,
-            "id": id,
-            "oldest": oldest,
-            "most": most,
-            "most_bytes": most_bytes,
-        }
+        place = {"tenant": tenant, "id": id, "oldest": oldest}
+        values = {**place, "most": most, "most_bytes": most_bytes}
         rows = await self._do(lambda db: db.execute(queries.CHAIN, values).fetchall())
         return [StoredResponse(*row) for row in rows]
 

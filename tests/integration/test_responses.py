@@ -22,6 +22,12 @@ from tests.integration.waiting import eventually
 PATH = "/v1/responses"
 
 
+@pytest.fixture(scope="module")
+def shared_postgres() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server
+
+
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
     with running_postgres() as server:
@@ -40,11 +46,22 @@ def inputs(worker: FakeWorker) -> list[Any]:
     return [json.loads(request.body)["input"] for request in worker.requests]
 
 
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest) -> str:
+    if request.param == "sqlite":
+        return "sqlite"
+    server: PostgresServer = request.getfixturevalue("shared_postgres")
+    return server.url
+
+
 @pytest.mark.parametrize("pacing", ["off", "smooth", "private"])
-async def test_the_sdk_continues_what_was_streamed(worker: FakeWorker, pacing: str) -> None:
+async def test_the_sdk_continues_what_was_streamed(
+    worker: FakeWorker, pacing: str, store: str
+) -> None:
+    responses = {"store": store, "timeout_seconds": 10.0}
     quick = {"private_tick_ms": 10, "private_start_ms": 10, "private_least_seconds": 0.1}
     async with (
-        running_gateway(worker, pacing={"mode": pacing, **quick}) as gateway,
+        running_gateway(worker, pacing={"mode": pacing, **quick}, responses=responses) as gateway,
         sdk(gateway) as client,
     ):
         stream = await client.responses.create(model=DEFAULT_MODEL, input="one", stream=True)
