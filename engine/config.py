@@ -146,6 +146,32 @@ class NativeSettings(BaseModel):
         return most
 
 
+class AdaptSettings(BaseModel):
+    """Heads that learn from the traffic of tenants that agreed (docs/heads.md)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    folder: Annotated[Path, AfterValidator(Path.expanduser)] = Field(
+        description="Folder for recorded traffic and trained heads, of this model alone."
+    )
+    max_mb: int = Field(
+        default=1024,
+        ge=64,
+        description="Most recorded traffic on disk, in MiB; the oldest is deleted first. A token "
+        "takes twice the model's hidden size in bytes.",
+    )
+    key_file: Annotated[Path | None, AfterValidator(_expand_user)] = Field(
+        default=None,
+        description="File with a key of 32 bytes with which recorded traffic is encrypted "
+        "(AES-256-GCM); without one it is not.",
+    )
+    every_tokens: int = Field(
+        default=20_000,
+        ge=500,
+        description="Recorded answer tokens from one training to the next.",
+    )
+
+
 class HeadSettings(BaseModel):
     """A specgate draft head (engine/heads)."""
 
@@ -160,6 +186,11 @@ class HeadSettings(BaseModel):
         description="Folder of a head that is loaded without a restart whenever its files change "
         "(docs/heads.md). With it, a model for which no head ships starts without one.",
     )
+    adapt: AdaptSettings | None = Field(
+        default=None,
+        description="Train the head on the traffic of tenants that agreed "
+        "(`gateway.learn_from_tenants`), and swap the result in if it proves better.",
+    )
     max_draft_tokens: int = Field(
         default=3, ge=1, le=16, description="Maximum tokens that the head proposes in one step."
     )
@@ -169,6 +200,12 @@ class HeadSettings(BaseModel):
         "used until passes are measured. Same unit as `step_cost`; without `step_cost`, relative "
         "to a step of one token.",
     )
+
+    @model_validator(mode="after")
+    def _check_adapt(self) -> Self:
+        if self.adapt is not None and self.watch is not None:
+            raise ValueError("watch and adapt exclude each other: adapt watches its own folder")
+        return self
 
     @field_validator("pass_cost")
     @classmethod
@@ -233,6 +270,8 @@ class Speculation(BaseModel):
             raise ValueError("sources lists a source twice")
         if ("native" in self.sources) != (self.native is not None):
             raise ValueError("the source native and the section native require each other")
+        if self.head.adapt is not None and "head" not in self.sources:
+            raise ValueError("head.adapt requires the source head")
         return self
 
     @field_validator("step_cost")

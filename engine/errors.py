@@ -69,6 +69,10 @@ class RecipeError(TrainingError, ConfigError):
     """A training recipe is invalid."""
 
 
+class TrafficError(EngineError):
+    """Recorded traffic cannot be read: damaged, or the key is not the one it was written with."""
+
+
 class HeadError(EngineError):
     """Base class of the draft heads' errors; messages say what was found and expected."""
 

@@ -391,6 +391,12 @@ class GatewaySettings(BaseSettings):
         "None: a random one at each start, and after a restart workers no longer know a tenant; a "
         "gateway that starts its own worker keeps it in the cache folder.",
     )
+    learn_from_tenants: tuple[str, ...] = Field(
+        (),
+        description="Tenants that agreed that draft heads learn from their prompts and answers, "
+        "which workers with `engine.speculation.head.adapt` then keep on disk (docs/heads.md). "
+        "Without keys all callers are the tenant `anonymous`.",
+    )
     keys: KeySettings = KeySettings()
     cors: CorsSettings = CorsSettings()
     admission: AdmissionSettings = AdmissionSettings()

@@ -17,6 +17,7 @@ from pydantic.fields import FieldInfo
 from engine.config import EngineSettings
 from engine.worker.metrics import (
     AcceptanceMetrics,
+    AdaptMetrics,
     DraftingMetrics,
     ExactnessMetrics,
     HeadMetrics,
@@ -55,6 +56,7 @@ def metrics_page() -> str:
     AcceptanceMetrics(engine)
     DraftingMetrics(engine)
     HeadMetrics(engine)
+    AdaptMetrics(engine)
     ExactnessMetrics(engine)
     table = "| name | type | labels | meaning |\n|---|---|---|---|\n"
     head = (

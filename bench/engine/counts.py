@@ -12,8 +12,6 @@ PLAIN = "plain"
 UNNAMED = "vllm"
 """Drafts of a worker that names no source: vLLM's own."""
 
-# Source: engine/drafting/origin.py, which writes these numbers.
-_DRAFTED, _CODE, _LENGTH = 0xFFFF, 0xF, 0xFFFF
 _OWN_TIME = re.compile(
     r'^engine_spec_step_seconds_(sum|count)\{[^}]*phase="draft_cpu"[^}]*\} (\S+)$', re.MULTILINE
 )
@@ -64,9 +62,9 @@ class Counts:
         self.steps[PLAIN] += max(0, tokens - sum(accepted) - len(drafted))
 
     def _take_step(self, code: int, accepted: int) -> None:
-        origin = Origin(code >> 16 & _CODE, code >> 20 & _CODE, code >> 24 & _LENGTH)
+        origin, drafted = Origin.decode(code)
         self.steps[SOURCE_NAMES.get(origin.first, UNNAMED)] += 1
-        for source, _, count in origin.split(code & _DRAFTED):
+        for source, _, count in origin.split(drafted):
             self.drafted[SOURCE_NAMES.get(source, UNNAMED)] += count
         for source, _, count in origin.split(accepted):
             self.accepted[SOURCE_NAMES.get(source, UNNAMED)] += count

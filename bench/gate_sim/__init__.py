@@ -1,5 +1,5 @@
 """The gate, simulated: rules that choose drafts, on curves of step time, step by step.
 
-Pure arithmetic on a simulated clock, the same for the same seed. Only `specgate.py` knows the
-engine's policy. `python -m bench.gate_sim` is `make bench-gate-sim`.
+Pure arithmetic on a simulated clock, the same for the same seed. The simulated engine is
+`engine.simulation`. `python -m bench.gate_sim` is `make bench-gate-sim`.
 """

@@ -21,14 +21,14 @@ from pathlib import Path
 from bench.command import add_data, look_at_machine, new_parser, print_line
 from bench.gate_sim import launching
 from bench.gate_sim.bench import Cell, cells_of, go_through, matching
-from bench.gate_sim.curve import CurveError
 from bench.gate_sim.dump import compared, dumped
 from bench.gate_sim.launching import compare_launches
 from bench.gate_sim.plan import FULL, QUICK, PlanError
 from bench.gate_sim.report import report
-from bench.gate_sim.specgate import Specgate
 from bench.gate_sim.traces import Trace, read_traces
 from bench.rounds import Json
+from engine.simulation.curve import CurveError
+from engine.simulation.specgate import Specgate
 from loadtest.conversations import DataError
 from loadtest.progress import say
 

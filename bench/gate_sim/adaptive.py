@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats, Ints
-from bench.gate_sim.curve import Curve
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.texts import HEAD
+from engine.simulation.arrays import Floats, Ints
+from engine.simulation.curve import Curve
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.texts import HEAD
 
 
 class Adaptive:

@@ -11,17 +11,17 @@ from typing import Literal
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats
 from bench.gate_sim.contest import Policy, Records, Result, hold, stage_ratio
-from bench.gate_sim.course import Course, Stage, course_of
-from bench.gate_sim.curve import FOLDER, Curve, load_curve
-from bench.gate_sim.engine import World, simulate
-from bench.gate_sim.plan import TEXTS, Plan, PlanError, Shift, Traffic
+from bench.gate_sim.plan import CURVES, TEXTS, Plan, PlanError, Shift, Traffic
 from bench.gate_sim.recovery import steps_to_recover
-from bench.gate_sim.schedules import Scheduled, fixed
 from bench.gate_sim.start import Start, lost_steps, run_from
-from bench.gate_sim.texts import Library, build_library
 from bench.gate_sim.traces import Trace, texts_of
+from engine.simulation.arrays import Floats
+from engine.simulation.course import Course, Stage, course_of
+from engine.simulation.curve import Curve, load_curve
+from engine.simulation.engine import World, simulate
+from engine.simulation.schedules import Scheduled, fixed
+from engine.simulation.texts import Library, build_library
 
 _WARM_UP, _LEAST_WARM_UP = 0.2, 80
 """The part of a run that is not counted, as rules still learn: a share, and tokens a request."""
@@ -175,7 +175,7 @@ _Run = Callable[[Setup], Finding]
 
 def _run_group(traces: Sequence[Trace], policy: Policy, cells: Sequence[Cell]) -> list[Finding]:
     """Run cells that have the same curve and traffic."""
-    curve, traffic = load_curve(FOLDER / f"{cells[0].curve}.yaml"), cells[0].traffic
+    curve, traffic = load_curve(CURVES / f"{cells[0].curve}.yaml"), cells[0].traffic
     if not traffic.phases and not traces:
         return []
     library = library_of(traffic, max(cell.seeds for cell in cells), traces)

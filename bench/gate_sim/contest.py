@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats, Ints
-from bench.gate_sim.engine import Record, World, simulate
 from bench.gate_sim.oracle import Oracle
-from bench.gate_sim.rule import Rule, TimedRule
-from bench.gate_sim.schedules import Schedule, Scheduled, Source, fixed, vllm_schedule
-from bench.gate_sim.texts import HEAD
 from bench.gate_sim.thresholds import SGLang, TensorRT
 from bench.rounds import Json, Summary
+from engine.simulation.arrays import Floats, Ints
+from engine.simulation.engine import Record, World, simulate
+from engine.simulation.rule import Rule, TimedRule
+from engine.simulation.schedules import Schedule, Scheduled, Source, fixed, vllm_schedule
+from engine.simulation.texts import HEAD
 
 FIXED_TOKENS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 32)
 _BOTH_TOKENS = (4, 16, 32)

@@ -13,17 +13,17 @@ from itertools import product
 import numpy as np
 
 from bench.gate_sim.adaptive import Adaptive
-from bench.gate_sim.arrays import Flags, Floats, Ints
 from bench.gate_sim.bench import library_of
 from bench.gate_sim.contest import figure
-from bench.gate_sim.course import Stage, course_of
-from bench.gate_sim.curve import FOLDER, load_curve
-from bench.gate_sim.engine import AllWait, LaunchRule, Pause, World, simulate
-from bench.gate_sim.plan import CHAT_TRAFFIC, CREATIVE_TRAFFIC, EDIT_TRAFFIC, Traffic
-from bench.gate_sim.rule import Rule
-from bench.gate_sim.specgate import Specgate
+from bench.gate_sim.plan import CHAT_TRAFFIC, CREATIVE_TRAFFIC, CURVES, EDIT_TRAFFIC, Traffic
 from bench.rounds import Json
 from engine.policy import Launch
+from engine.simulation.arrays import Flags, Floats, Ints
+from engine.simulation.course import Stage, course_of
+from engine.simulation.curve import load_curve
+from engine.simulation.engine import AllWait, LaunchRule, Pause, World, simulate
+from engine.simulation.rule import Rule
+from engine.simulation.specgate import Specgate
 
 PAUSE = Pause(step=0.001, sequence=0.000005)
 _WARM_UP_TOKENS = 400
@@ -124,7 +124,7 @@ def compare_launches(plan: LaunchPlan, say: Callable[[str], None]) -> Json:
 def _compare(plan: LaunchPlan, curve: str, traffic: Traffic, load: int, *, on_device: bool) -> Json:
     course = course_of([Stage(plan.tokens_a_seat, load)])
     library = library_of(traffic, plan.seeds, ())
-    world = World(load_curve(FOLDER / f"{curve}.yaml"), library, course, PAUSE)
+    world = World(load_curve(CURVES / f"{curve}.yaml"), library, course, PAUSE)
     chosen = Launches(plan.seeds)
 
     def speed(rule: Rule, launch: LaunchRule) -> Floats:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.engine import World
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.schedules import Source
-from bench.gate_sim.texts import DEPTH, HEAD
+from engine.simulation.arrays import Flags, Floats, Ints
+from engine.simulation.engine import World
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.schedules import Source
+from engine.simulation.texts import DEPTH, HEAD
 
 _KEEP = 1.0 - 1.0 / 256.0
 _FEW = 4

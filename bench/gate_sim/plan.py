@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 
-from bench.gate_sim.course import Stage
 from bench.gate_sim.processes import (
     CHAT,
     CHAT_TOO_MODEST,
@@ -19,11 +19,16 @@ from bench.gate_sim.processes import (
     WARM,
     Process,
 )
-from bench.gate_sim.schedules import Source
 from bench.gate_sim.start import Start
+from engine.simulation.course import Stage
+from engine.simulation.schedules import Source
 
 TEXTS = 128
 """Answers of a seed; a run that needs more begins again with the first."""
+
+
+CURVES = Path(__file__).parent / "curves"
+"""The machines."""
 
 
 class PlanError(Exception):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.texts import DEPTH, DRAWS, HEAD, Offers, Texts, Truth, runs_of
+from engine.simulation.arrays import Flags, Floats, Ints
+from engine.simulation.texts import DEPTH, DRAWS, HEAD, Offers, Texts, Truth, runs_of
 
 _CONCENTRATION = 6.0
 """Of the beta distribution that chances of single tokens come from: most are near 0 or 1."""

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats
-from bench.gate_sim.course import Course
-from bench.gate_sim.engine import Record
+from engine.simulation.arrays import Floats
+from engine.simulation.course import Course
+from engine.simulation.engine import Record
 
 WINDOW = 10
 """Steps of a window."""

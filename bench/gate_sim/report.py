@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats
 from bench.gate_sim.bench import Finding, Recovery
 from bench.gate_sim.contest import Result, figure
-from bench.gate_sim.curve import MOST_SEQUENCES
 from bench.rounds import Json, Summary, put_summary, summary_of
+from engine.simulation.arrays import Floats
+from engine.simulation.curve import MOST_SEQUENCES
 
 _WORST_CELLS = 8
 

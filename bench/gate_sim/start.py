@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats
 from bench.gate_sim.contest import Policy, Result, result_of
-from bench.gate_sim.curve import Curve
-from bench.gate_sim.engine import World, simulate
-from bench.gate_sim.schedules import Scheduled, Source, fixed
+from engine.simulation.arrays import Floats
+from engine.simulation.curve import Curve
+from engine.simulation.engine import World, simulate
+from engine.simulation.schedules import Scheduled, Source, fixed
 
 
 @dataclass(frozen=True, slots=True)

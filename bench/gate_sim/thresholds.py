@@ -4,9 +4,9 @@ from collections import deque
 
 import numpy as np
 
-from bench.gate_sim.arrays import Flags
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.schedules import Source, draft
+from engine.simulation.arrays import Flags
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.schedules import Source, draft
 
 _SGLANG_STEPS = np.array([1, 3, 7])
 _SGLANG_KEEP = 0.8

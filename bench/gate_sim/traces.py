@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.gate_sim.arrays import Floats, Ints
 from bench.gate_sim.processes import CHAT, draw_chances, draw_survival, misstate
-from bench.gate_sim.texts import DEPTH, Offers, Texts, Truth, runs_of
 from bench.suffix.replay import accepted_of
+from engine.simulation.arrays import Floats, Ints
+from engine.simulation.texts import DEPTH, Offers, Texts, Truth, runs_of
 from loadtest.conversations import DataError, read_file
 
 _PIECES = re.compile(r"\w+|\s+|[^\w\s]")

@@ -25,13 +25,13 @@ from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager
 
 from bench.command import new_parser, print_line
 from bench.gate_sim.bench import library_of
-from bench.gate_sim.course import Stage, course_of
-from bench.gate_sim.curve import FOLDER, CurveError, load_curve
-from bench.gate_sim.engine import World, simulate
-from bench.gate_sim.plan import CHAT_TRAFFIC, EDIT_TRAFFIC, Traffic
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.specgate import Specgate
+from bench.gate_sim.plan import CHAT_TRAFFIC, CURVES, EDIT_TRAFFIC, Traffic
 from bench.rounds import Json
+from engine.simulation.course import Stage, course_of
+from engine.simulation.curve import CurveError, load_curve
+from engine.simulation.engine import World, simulate
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.specgate import Specgate
 from loadtest.progress import say
 
 _CURVE = "gpu-8b-captured"
@@ -163,7 +163,7 @@ def _measure(*, quick: bool) -> Json:
 
 def _shapes(traffic: Traffic, load: int, *, tokens_a_seat: int) -> Iterator[Shape]:
     course = course_of([Stage(max(tokens_a_seat, 4_000 // load), load)])
-    world = World(load_curve(FOLDER / f"{_CURVE}.yaml"), library_of(traffic, 1, ()), course)
+    world = World(load_curve(CURVES / f"{_CURVE}.yaml"), library_of(traffic, 1, ()), course)
     rule = Recording(Specgate(world, 1, traffic.source, most_rows=_LARGEST))
     simulate(world, rule, np.arange(1))
     yield from rule.shapes

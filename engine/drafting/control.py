@@ -20,6 +20,7 @@ class Control:
             always runs for it. Benchmarks use it to draft without the gate. None: the gate's price.
         temperature: Of sampling, >= 0; 0: greedy. The value of drafts is learnt from requests of
             similar temperature.
+        adapt: Whether its tenant agreed that heads learn from it (docs/heads.md).
     """
 
     tenant: str = "default"
@@ -30,6 +31,7 @@ class Control:
     prediction: tuple[int, ...] = ()
     price: float | None = None
     temperature: float = 0.0
+    adapt: bool = False
 
 
 def read_control(
@@ -64,6 +66,7 @@ def read_control(
         prediction=_tokens(extra_args.get("specgate_prediction"), vocabulary),
         price=_chance(extra_args.get("specgate_price")),
         temperature=temperature,
+        adapt=extra_args.get("specgate_adapt") in (1, True),
     )
 
 

@@ -13,6 +13,7 @@ SOURCE_NAMES = {SUFFIX: "suffix", HEAD: "head", NATIVE: "native", PREDICTION: "s
 
 _DRAFTED_BITS = 16
 _FIRST_SHIFT, _SECOND_SHIFT, _LENGTH_SHIFT = 16, 20, 24
+_SOURCE, _LENGTH = 0xF, 0xFFFF
 
 
 class Origin(NamedTuple):
@@ -32,6 +33,13 @@ class Origin(NamedTuple):
         if self.second:
             code |= self.second << _SECOND_SHIFT | self.first_length << _LENGTH_SHIFT
         return code
+
+    @classmethod
+    def decode(cls, code: int) -> tuple["Origin", int]:
+        """Return what `encode` was called on, and the number of drafted tokens."""
+        first, second = code >> _FIRST_SHIFT & _SOURCE, code >> _SECOND_SHIFT & _SOURCE
+        length = code >> _LENGTH_SHIFT & _LENGTH
+        return cls(first, second, length), code & ((1 << _DRAFTED_BITS) - 1)
 
     def split(self, count: int) -> Iterator[tuple[int, int, int]]:
         """Split the first `count` tokens of the draft by source.

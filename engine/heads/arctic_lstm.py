@@ -18,7 +18,7 @@ from torch.nn import functional
 from engine.errors import HeadFileError
 from engine.heads.cells import Layer, Norm, make_norm, run_layer
 from engine.heads.layout import configure, groups, validate
-from engine.heads.stored import StoredWeights
+from engine.heads.stored import SAFETENSORS, StoredWeights
 
 # Multi-layer embeddings are folded this many tokens at a time, to bound memory.
 _TOKENS_AT_ONCE = 8192
@@ -56,6 +56,7 @@ class ArcticLstm:
     """A folder in this layout; see `Layout`."""
 
     prefix = "speculator."
+    files = SAFETENSORS
 
     def __init__(self, path: Path, content: bytes) -> None:
         published = validate(_Config, path, content)

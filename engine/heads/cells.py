@@ -1,8 +1,8 @@
 """The recurrences: how a head's state follows from the sum of projected state and embedding.
 
 Pure functions of tensors, used by training and drafting alike. Sources: MLP arXiv:2404.19124, LSTM
-Arctic Inference's `ArcticLSTMSpeculator`, gated docs/adr/0015. Norms are RMS norms with weight and
-bias.
+Arctic Inference's `ArcticLSTMSpeculator`, gated docs/adr/0015, Medusa arXiv:2401.10774. Norms are
+RMS norms with weight and bias.
 """
 
 import math
@@ -147,7 +147,38 @@ class GatedCell(NamedTuple):
         return apply_norm(total, self.state_norm), memory
 
 
-Cell = MlpCell | LstmCell | GatedCell
+class ResidualLayer(NamedTuple):
+    """A layer of Medusa: x + silu(linear(x) + bias).
+
+    Attributes:
+        linear: (hidden) to (hidden).
+        bias: Shape (hidden,).
+    """
+
+    linear: Linear
+    bias: Tensor
+
+
+class MedusaCell(NamedTuple):
+    """A position of Medusa: residual layers on the target's state, whatever was drafted before."""
+
+    layers: tuple[ResidualLayer, ...]
+
+    def step(self, total: Tensor, memory: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the next state and the target's, (..., hidden) each.
+
+        Args:
+            total: The target's state at the first position; later unused.
+            memory: The target's state; None at the first position.
+        """
+        target = total if memory is None else memory
+        state = target
+        for layer in self.layers:
+            state = state + functional.silu(layer.linear(state) + layer.bias)
+        return state, target
+
+
+Cell = MlpCell | LstmCell | GatedCell | MedusaCell
 
 
 def apply_norm(state: Tensor, norm: Norm) -> Tensor:

@@ -15,6 +15,7 @@ from engine.heads.arctic_lstm import ArcticLstm
 from engine.heads.config import FORMAT, HeadConfig
 from engine.heads.head import DraftHead
 from engine.heads.layout import VOCABULARY, Layout
+from engine.heads.medusa import FasterDecodingMedusa, VllmMedusa
 from engine.heads.mlp_speculator import MlpSpeculator
 from engine.heads.own_format import OwnFormat
 from engine.heads.stored import CONFIG_FILE, StoredWeights, parse_config, read_config
@@ -24,6 +25,7 @@ from engine.heads.weights import HeadWeights
 
 _WEIGHTS_FILE = "model.safetensors"
 _PUBLISHED = "mlp_speculator"
+_MEDUSA = "medusa"
 
 # The first layout that recognises a config.json reads it.
 _LAYOUTS: tuple[
@@ -37,6 +39,8 @@ _LAYOUTS: tuple[
         ArcticLstm,
     ),
     (lambda document: document.get("model_type") == _PUBLISHED, MlpSpeculator),
+    (lambda document: document.get("model_type") == _MEDUSA, VllmMedusa),
+    (lambda document: "medusa_num_heads" in document, FasterDecodingMedusa),
 )
 
 
@@ -66,7 +70,7 @@ def load_head(
     """Load a head, ready to draft.
 
     Args:
-        folder: Holds config.json and *.safetensors, in our format or a published layout.
+        folder: Holds config.json and the weights, in our format or a published layout.
         target: The model to draft for.
         embedding: The target's input embeddings, (at least vocab_size, hidden_size), on `device`,
             for a head that shares them; kept, not copied.
@@ -84,7 +88,7 @@ def load_head(
     config, shared = layout.config, SharedTables(embedding, output)
     check_target(config, target, name=str(path))
     check_tables(config, shared, name=str(path))
-    with StoredWeights(folder, prefix=layout.prefix) as stored:
+    with StoredWeights(folder, prefix=layout.prefix, files=layout.files) as stored:
         tensors = layout.read(stored)
         stored.finish()
     try:
@@ -143,8 +147,8 @@ def _recognise(path: Path, content: bytes) -> Layout:
             return open_layout(path, content)
     found = {key: document.get(key) for key in ("format", "model_type")}
     raise HeadFileError(
-        f"{path}: unknown kind of head: found {found}, expected format {FORMAT!r} or model_type "
-        f"{_PUBLISHED!r}"
+        f"{path}: unknown kind of head: found {found}, expected format {FORMAT!r}, model_type "
+        f"{_PUBLISHED!r} or {_MEDUSA!r}, or medusa_num_heads"
     )
 
 

@@ -97,12 +97,15 @@ class _UnknownError(Exception):
 
 
 def _position(stage: Stage) -> _core.Position:
-    if not isinstance(stage.cell, GatedCell) or not isinstance(stage.embed, Lookup):
+    if not isinstance(stage.cell, GatedCell) or stage.addends is None:
+        raise _UnknownError
+    project, _, embed, scale = stage.addends
+    if not isinstance(embed, Lookup):
         raise _UnknownError
     return _core.Position(
-        _matrix(stage.project),
-        _table(stage.embed.folded),
-        stage.scale,
+        _matrix(project),
+        _table(embed.folded),
+        scale,
         None if stage.attention is None else _attention(stage.attention),
         _cell(stage.cell),
         _matrix(stage.score),

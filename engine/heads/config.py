@@ -21,8 +21,9 @@ class HeadConfig(BaseModel):
 
     format: Literal["specgate-draft-head"] = Field(default=FORMAT, description="Names our format.")
     version: Literal[1] = Field(default=1, description="Version of the format.")
-    kind: Literal["mlp", "lstm", "gated"] = Field(
-        description="Recurrence that computes a state from the previous one."
+    kind: Literal["mlp", "lstm", "gated", "medusa"] = Field(
+        description="Recurrence that computes a state from the previous one; Medusa's positions "
+        "each start from the target's."
     )
     hidden_size: _Size = Field(description="Width of the target's last hidden state.")
     vocab_size: _Size = Field(description="Vocabulary size of the target.")
@@ -65,6 +66,9 @@ class HeadConfig(BaseModel):
     )
     attention_heads: _Size = Field(default=3, description="Attention heads, with a window.")
     attention_head_size: _Size = Field(default=64, description="Width of an attention head.")
+    residual_layers: _Size = Field(
+        default=1, description="Residual layers of each position (Medusa)."
+    )
     deep_projection: int = Field(
         default=0, ge=0, description="Additional layers after each projection of the state (MLP)."
     )
@@ -100,7 +104,26 @@ class HeadConfig(BaseModel):
             raise ValueError("window_tokens requires window, share_output and draft_vocab_size")
         if self.project_output and not self.share_output:
             raise ValueError("project_output requires share_output")
+        if self.kind != "medusa" and self.residual_layers != 1:
+            raise ValueError(f"kind {self.kind} has no residual_layers")
+        if self.kind == "medusa":
+            self._check_medusa()
         return self
+
+    def _check_medusa(self) -> None:
+        if self.inner_size != self.hidden_size:
+            raise ValueError(
+                f"kind medusa starts from the target's state: inner_size {self.inner_size} must "
+                f"equal hidden_size {self.hidden_size}"
+            )
+        switches = {
+            "tie_positions": self.tie_positions,
+            "scale_input": self.scale_input,
+            "share_embedding": self.share_embedding,
+            "project_output": self.project_output,
+        }
+        if wrong := [name for name, is_on in switches.items() if is_on]:
+            raise ValueError(f"kind medusa requires {' and '.join(wrong)} to be false")
 
     @property
     def gates(self) -> int:

@@ -3,6 +3,7 @@
 docs/adr/0015 lists what is folded and what it gains.
 """
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -34,10 +35,11 @@ def fold(
     """
     folding = _Folding(config, weights, vocabulary, shared)
     positions = min(2, config.positions) if config.tie_positions else config.positions
-    weight = weights.projections[0].linear.weight
+    device = weights.device
     stages = [folding.stage(position) for position in range(positions)]
     recorder = folding.recorder()
-    input_norm = make_input_norm(config.hidden_size, weight) if config.scale_input else None
+    like = torch.empty((), dtype=weights.dtype, device=device)
+    input_norm = make_input_norm(config.hidden_size, like) if config.scale_input else None
     loop = DraftingLoop(
         stages,
         vocabulary=vocabulary,
@@ -45,12 +47,10 @@ def fold(
         input_norm=input_norm,
         recorder=recorder,
     )
-    if weight.device.type != "cuda":
+    if device.type != "cuda":
         compiled = compile_head(stages, vocabulary, recorder=recorder, input_norm=input_norm)
         return loop if compiled is None else CompiledDrafting(compiled, loop)
-    return GraphedDrafting(
-        loop, hidden_size=config.hidden_size, dtype=weights.dtype, device=weight.device
-    )
+    return GraphedDrafting(loop, hidden_size=config.hidden_size, dtype=weights.dtype, device=device)
 
 
 class _Folding:
@@ -92,8 +92,10 @@ class _Folding:
     def _fits(self, rows: int, width: int) -> bool:
         return bool(rows * width * self._weights.dtype.itemsize <= FOLDED_BYTES)
 
-    def _embed(self, position: int) -> Lookup:
+    def _embed(self, position: int) -> Lookup | None:
         """The first position looks up target ids, the others draft ids if there is no extension."""
+        if not self._weights.embeddings:
+            return None
         if not self._config.window_tokens:
             return self._make_lookup(position, None if position == 0 else self._vocabulary.ids)
         own = at(self._weights.embeddings, position)

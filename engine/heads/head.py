@@ -288,12 +288,13 @@ class DraftHead(nn.Module):
             raise HeadInputError(f"found {n} positions, expected 1 to {most}")
 
     def _stage(self, position: int) -> Stage:
+        tables = self.weights.embeddings
         return build_stage(
             self.config,
             self.weights,
             position,
             linear=_keep,
-            embed=partial(self._embed, at(self.weights.embeddings, position)),
+            embed=partial(self._embed, at(tables, position)) if tables else None,
             score=partial(self.logits, position=position),
         )
 

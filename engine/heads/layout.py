@@ -1,5 +1,6 @@
 """What all layouts of a stored head share: from a file to a configuration."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -26,6 +27,7 @@ class Layout(Protocol):
     Attributes:
         config: The head in our terms.
         prefix: Optional prefix of tensor names.
+        files: Patterns of the names of the files with its weights; see `StoredWeights`.
 
     Raises:
         HeadFileError: The configuration is invalid.
@@ -33,6 +35,7 @@ class Layout(Protocol):
 
     config: HeadConfig
     prefix: str
+    files: Sequence[str]
 
     def __init__(self, path: Path, content: bytes) -> None: ...
 

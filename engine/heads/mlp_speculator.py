@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from engine.heads.layout import configure, groups, validate
-from engine.heads.stored import StoredWeights
+from engine.heads.stored import SAFETENSORS, StoredWeights
 
 
 class _Config(BaseModel):
@@ -27,6 +27,7 @@ class MlpSpeculator:
     """A folder in this layout; see `Layout`."""
 
     prefix = "speculator."
+    files = SAFETENSORS
 
     def __init__(self, path: Path, content: bytes) -> None:
         published = validate(_Config, path, content)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from engine.heads.config import HeadConfig
 from engine.heads.layout import VOCABULARY, validate
-from engine.heads.stored import StoredWeights
+from engine.heads.stored import SAFETENSORS, StoredWeights
 from engine.heads.weights import HeadWeights
 
 
@@ -15,6 +15,7 @@ class OwnFormat:
     """A folder that `save_head` wrote; see `Layout`."""
 
     prefix = ""
+    files = SAFETENSORS
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.config = validate(HeadConfig, path, content)

@@ -1,7 +1,8 @@
 """Reads the config.json and the tensors of a folder; each tensor is checked when it is read."""
 
 import json
-from collections.abc import Iterable, Sequence
+import pickle
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,11 @@ from torch import Tensor
 from engine.errors import HeadFileError
 
 CONFIG_FILE = "config.json"
+SAFETENSORS: Sequence[str] = ("*.safetensors",)
 _NAMES_SHOWN = 8
+
+# What readers raise for a damaged file; torch's for a pickle of anything but tensors, too.
+_UNREADABLE = (SafetensorError, OSError, RuntimeError, ValueError, pickle.UnpicklingError, EOFError)
 
 
 def read_config(folder: Path) -> bytes:
@@ -45,28 +50,67 @@ def parse_config(path: Path, content: bytes) -> dict[str, Any]:
     return document
 
 
+class _Slice:
+    """The shape of a tensor, as `safe_open` says it."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def get_shape(self) -> list[int]:
+        return list(self._tensor.shape)
+
+
+class _TorchFile:
+    """A state dict that `torch.save` wrote, read as `safe_open` reads its files."""
+
+    def __init__(self, path: Path) -> None:
+        content = torch.load(path, map_location="cpu", mmap=True, weights_only=True)
+        if not isinstance(content, Mapping):
+            raise ValueError(f"found {type(content).__name__}, expected a state dict")
+        self._tensors = {
+            str(name): tensor for name, tensor in content.items() if isinstance(tensor, Tensor)
+        }
+
+    def keys(self) -> list[str]:
+        return list(self._tensors)
+
+    def get_slice(self, name: str) -> _Slice:
+        return _Slice(self._tensors[name])
+
+    def get_tensor(self, name: str) -> Tensor:
+        return self._tensors[name].clone()  # the file is mapped, and may be replaced
+
+
 class StoredWeights:
-    """The tensors in a folder's *.safetensors files, taken one by one; a context manager.
+    """The tensors in a folder's files, taken one by one; a context manager.
 
     Args:
         folder: The folder.
         prefix: Optional prefix of names, which is stripped.
+        files: Patterns of file names; those of the first pattern that matches any are read. Files
+            that end in .pt are torch's, of which nothing but tensors is read, the others
+            safetensors.
 
     Raises:
         HeadFileError: There are no files, one is unreadable, or two contain the same name.
     """
 
-    def __init__(self, folder: Path, *, prefix: str = "") -> None:
+    def __init__(
+        self, folder: Path, *, prefix: str = "", files: Sequence[str] = SAFETENSORS
+    ) -> None:
         self.folder = folder
         self._prefix = prefix
+        self._patterns = files
         self._files = ExitStack()
         self._found: dict[str, tuple[Path, str, Any]] = {}
         self._left: set[str] = set()
 
     def __enter__(self) -> Self:
-        paths = sorted(self.folder.glob("*.safetensors"))
+        found = (sorted(self.folder.glob(pattern)) for pattern in self._patterns)
+        paths = next(filter(None, found), [])
         if not paths:
-            raise HeadFileError(f"{self.folder}: found no *.safetensors file, expected the weights")
+            names = " or ".join(self._patterns)
+            raise HeadFileError(f"{self.folder}: found no {names} file, expected the weights")
         with ExitStack() as opening:
             for path in paths:
                 self._open(path, opening)
@@ -79,6 +123,19 @@ class StoredWeights:
 
     def __contains__(self, name: str) -> bool:
         return name in self._found
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of a tensor without reading it.
+
+        Raises:
+            HeadFileError: It is missing.
+        """
+        if name not in self._found:
+            raise HeadFileError(
+                f"{self.folder}: found no weight {name}; found {_enumerate(self._left)}"
+            )
+        _, stored_name, file = self._found[name]
+        return tuple(file.get_slice(stored_name).get_shape())
 
     def take(self, name: str, shape: Sequence[int]) -> Tensor:
         """Return a floating-point tensor, on the CPU, in its stored dtype.
@@ -130,11 +187,17 @@ class StoredWeights:
             )
 
     def _open(self, path: Path, opening: ExitStack) -> None:
+        is_torch = path.suffix == ".pt"
         try:
-            file = opening.enter_context(safe_open(path, framework="pt", device="cpu"))
+            file: Any = (
+                _TorchFile(path)
+                if is_torch
+                else opening.enter_context(safe_open(path, framework="pt", device="cpu"))
+            )
             names = list(file.keys())
-        except (SafetensorError, OSError) as exc:
-            raise HeadFileError(f"{path}: damaged, expected safetensors: {exc}") from exc
+        except _UNREADABLE as exc:
+            expected = "a state dict of torch's" if is_torch else "safetensors"
+            raise HeadFileError(f"{path}: damaged, expected {expected}: {exc}") from exc
         for stored_name in names:
             name = stored_name.removeprefix(self._prefix)
             if name in self._found:
@@ -148,7 +211,7 @@ class StoredWeights:
                 f"found {_enumerate(self._left)}"
             )
         _, stored_name, file = self._found[name]
-        found = tuple(file.get_slice(stored_name).get_shape())
+        found = self.shape(name)
         if found != tuple(shape):
             raise self._error(name, f"found shape {found}, expected {tuple(shape)}")
         self._left.discard(name)

@@ -19,8 +19,10 @@ from engine.heads.cells import (
     Layer,
     Linear,
     LstmCell,
+    MedusaCell,
     MlpCell,
     Norm,
+    ResidualLayer,
     make_norm,
 )
 from engine.heads.config import HeadConfig
@@ -128,6 +130,33 @@ class GatedCellWeights(nn.Module):
         )
 
 
+class ResidualLayerWeights(nn.Module):
+    """A residual layer of Medusa."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width, bias=False)
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def read(self, linear: ReadLinear) -> ResidualLayer:
+        """Return it in the form that the recurrences take."""
+        return ResidualLayer(linear(self.linear), self.bias)
+
+
+class MedusaCellWeights(nn.Module):
+    """From the target's state to the state of a position."""
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            ResidualLayerWeights(config.hidden_size) for _ in range(config.residual_layers)
+        )
+
+    def read(self, linear: ReadLinear) -> MedusaCell:
+        """Return the recurrence."""
+        return MedusaCell(tuple(layer.read(linear) for layer in self.layers))
+
+
 class AttentionWeights(nn.Module):
     """From a sum to the result of attending to earlier text positions."""
 
@@ -164,7 +193,12 @@ class RecorderWeights(nn.Module):
         return Recorder(self.norm.read(), linear(self.linear), self._heads)
 
 
-_CELLS = {"mlp": MlpCellWeights, "lstm": LstmCellWeights, "gated": GatedCellWeights}
+_CELLS = {
+    "mlp": MlpCellWeights,
+    "lstm": LstmCellWeights,
+    "gated": GatedCellWeights,
+    "medusa": MedusaCellWeights,
+}
 
 
 class HeadWeights(nn.Module):
@@ -172,11 +206,12 @@ class HeadWeights(nn.Module):
 
     Attributes:
         projections: `ProjectionWeights`; with tied positions one for the first position and one
-            for all others. Gates are in the order forget, input, output, candidate.
+            for all others. Gates are in the order forget, input, output, candidate. Empty for
+            Medusa, as are the embeddings.
         embeddings: Linear layers without bias, used as tables of shape (vocab_size,
             embedding_size). If the target's embeddings are shared, they project those, shape
             (embedding_size, hidden_size).
-        cells: `MlpCellWeights`, `LstmCellWeights` or `GatedCellWeights`.
+        cells: `MlpCellWeights`, `LstmCellWeights`, `GatedCellWeights` or `MedusaCellWeights`.
         attentions: `AttentionWeights`; empty without a window.
         recorders: One `RecorderWeights`; empty without a window.
         outputs: Linear layers without bias, to the draft vocabulary. If the target's output layer
@@ -188,14 +223,16 @@ class HeadWeights(nn.Module):
         super().__init__()
         own = 1 if config.tie_positions else config.positions
         projections = min(2, config.positions) if config.tie_positions else config.positions
+        takes_tokens = config.kind != "medusa"
         self.projections = nn.ModuleList(
-            ProjectionWeights(config, position=position) for position in range(projections)
+            ProjectionWeights(config, position=position)
+            for position in range(projections if takes_tokens else 0)
         )
         self.embeddings = nn.ModuleList(
             nn.Linear(config.hidden_size, config.embedding_size, bias=False)
             if config.share_embedding
             else nn.Embedding(config.vocab_size, config.embedding_size)
-            for _ in range(own)
+            for _ in range(own if takes_tokens else 0)
         )
         self.cells = nn.ModuleList(_CELLS[config.kind](config) for _ in range(own))
         self.attentions = nn.ModuleList(
@@ -213,10 +250,15 @@ class HeadWeights(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of all parameters."""
-        return self.projections[0].linear.weight.dtype
+        return next(self.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of all parameters."""
+        return next(self.parameters()).device
 
     def initialise(self, config: HeadConfig, *, seed: int, embedding: Tensor | None) -> None:
-        """Draw all weights; norms start as plain RMS norms.
+        """Draw all weights; norms start as plain RMS norms, Medusa's layers as zeros.
 
         Args:
             config: The configuration that these weights were built from.
@@ -224,7 +266,8 @@ class HeadWeights(nn.Module):
             embedding: The target's input embeddings, if shared: the projection is scaled so that
                 its results are as large as own embeddings would be.
 
-        Source: ArcticTraining's recipe: normal, deviation 1 / sqrt(the smaller dimension).
+        Source: ArcticTraining's recipe: normal, deviation 1 / sqrt(the smaller dimension). Medusa's
+        layers arXiv:2401.10774: a head begins as the identity.
         """
         draws = torch.Generator().manual_seed(seed)
         for name, parameter in self.named_parameters():
@@ -236,6 +279,8 @@ class HeadWeights(nn.Module):
                 deviation = 1 / math.sqrt(config.sum_size) / _mean_length(embedding)
             if name.endswith(".leave.weight"):
                 deviation *= _LEAVE_RATIO
+            if config.kind == "medusa" and name.startswith("cells."):
+                deviation = 0.0
             drawn = torch.randn(parameter.shape, generator=draws) * deviation
             parameter.data.copy_(drawn)
 

@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import torch
 
@@ -18,6 +17,7 @@ from engine.config import export_environment, process_environment
 from engine.errors import ConfigError, EngineError, TrainingError
 from engine.heads import is_head
 from engine.training.group import joined_group
+from engine.training.interruption import interrupt_on_terminate
 from engine.training.native.recipe import NativeRecipe, load_native_recipe
 from engine.training.progress import report
 from engine.training.recipe import load_recipes
@@ -33,7 +33,7 @@ _SIGNALLED = 128
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     arguments = _parse(argv)
-    came = _end_on_terminate()
+    came = interrupt_on_terminate()
     try:
         native = load_native_recipe(arguments.recipe)
         if native is not None:
@@ -74,20 +74,6 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
         "--until", choices=STEPS, default=STEPS[-1], help="last step to run (default: all)"
     )
     return parser.parse_args(argv)
-
-
-def _end_on_terminate() -> list[int]:
-    """Handle SIGTERM like Ctrl-C, which asyncio turns into an orderly shutdown."""
-    came: list[int] = []
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        came.append(number)
-        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in background jobs of a shell
-            raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)
-
-    signal.signal(signal.SIGTERM, interrupt)
-    return came
 
 
 def _carry_out_native(recipe: NativeRecipe, until: Step) -> None:

@@ -189,7 +189,7 @@ def read_data(
     reading = _Reading(template, max_tokens, held_out_every)
     for path in files:
         try:
-            for place, record in _records(path):
+            for place, record in read_records(path):
                 reading.take(record, place, kind=path.stem)
         except OSError as exc:
             raise TrainingError(f"{path}: cannot be read: {exc}") from exc
@@ -199,8 +199,13 @@ def read_data(
     return OwnData(reading.documents, reading.prompts, reading.report)
 
 
-def _records(path: Path) -> Iterator[tuple[str, str | Record]]:
-    """Yield each record and its place; a line is not read yet."""
+def read_records(path: Path) -> Iterator[tuple[str, str | Record]]:
+    """Yield each record and its place; a line is not read yet.
+
+    Raises:
+        OSError: The file cannot be read.
+        TrainingError: It is not UTF-8, or too large.
+    """
     if path.suffix != ".jsonl":
         if path.stat().st_size > _MOST_TEXT_BYTES:
             raise TrainingError(f"{path}: a text of more than {_MOST_TEXT_BYTES >> 20} MiB")

@@ -8,6 +8,24 @@ from types import FrameType
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def interrupt_on_terminate() -> list[int]:
+    """Handle SIGTERM like Ctrl-C, which asyncio turns into an orderly shutdown.
+
+    Returns:
+        The number of each SIGTERM that comes, from now on.
+    """
+    came: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # as in background jobs of a shell
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGTERM, interrupt)
+    return came
+
+
 @contextlib.contextmanager
 def put_off_signals() -> Iterator[Callable[[], bool]]:
     """Defer termination signals to the end of the block; ignored signals stay ignored.

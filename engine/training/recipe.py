@@ -21,7 +21,7 @@ from engine.heads import HeadConfig
 HEAD_FOLDER = "head"
 
 # Fields of a head's configuration that follow from the target, or that we set.
-_FROM_TARGET = {"hidden_size": 1, "vocab_size": 1 << 31}
+_FROM_TARGET = ("hidden_size", "vocab_size")
 _NOT_IN_RECIPES = frozenset({*_FROM_TARGET, "card", "format", "tokenizer_sha256", "version"})
 
 
@@ -31,7 +31,9 @@ def _complete_head(shape: object) -> object:
         return shape
     if reserved := sorted(_NOT_IN_RECIPES & shape.keys()):
         raise ValueError(f"not allowed in a recipe: {', '.join(reserved)}")
-    return {**shape, **_FROM_TARGET}
+    # A Medusa head is as wide as its target. For the others 1 stays, which is part of runs' marks.
+    width = shape.get("inner_size", 1) if shape.get("kind") == "medusa" else 1
+    return {**shape, "hidden_size": width, "vocab_size": 1 << 31}
 
 
 class _Section(BaseModel):

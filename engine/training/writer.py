@@ -28,9 +28,14 @@ _TORCHRUN = frozenset({
 
 
 class Writer:
-    """Continues texts, concurrently."""
+    """Continues texts, concurrently.
 
-    def __init__(self, client: httpx.AsyncClient, model: str) -> None:
+    Attributes:
+        pid: Of the worker's leading process.
+    """
+
+    def __init__(self, client: httpx.AsyncClient, model: str, pid: int) -> None:
+        self.pid = pid
         self._client = client
         self._model = model
 
@@ -60,9 +65,22 @@ class Writer:
             )
             answer.raise_for_status()
         except httpx.HTTPError as exc:
-            raise TrainingError(f"the worker that writes the text failed: {exc!r}") from exc
+            raise TrainingError(f"the worker failed: {exc!r}") from exc
         found: dict[str, Any] = answer.json()
         return found
+
+    async def read(self, path: str) -> str:
+        """Return the text of one of the worker's pages, such as `/metrics`.
+
+        Raises:
+            TrainingError: The worker has no such page, or is gone.
+        """
+        try:
+            answer = await self._client.get(path)
+            answer.raise_for_status()
+        except httpx.HTTPError as exc:
+            raise TrainingError(f"the worker failed: {exc!r}") from exc
+        return answer.text
 
 
 @contextlib.asynccontextmanager
@@ -103,7 +121,7 @@ async def starting_writer(
             timeout=None,  # noqa: S113  # a full batch may take minutes; a dead worker disconnects
         ) as client:
             await _wait(worker, client, log)
-            yield Writer(client, model)
+            yield Writer(client, model, worker.pid)
 
 
 def _alone(environment: Mapping[str, str]) -> dict[str, str]:
@@ -121,12 +139,12 @@ async def _wait(worker: subprocess.Popen[bytes], client: httpx.AsyncClient, log:
     deadline = asyncio.get_running_loop().time() + _START_SECONDS
     while asyncio.get_running_loop().time() < deadline:
         if worker.poll() is not None:
-            raise TrainingError(f"the worker that writes the text did not start; see {log}")
+            raise TrainingError(f"the worker did not start; see {log}")
         with contextlib.suppress(httpx.TransportError):
             if (await client.get("/health")).is_success:
                 return
         await asyncio.sleep(_POLL_SECONDS)
-    raise TrainingError(f"the worker that writes the text is not ready; see {log}")
+    raise TrainingError(f"the worker is not ready; see {log}")
 
 
 def _stop(worker: subprocess.Popen[bytes]) -> None:

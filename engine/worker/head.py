@@ -5,11 +5,11 @@ A head that looks back also has a memory; it records each step, and prompts (`no
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from vllm.distributed import tensor_model_parallel_gather
@@ -93,7 +93,7 @@ def load_for_target(
     target = TargetFacts(
         hidden_size=model_config.get_hidden_size(),
         vocab_size=model_config.get_vocab_size(),
-        tokenizer_sha256=_tokenizer_hash(model_config.tokenizer),
+        tokenizer_sha256=tokenizer_hash(model_config.tokenizer),
         dtype=model_config.dtype,
         device=device,
     )
@@ -116,8 +116,8 @@ def warm_up(head: DraftHead, most: int, *, rows: int, memory: HeadMemory | None)
         memory: Memory of a head with a window, with a free slot.
     """
     head.capture(most, rows=rows, tables=None if memory is None else memory.tables)
-    weight = head.weights.projections[0].linear.weight
-    states = torch.zeros(1, head.config.hidden_size, dtype=weight.dtype, device=weight.device)
+    weights = head.weights
+    states = torch.zeros(1, head.config.hidden_size, dtype=weights.dtype, device=weights.device)
     for _ in range(2):  # from the second step on there is an entry to write
         HeadRun(head, most, StepStates(states, None), [_WARM_UP], [[0]], memory=memory)([0])
     if memory is not None:
@@ -220,8 +220,31 @@ class StepPositions:
     tokens: Callable[[int, int, int], list[int]]
 
 
+class PromptRecord(Protocol):
+    """What records prompt positions: a head's memory, or `engine.worker.collection.Recorder`."""
+
+    reach: int
+
+    @property
+    def requests(self) -> Collection[str]:
+        """The requests that it has positions of."""
+
+    def ignore(self, request: str) -> None:
+        """Record nothing of a request."""
+
+    def note(
+        self,
+        requests: Sequence[str],
+        sampled: Sequence[Sequence[int]],
+        hidden: torch.Tensor,
+        first: Sequence[int],
+        /,
+    ) -> None:
+        """Record positions, as `HeadMemory.note`."""
+
+
 def note_prefill(
-    memory: HeadMemory,
+    memory: PromptRecord,
     hidden: torch.Tensor,
     step: StepPositions,
     *,
@@ -229,7 +252,7 @@ def note_prefill(
     vocabulary: int,
     reused: bool,
 ) -> None:
-    """Add a step's prompt positions to the memory of a head with a window, as far as it reaches.
+    """Add a step's prompt positions to the memory of a head with a window, or to another record.
 
     These are hidden states whose next token was already known: prompts, and the earlier output of a
     preempted request that is computed again. For positions found in the prefix cache this process
@@ -279,6 +302,7 @@ def note_prefill(
     memory.note(requests, tokens, hidden, first)
 
 
-def _tokenizer_hash(folder: str) -> str | None:
+def tokenizer_hash(folder: str) -> str | None:
+    """Return the SHA-256 of a model folder's tokenizer.json; None if there is no such file."""
     file = Path(folder) / "tokenizer.json"
     return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None

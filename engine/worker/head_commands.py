@@ -20,15 +20,18 @@ class HeadCommand(BaseModel):
     """What to do with draft heads.
 
     Attributes:
-        action: `load` a head, `unload` the serving one, or `forget` the one beside it.
+        action: `load` a head, `unload` the serving one, `forget` the one beside it, or
+            `forget_traffic`: delete what was recorded of a tenant.
         folder: Of the head to load, on the worker's machine.
+        tenant: Whose recorded traffic is deleted, by the name that requests carry; None for all.
         by: Who asks, for the log.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    action: Literal["load", "unload", "forget"]
+    action: Literal["load", "unload", "forget", "forget_traffic"]
     folder: Path | None = None
+    tenant: str | None = Field(default=None, min_length=1, max_length=200)
     by: str = Field(default="unknown", max_length=200)
 
     @model_validator(mode="after")
@@ -37,6 +40,8 @@ class HeadCommand(BaseModel):
             raise ValueError("a folder belongs to load, and only to load")
         if self.folder is not None and not self.folder.is_absolute():
             raise ValueError("the folder must be an absolute path on the worker's machine")
+        if self.tenant is not None and self.action != "forget_traffic":
+            raise ValueError("a tenant belongs to forget_traffic only")
         return self
 
 

@@ -7,6 +7,7 @@ the serving head goes on.
 import hashlib
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 
 from engine.errors import HeadError
 from engine.heads import HeadConfig, HeadMemory, SharedTables, unhurried
-from engine.worker.head import load_for_target, warm_up
+from engine.worker.head import load_for_target, tokenizer_hash, warm_up
 from engine.worker.head_commands import HeadCommand, read_commands
 from engine.worker.heads import Change, Heads
 from engine.worker.trial import LoadedHead
@@ -28,8 +29,11 @@ _VERSION_DIGITS = 12
 class HeadSource:
     """Loads heads for the target of this rank.
 
+    Attributes:
+        tables: Tables of the target that heads may share.
+
     Args:
-        tables: Of the target.
+        tables: See above.
         model_config: vLLM's.
         device: Of the target.
         most: Longest draft of a head.
@@ -39,11 +43,16 @@ class HeadSource:
     def __init__(
         self, tables: SharedTables, model_config: Any, *, device: Any, most: int, requests: int
     ) -> None:
-        self._tables = tables
+        self.tables = tables
         self._model_config = model_config
         self._device = device
         self._most = most
         self._requests = requests
+
+    @property
+    def tokenizer(self) -> str | None:
+        """SHA-256 of the target's tokenizer.json; None if it has none."""
+        return tokenizer_hash(self._model_config.tokenizer)
 
     def load(self, folder: Path) -> LoadedHead:
         """Load a head.
@@ -52,13 +61,14 @@ class HeadSource:
             HeadError: The folder holds no head, or one for another target.
             OSError: A file cannot be read.
         """
+        name, folder = folder.name, folder.resolve()  # a link may change meanwhile
         version = version_of(folder)
-        head = load_for_target(folder, self._tables, self._model_config, device=self._device)
+        head = load_for_target(folder, self.tables, self._model_config, device=self._device)
         memory = None
         if head.config.window:
             memory = HeadMemory(head, requests=self._requests, device=self._device)
         most = most_tokens(head.config, self._most)
-        return LoadedHead(head, most, memory, version, folder.name)
+        return LoadedHead(head, most, memory, version, name, folder)
 
     def load_beside_steps(self, folder: Path) -> LoadedHead:
         """Load a head and prepare it for its first pass, without delaying running steps.
@@ -102,14 +112,23 @@ class HeadLoader:
         heads: Takes them.
         commands: Folder that the worker's processes share; None: there are no commands.
         watch: A head's folder, loaded when its files have changed; None for none.
+        delete_traffic: Deletes what was recorded of a tenant, or of all; returns the number of
+            segments. None if nothing is recorded.
     """
 
     def __init__(
-        self, source: HeadSource, heads: Heads, *, commands: Path | None, watch: Path | None
+        self,
+        source: HeadSource,
+        heads: Heads,
+        *,
+        commands: Path | None,
+        watch: Path | None,
+        delete_traffic: Callable[[str | None], int] | None = None,
     ) -> None:
         self._source = source
         self._heads = heads
         self._commands = commands
+        self._delete_traffic = delete_traffic
         self._last = 0
         self._watch = None if watch is None else _Watch(watch)
         self._logged: set[str] = set()
@@ -145,9 +164,22 @@ class HeadLoader:
             self._heads.unload(change)
         elif command.action == "forget":
             self._heads.forget(change)
+        elif command.action == "forget_traffic":
+            self._forget_traffic(command.tenant, change)
         else:
             assert folder is not None
             self._load(folder, change)
+
+    def _forget_traffic(self, tenant: str | None, change: Change) -> None:
+        if self._delete_traffic is None:
+            self._heads.settle(change, "unchanged", "no traffic is recorded here")
+            return
+        try:
+            deleted = self._delete_traffic(tenant)
+        except OSError as exc:
+            self._heads.settle(change, "failed", f"not all could be deleted: {exc.strerror}")
+        else:
+            self._heads.settle(change, "deleted", f"{deleted} segments of recorded traffic")
 
     def _load(self, folder: Path, change: Change) -> None:
         try:
@@ -206,4 +238,5 @@ class _Watch:
 def _files(folder: Path) -> list[Path]:
     """Return the files that make a head; none if there is no config.json, which is written last."""
     config = folder / "config.json"
-    return [config, *sorted(folder.glob("*.safetensors"))] if config.is_file() else []
+    weights = (path for pattern in ("*.safetensors", "*.pt") for path in folder.glob(pattern))
+    return [config, *sorted(weights)] if config.is_file() else []

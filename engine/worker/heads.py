@@ -23,8 +23,8 @@ from engine.worker.trial import Conditions, LoadedHead, Trial
 _log = logging.getLogger(__name__)
 
 RESULTS = (
-    "adopted", "failed", "forgotten", "kept", "refused", "replaced", "rolled_back", "unchanged",
-    "unloaded",
+    "adopted", "deleted", "failed", "forgotten", "kept", "refused", "replaced", "rolled_back",
+    "unchanged", "unloaded",
 )  # fmt: skip
 """All outcomes of a command."""
 
@@ -37,7 +37,7 @@ class Change:
 
     Attributes:
         id: Names it in the report.
-        action: `load`, `unload` or `forget`.
+        action: `load`, `unload`, `forget` or `forget_traffic`.
         by: Who asked for it.
         name: Of the folder to load.
         version: Of the head; None until it is known.

@@ -297,6 +297,51 @@ class HeadMetrics:
         self._changes.publish({(result,): n for result, n in results.items()})
 
 
+class AdaptMetrics:
+    """Recorded traffic, and the heads that were trained on it."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._tokens = _Total(
+            "engine_adapt_tokens", "Answer tokens that were recorded to learn from.", (), registry
+        )
+        self._dropped = _Total(
+            "engine_adapt_dropped_segments",
+            "Recorded segments that were lost: they could not be written (`disk`), too many waited "
+            "(`queue`), or something was wrong (`error`).",
+            ("reason",),
+            registry,
+        )
+        self._bytes = Gauge(
+            "engine_adapt_bytes",
+            "Recorded traffic on disk.",
+            multiprocess_mode="mostrecent",
+            registry=registry,
+        )
+        self._trainings = _Total(
+            "engine_adapt_trainings",
+            "Trainings of a head on recorded traffic, by outcome: `published`; `not_better` on "
+            "held-out text; `deleted`, since segments were deleted meanwhile; `failed`; `killed`.",
+            ("outcome",),
+            registry,
+        )
+
+    def publish(
+        self, tokens: int, dropped: Mapping[str, int], held_bytes: int, trainings: Mapping[str, int]
+    ) -> None:
+        """Publish the counts so far.
+
+        Args:
+            tokens: Recorded.
+            dropped: Segments by reason.
+            held_bytes: On disk.
+            trainings: By outcome.
+        """
+        self._tokens.publish({(): tokens})
+        self._dropped.publish({(reason,): n for reason, n in dropped.items()})
+        self._bytes.set(held_bytes)
+        self._trainings.publish({(outcome,): n for outcome, n in trainings.items()})
+
+
 class ExactnessMetrics:
     """Whether results are batch-invariant, as a metric."""
 

@@ -1,16 +1,18 @@
 """The speculation of one model worker: its drafter, metrics, report and snapshots."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import JsonValue
 
 from engine.config import Speculation
-from engine.drafting import DECISIONS, Drafter
+from engine.drafting import DECISIONS, Control, Drafter
 from engine.heads import SharedTables, read_head_config
 from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
+from engine.worker.adaptation import Adaptation
 from engine.worker.head import find_tables, gather_tables, warm_up
 from engine.worker.head_loader import HeadLoader, HeadSource
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, HeadMetrics
@@ -72,6 +74,7 @@ class RankSpeculation:
         vocabulary: int,
         snapshot: tuple[Path, str] | None,
         is_async: bool = False,
+        adapt: Callable[[Callable[[str], Control]], Adaptation] | None = None,
     ) -> None:
         most = settings.max_draft_tokens
         self._index = None
@@ -94,7 +97,12 @@ class RankSpeculation:
         launch = Launch(settings.launch) if is_async else None
         self.step = StepDrafting(self.drafter, self._metrics, batch, launch=launch)
         self._watch = settings.head.watch
+        self._adaptation: Adaptation | None = None
+        if adapt is not None:
+            self._adaptation = adapt(self.step.control)
+            self._watch = self._adaptation.watched
         self._loader: HeadLoader | None = None
+        self._source: HeadSource | None = None
         self._report, self._heads_report = report("gate"), report("heads")
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
@@ -111,21 +119,45 @@ class RankSpeculation:
         model = vllm_config.model_config
         # Each data-parallel rank has its own index.
         snapshot = None if path is None else (Path(f"{path}.{rank}"), identity_of(model))
+
+        def report(part: str) -> ReportPart:
+            return ReportPart(report_folder(), part, rank)
+
+        settings = read_settings(vllm_config)
+        adapting = settings.head.adapt
+        adapt = None
+        if adapting is not None:
+            adapt = partial(
+                Adaptation,
+                adapting,
+                rank=rank,
+                ranks=vllm_config.parallel_config.data_parallel_size,
+                target=identity_of(model),
+                report=report("adapt"),
+            )
         return cls(
-            read_settings(vllm_config),
+            settings,
             batch,
-            lambda part: ReportPart(report_folder(), part, rank),
+            report,
             most_rows=vllm_config.scheduler_config.max_num_seqs,
             edges=padded_sizes(vllm_config),
             vocabulary=model.get_vocab_size(),
             snapshot=snapshot,
             is_async=bool(vllm_config.scheduler_config.async_scheduling),
+            adapt=adapt,
         )
 
     def take_heads(self, source: HeadSource, folder: Path | None) -> None:
         """Load the head of the settings, if there is one; later ones come from the same source."""
-        heads = self.step.heads
-        self._loader = HeadLoader(source, heads, commands=report_folder(), watch=self._watch)
+        heads, adaptation = self.step.heads, self._adaptation
+        self._loader = HeadLoader(
+            source,
+            heads,
+            commands=report_folder(),
+            watch=self._watch,
+            delete_traffic=None if adaptation is None else adaptation.delete,
+        )
+        self._source = source
         if folder is not None:
             heads.start(source.load(folder))
 
@@ -143,6 +175,9 @@ class RankSpeculation:
         """Take other heads from now on, if heads are a source."""
         if self._loader is not None:
             self._loader.start()
+        if self._adaptation is not None and self._source is not None:
+            self.step.recorder = self._adaptation.recorder
+            self._adaptation.start(self._source.tables, self._source.tokenizer)
 
     def believe(self, profile: Points) -> None:
         """Give the gate the step times that were measured for this model on this machine."""
@@ -153,6 +188,8 @@ class RankSpeculation:
         self.drafter.end(list(self.drafter.running), keep=True)
         if self._loader is not None:
             self._loader.stop()
+        if self._adaptation is not None:
+            self._adaptation.stop()
         for thread in self._threads:
             thread.stop()
 
@@ -164,6 +201,8 @@ class RankSpeculation:
             heads = self.step.heads
             self._head_metrics.publish(heads.roles, heads.results)
             self._heads_report.write(heads.facts())
+            if self._adaptation is not None:
+                self._adaptation.publish(None if heads.serving is None else heads.serving.folder)
 
     def _facts(self) -> dict[str, JsonValue]:
         """Return the gate's part of `GET /speculation` (docs/gate.md)."""

@@ -16,7 +16,8 @@ from pydantic import JsonValue
 from engine.drafting import Beginning, Control, Drafter, InFlight, StepDrafts
 from engine.heads import DraftHead, HeadMemory
 from engine.policy import Launch, Load
-from engine.worker.head import HeadRun, StepStates
+from engine.worker.collection import Recorder
+from engine.worker.head import HeadRun, PromptRecord, StepStates
 from engine.worker.heads import Heads
 from engine.worker.metrics import DraftingMetrics
 from engine.worker.trial import Conditions
@@ -86,6 +87,11 @@ class SampledStep:
         return len(self.sampled) - self.sampled.count([])
 
     @property
+    def has_prompts(self) -> bool:
+        """Whether prompt tokens may have been read in it."""
+        return self.has_new or bool(self.next_step.read_tokens) or not all(self.sampled)
+
+    @property
     def verifying(self) -> int:
         """The number of sequences that got tokens, if any draft was verified; else 0."""
         return self.decoding if any(self.verified) else 0
@@ -103,8 +109,8 @@ class BatchView(Protocol):
     def control(self, request: str) -> Control:
         """Read what it asks of its drafts. Called once: a prediction in it may be long."""
 
-    def note_prompts(self, memory: HeadMemory, wants: Callable[[str], bool]) -> None:
-        """Have a head's memory record the prompt positions of the step (see `note_prefill`)."""
+    def note_prompts(self, memory: PromptRecord, wants: Callable[[str], bool]) -> None:
+        """Have a record take the prompt positions of the step (see `note_prefill`)."""
 
 
 class StepDrafting:
@@ -114,6 +120,7 @@ class StepDrafting:
         heads: The draft head that serves, if there is one, and one that is tried beside it.
         launch: Chooses whether steps are launched ahead; None if they all wait.
         goes_ahead: Its latest choice.
+        recorder: Records the traffic that heads may learn from; None if none may.
 
     Args:
         drafter: Decides what each request drafts.
@@ -136,6 +143,7 @@ class StepDrafting:
         self._batch = batch
         self.launch = launch
         self.goes_ahead = False
+        self.recorder: Recorder | None = None
         self._controls: dict[str, Control] = {}
         self._timer = StepTimer()
         self._began = 0.0
@@ -174,6 +182,8 @@ class StepDrafting:
         for gone in (finished, preempted):
             self.drafter.end(gone, keep=True)
             self._leave_memory(gone)
+            if self.recorder is not None:
+                self.recorder.forget(gone)
 
     def draft(self, step: SampledStep, native: Sequence[Sequence[int]] | None = None) -> StepDrafts:
         """Learn from the sampled tokens, and return the drafts of the next step.
@@ -196,6 +206,8 @@ class StepDrafting:
             load=step.next_step.as_load(),
             in_flight=step.in_flight,
         )
+        if self.recorder is not None:
+            self._record(self.recorder, step)
         head_seconds, head_cpu = (0.0, 0.0) if head is None else (head.seconds, head.cpu_seconds)
         if head is not None and head.sequences:
             self.drafter.gate.observe_head(head.sequences, head_seconds)
@@ -265,8 +277,20 @@ class StepDrafting:
             return None
 
     def _note_prompts(self, memory: HeadMemory, step: SampledStep) -> None:
-        if step.has_new or step.next_step.read_tokens or not all(step.sampled):
+        if step.has_prompts:
             self._batch.note_prompts(memory, self._wants_head)
+
+    def _record(self, recorder: Recorder, step: SampledStep) -> None:
+        """Record the step's text; an error costs what is not stored yet, and nothing else."""
+        try:
+            if step.states is None:
+                recorder.clear()
+                return
+            if step.has_prompts:
+                self._batch.note_prompts(recorder, recorder.wants)
+            recorder.take(step.requests, step.sampled, step.states)
+        except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
+            recorder.fail(exc)
 
     def _try_challenger(self, head: HeadRun, step: SampledStep) -> float:
         """Go on with the trial of another head; return the seconds of its passes."""
@@ -274,7 +298,7 @@ class StepDrafting:
         return self.heads.try_challenger(
             head,
             Conditions(gate.price, gate.goodput if gate.is_measured else 0.0),
-            self._control,
+            self.control,
             lambda memory: self._note_prompts(memory, step),
         )
 
@@ -290,16 +314,17 @@ class StepDrafting:
         text = self._batch.text(request)
         new = len(step.sampled[step.requests.index(request)])
         before = np.ascontiguousarray(text[: len(text) - new], np.int32)
-        return Beginning(before, self._control(request), left=self._batch.left(request) + new)
+        return Beginning(before, self.control(request), left=self._batch.left(request) + new)
 
-    def _control(self, request: str) -> Control:
+    def control(self, request: str) -> Control:
+        """Return what a request of the batch asks for."""
         known = self._controls.get(request)
         if known is None:
             known = self._controls[request] = self._batch.control(request)
         return known
 
     def _wants_head(self, request: str) -> bool:
-        control = self._control(request)
+        control = self.control(request)
         return control.head and control.most != 0
 
 

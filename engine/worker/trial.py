@@ -6,6 +6,7 @@ The tokens of a trial are never verified, so it cannot change what is generated.
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine.drafting import Control
 from engine.heads import DraftHead, HeadMemory
@@ -35,6 +36,7 @@ class LoadedHead:
         memory: Of a head with a window.
         version: Names its configuration and weights.
         name: Of its folder.
+        folder: Where it was loaded from; links are resolved.
     """
 
     head: DraftHead
@@ -42,6 +44,7 @@ class LoadedHead:
     memory: HeadMemory | None = None
     version: str = ""
     name: str = ""
+    folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Draft heads of the workers, for administrators: show, load, unload, forget.
+"""Draft heads of the workers, for administrators: show, load, unload, forget, delete traffic.
 
 A command is passed on to all workers that serve a model. Each answers at once; `GET /heads` says
 later what has become of it.
@@ -87,6 +87,16 @@ def heads_routes(*, timeout_seconds: float) -> APIRouter:
         if asked.folder is not None:
             raise InvalidRequestError("'folder' belongs to loading.", param="folder")
         return await commands.send(_serving(request, asked.model), caller, action="forget")
+
+    @router.delete("/heads/traffic")
+    async def forget_traffic(
+        request: Request, tenant: str | None = None, model: str | None = None
+    ) -> Response:
+        caller = check_administrator(request)
+        services: Services = request.state.services
+        whose = {} if tenant is None else {"tenant": services.digests.of(tenant)}
+        workers = _serving(request, model)
+        return await commands.send(workers, caller, action="forget_traffic", **whose)
 
     return router
 

@@ -143,6 +143,13 @@ _PAGES: dict[tuple[str, str], _Page] = {
             "additionalProperties": False,
         },
     ),
+    ("delete", "/heads/traffic"): _Page(
+        "Delete the traffic that was recorded of a tenant, or of all, for heads to learn from.",
+        errors=_HEAD_ERRORS,
+        needs_key=True,
+        status="202",
+        query=("tenant", "model"),
+    ),
     ("get", "/metrics"): _Page("Metrics for Prometheus.", media_type="text/plain"),
     ("get", "/metrics/worker"): _Page(
         "Metrics of the worker that the gateway started.",

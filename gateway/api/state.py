@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.admission import Admission
+from gateway.protocol import TenantDigests
 from gateway.responses import Conversations
 from gateway.serving import Serving
 from gateway.supervisor import Supervisor
@@ -22,6 +23,7 @@ class Services:
             process of this gateway supervises it.
         conversations: What is kept of `/v1/responses`.
         is_draining: Whether SIGTERM was received.
+        digests: Makes the names under which the workers know tenants.
     """
 
     admission: Admission
@@ -30,3 +32,4 @@ class Services:
     supervisor: Supervisor | None
     conversations: Conversations
     is_draining: Callable[[], bool]
+    digests: TenantDigests

@@ -74,13 +74,16 @@ def build_services(
     if lifecycle.announce is not None:
         tasks.own(lifecycle.announce(pool), name="announce")
     admission = _admission(settings, process, metrics, tasks)
+    digests = TenantDigests(
+        tenant_secret(settings, process), frozenset(settings.learn_from_tenants)
+    )
     conversations = _conversations(settings, metrics, tasks)
     serving = Serving(
         admission,
         pool,
         prober,
         metrics,
-        digests=TenantDigests(tenant_secret(settings, process)),
+        digests=digests,
         tokenizer=PredictionTokenizer(
             max_tokens=settings.request.max_prediction_tokens,
             timeout_seconds=settings.request.tokenize_seconds,
@@ -92,7 +95,15 @@ def build_services(
         policy=_serving_policy(settings),
     )
     lifecycle.end_requests = serving.end_all
-    return Services(admission, pool, serving, supervisor, conversations, lambda: lifecycle.draining)
+    return Services(
+        admission,
+        pool,
+        serving,
+        supervisor,
+        conversations,
+        lambda: lifecycle.draining,
+        digests=digests,
+    )
 
 
 def _prober(settings: GatewaySettings, pool: Pool) -> Prober:

@@ -1,4 +1,4 @@
-"""`specgate heads load|unload|forget|list`: the draft heads of a running gateway's workers."""
+"""`specgate heads load|unload|forget|forget-traffic|list`: draft heads of a gateway's workers."""
 
 import argparse
 import sys
@@ -30,9 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     load.add_argument("folder", type=Path, help="of the head, on the workers' machines")
     unload = actions.add_parser("unload", help="serve without a head")
     forget = actions.add_parser("forget", help="drop the head beside the one that serves")
-    for action in (load, unload, forget):
+    traffic = actions.add_parser(
+        "forget-traffic", help="delete what workers recorded of a tenant to learn from"
+    )
+    whose = traffic.add_mutually_exclusive_group(required=True)
+    whose.add_argument("tenant", nargs="?", help="whose traffic")
+    whose.add_argument("--all", action="store_true", help="that of all tenants")
+    for action in (load, unload, forget, traffic):
         action.add_argument("--wait", action="store_true", help="until the outcome is known")
-    for action in (load, unload, forget, actions.add_parser("list", help="show all heads")):
+    for action in (
+        load,
+        unload,
+        forget,
+        traffic,
+        actions.add_parser("list", help="show all heads"),
+    ):
         action.add_argument("--model", metavar="NAME", help="if the workers serve several")
         action.add_argument("--url", help="of the gateway (default: the profile's address)")
         action.add_argument(
@@ -94,6 +106,9 @@ def _command(client: httpx.Client, chosen: argparse.Namespace) -> int:
         sent = client.post("/heads", json=body)
     elif chosen.action == "forget":
         sent = client.post("/heads/forget", json=body)
+    elif chosen.action == "forget-traffic":
+        whose = {} if chosen.all else {"tenant": chosen.tenant}
+        sent = client.delete("/heads/traffic", params=body | whose)
     else:
         sent = client.delete("/heads", params=body)
     answers = _workers(sent)

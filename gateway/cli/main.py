@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway import __version__
-from gateway.cli import check_config, heads, keys, model, serve, train
+from gateway.cli import check_config, heads, keys, model, serve, train, tune
 from gateway.errors import ConfigError
 
 
@@ -27,6 +27,7 @@ _COMMANDS: dict[str, tuple[Command, str]] = {
     "heads": (heads, "load, unload and list draft heads of a running gateway"),
     "model": (model, "fetch the profile's model into the cache"),
     "train": (train, "make a draft head from a recipe"),
+    "tune": (tune, "find the drafters that are best for a model and a workload"),
 }
 
 _INTERRUPTED = 130  # as shells report SIGINT

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+import yaml
+
 import gateway
 from gateway.errors import ConfigError
 
@@ -42,11 +44,25 @@ def find_file(name: str, folder: str, *, kind: str) -> Path:
     path = Path(name)
     if path.is_file():
         return path.resolve()
-    package = Path(gateway.__file__).parent
-    # In an installation they are inside the package, in a checkout next to it.
-    folders = (package / folder, package.parent / folder)
+    folders = _packaged(folder)
     for parent in folders:
         if (found := parent / f"{name}.yaml").is_file():
             return found
     known = sorted(found.stem for parent in folders for found in parent.glob("*.yaml"))
     raise ConfigError(f"{name}: no such {kind}; there are {', '.join(known)}")
+
+
+def profile_of_model(model: str) -> Path | None:
+    """The packaged profile that serves a model; None if there is none."""
+    for parent in _packaged("configs"):
+        for path in sorted(parent.glob("*.yaml")):
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+            if (document.get("engine") or {}).get("model") == model:
+                return path
+    return None
+
+
+def _packaged(folder: str) -> tuple[Path, Path]:
+    """In an installation files are inside the package, in a checkout next to it."""
+    package = Path(gateway.__file__).parent
+    return package / folder, package.parent / folder

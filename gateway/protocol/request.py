@@ -201,7 +201,7 @@ def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDig
         members.pop("prediction", None)
     # On other endpoints nothing is added, but a caller's own must not pass there either.
     if endpoint.takes_xargs or not is_null(theirs.get("vllm_xargs")):
-        members["vllm_xargs"] = _xargs(request, name)
+        members["vllm_xargs"] = _xargs(request, name, adapt=tenant in digests.learnt_from)
     salt = _CACHE_SALT.read(theirs)
     if endpoint.takes_salt or salt is not None:
         members["cache_salt"] = json_text(digests.of(tenant, salt) if salt else name)
@@ -217,7 +217,7 @@ def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDig
     return write_members(members)
 
 
-def _xargs(request: InferenceRequest, tenant_name: str) -> Raw:
+def _xargs(request: InferenceRequest, tenant_name: str, *, adapt: bool) -> Raw:
     members = _members_of(request.members.get("vllm_xargs"), most=_MAX_XARGS)
     members = {name: value for name, value in members.items() if not name.startswith(_PREFIX)}
     if not request.endpoint.takes_xargs:
@@ -227,6 +227,8 @@ def _xargs(request: InferenceRequest, tenant_name: str) -> Raw:
         ours["max_draft_tokens"] = request.speculation.max_draft_tokens
     if request.predicted_tokens:
         ours["prediction"] = request.predicted_tokens
+    if adapt:
+        ours["adapt"] = 1
     members.update((_PREFIX + name, json_text(value)) for name, value in ours.items())
     return Raw(write_members(members))
 

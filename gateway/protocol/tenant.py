@@ -11,9 +11,11 @@ class TenantDigests:
 
     Attributes:
         secret: Without it nobody can compute a tenant's name, or test a guess.
+        learnt_from: Tenants that agreed that draft heads learn from their traffic.
     """
 
     secret: bytes = field(repr=False)
+    learnt_from: frozenset[str] = frozenset()
 
     def of(self, tenant: str, salt: str = "") -> str:
         """The name of `tenant`; 32 hexadecimal digits.

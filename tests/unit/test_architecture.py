@@ -37,9 +37,10 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset(tier.split())
         for tier in (
             "__main__",
+            "tuning",
             "worker training",
             "drafting",
-            "models heads kernels suffix",
+            "models heads kernels suffix simulation traffic",
             "config",
             "policy",
             "lifetime processor errors types",
@@ -63,6 +64,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "grafana_foundation_sdk": frozenset(),
     "httpx": frozenset({"engine.training", "gateway.cli", "gateway.upstream"}),
     "vllm": frozenset({"engine.worker"}),
+    "cryptography": frozenset({"engine.traffic"}),
     "matplotlib": frozenset({"engine.training"}),
     "transformers": frozenset({"engine.training"}),
     "torch": frozenset(
@@ -72,6 +74,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
             "engine.kernels",
             "engine.training",
             "engine.models",
+            "engine.traffic",
         }
     ),
 }

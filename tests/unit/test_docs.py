@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from engine.worker.metrics import (
     AcceptanceMetrics,
+    AdaptMetrics,
     DraftingMetrics,
     ExactnessMetrics,
     HeadMetrics,
@@ -66,6 +67,7 @@ def metrics() -> frozenset[str]:
     AcceptanceMetrics(registry)
     DraftingMetrics(registry)
     HeadMetrics(registry)
+    AdaptMetrics(registry)
     ExactnessMetrics(registry)
     endings = ("", "_total", "_bucket", "_sum", "_count")
     return frozenset(f"{family.name}{end}" for family in registry.collect() for end in endings)

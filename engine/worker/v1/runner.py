@@ -18,8 +18,7 @@ from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 from vllm.v1.worker.gpu_model_runner import PIN_MEMORY, GPUModelRunner
 
 from engine.drafting import Control
-from engine.heads import HeadMemory
-from engine.worker.head import StepPositions, StepStates, note_prefill
+from engine.worker.head import PromptRecord, StepPositions, StepStates, note_prefill
 from engine.worker.rows import most_verified_rows
 from engine.worker.sampling import all_processors, read_control_of
 from engine.worker.scheduler import SourcedDraftTokenIds
@@ -237,7 +236,7 @@ class _V1Batch:
         params = self._runner.requests[request].sampling_params
         return read_control_of(params, vocabulary=self._vocabulary)
 
-    def note_prompts(self, memory: HeadMemory, wants: Callable[[str], bool]) -> None:
+    def note_prompts(self, memory: PromptRecord, wants: Callable[[str], bool]) -> None:
         runner, batch = self._runner, self._runner.input_batch
         requests, sampled = batch.req_ids, runner._sampled
         scheduled = runner._scheduled.num_scheduled_tokens

@@ -27,8 +27,8 @@ from vllm.v1.worker.gpu.spec_decode.rejection_sampler import get_max_chunk_logit
 from vllm.v1.worker.gpu.spec_decode.speculator import BaseSpeculator
 
 from engine.drafting import HEAD, NATIVE, ON_DEVICE, Control, InFlight
-from engine.heads import DraftHead, HeadMemory
-from engine.worker.head import StepPositions, StepStates, note_prefill
+from engine.heads import DraftHead
+from engine.worker.head import PromptRecord, StepPositions, StepStates, note_prefill
 from engine.worker.rows import most_verified_rows
 from engine.worker.sampling import read_control_of
 from engine.worker.scheduler import SourcedDraftTokenIds
@@ -378,7 +378,7 @@ class _V2Batch:
         params = self._runner.requests[request].params
         return read_control_of(params, vocabulary=self._vocabulary)
 
-    def note_prompts(self, memory: HeadMemory, wants: Callable[[str], bool]) -> None:
+    def note_prompts(self, memory: PromptRecord, wants: Callable[[str], bool]) -> None:
         runner = self._runner
         note_prefill(
             memory,

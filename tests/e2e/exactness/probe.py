@@ -15,20 +15,29 @@ _ROOMS = {
     "finish": ("engine.suffix:SuffixIndex", "finish"),
     "price": ("engine._core.drafting:Batch", "draft"),
     "head": ("engine.heads:DraftHead", "guess"),
+    "head ahead": ("engine.heads:DraftHead", "propose"),
     "memory": ("engine.heads:HeadMemory", "note"),
     "forgetting": ("engine.heads:HeadMemory", "forget"),
     "texts": ("engine.worker.v2.requests:Requests", "extend"),
     "verification": ("engine.worker.v1.runner", "verify"),
 }
-_OF_THE_OTHER = {"v1": "texts", "v2": "verification"}
+_OF_THE_OTHERS = {
+    "v1": ("texts", "head ahead"),
+    "v2": ("verification", "head ahead"),
+    # A head that drafts ahead has no memory.
+    "v2-ahead": ("verification", "head", "memory", "forgetting"),
+}
 
 
 def rooms_of(runner: str) -> tuple[str, ...]:
     """Return what can be made to fail on a runner: calls of index, policy, head and hooks.
 
     By name, since only a worker has vllm.
+
+    Args:
+        runner: `v1`, `v2`, or `v2-ahead` if no step waits for the tokens of the last one.
     """
-    return tuple(room for room in _ROOMS if room != _OF_THE_OTHER[runner])
+    return tuple(room for room in _ROOMS if room not in _OF_THE_OTHERS[runner])
 
 
 class InjectedError(Exception):
@@ -43,10 +52,11 @@ class Probe:
     def specgate_held(self) -> dict[str, int]:
         """Count the requests that the drafter, the suffix index and the draft head remember."""
         speculation = self.model_runner.speculation
+        memory = speculation.step.heads.serving.memory
         return {
             "drafter": len(speculation.drafter.running),
             "index": speculation._index.stats().requests,
-            "head": len(speculation.step.heads.serving.memory.requests),
+            "head": 0 if memory is None else len(memory.requests),
         }
 
     def specgate_objects(self) -> dict[str, int]:

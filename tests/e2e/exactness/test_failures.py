@@ -7,18 +7,19 @@ import pytest
 
 from tests.e2e.exactness.probe import rooms_of
 from tests.e2e.exactness.prompts import make_prompts, make_prose
-from tests.e2e.exactness.worker import RUNNER, Worker
+from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 FALLBACKS, STEPS = "engine_spec_fallbacks_total", "engine_spec_steps_total"
-ROOMS = rooms_of(RUNNER)
+ROOMS = rooms_of("v2-ahead" if SCHEDULING == "ahead" else RUNNER)
 # One call in so many fails.
 SELDOM = {
     "start": 43,
     "finish": 11,
     "price": 13,
     "head": 17,
+    "head ahead": 7,
     "memory": 29,
     "forgetting": 7,
     "texts": 23,

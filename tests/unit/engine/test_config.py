@@ -1,5 +1,6 @@
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -188,3 +189,22 @@ def test_speculation_can_be_off(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, f"engine: {{speculation: {text}}}")
 
     assert load_settings(path, environ={}).speculation.sources == ()
+
+
+def test_adapting_needs_a_head_and_watches_its_own_folder() -> None:
+    adapt: Any = {"folder": "~/adapt"}
+
+    found = load_settings(
+        None, environ={}, overrides={"speculation": {"sources": ["head"], "head": {"adapt": adapt}}}
+    )
+
+    assert found.speculation.head.adapt is not None
+    assert found.speculation.head.adapt.folder == Path.home() / "adapt"
+    wrong: list[Any] = [
+        {"sources": ["suffix"], "head": {"adapt": adapt}},
+        {"sources": ["head"], "head": {"adapt": adapt, "watch": "/heads"}},
+        {"sources": ["head"], "head": {"adapt": {**adapt, "max_mb": 1}}},
+    ]
+    for speculation in wrong:
+        with pytest.raises(ConfigError, match=r"adapt|max_mb"):
+            load_settings(None, environ={}, overrides={"speculation": speculation})

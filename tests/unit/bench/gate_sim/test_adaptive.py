@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from bench.gate_sim.adaptive import Adaptive
-from bench.gate_sim.rule import View
+from engine.simulation.rule import View
 from tests.unit.bench.gate_sim.worlds import curve_of, view_of
 
 

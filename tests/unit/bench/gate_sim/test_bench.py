@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 
 from bench.gate_sim.bench import Finding, cells_of, go_through, library_of, matching
-from bench.gate_sim.course import Stage
 from bench.gate_sim.plan import QUICK, Grid, Plan, PlanError, Shift, Traffic, oscillating
 from bench.gate_sim.start import Start
 from bench.gate_sim.traces import trace_of
+from engine.simulation.course import Stage
 from tests.unit.bench.gate_sim.worlds import SURE, Eager
 
 TRAFFIC = Traffic("sure", "suffix", (SURE,))

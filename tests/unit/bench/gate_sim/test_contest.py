@@ -10,9 +10,9 @@ from bench.gate_sim.contest import (
     result_of,
     stage_ratio,
 )
-from bench.gate_sim.course import Stage, course_of
-from bench.gate_sim.engine import Record
-from bench.gate_sim.schedules import Source
+from engine.simulation.course import Stage, course_of
+from engine.simulation.engine import Record
+from engine.simulation.schedules import Source
 from tests.unit.bench.gate_sim.worlds import Eager, curve_of, record_of, world_of
 
 

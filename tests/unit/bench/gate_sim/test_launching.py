@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from bench.gate_sim.arrays import Flags, Floats, Ints
-from bench.gate_sim.engine import Pause, Record, World, simulate
 from bench.gate_sim.launching import Launches, LaunchPlan, compare_launches
 from bench.gate_sim.plan import EDIT_TRAFFIC
-from bench.gate_sim.specgate import Specgate
+from engine.simulation.arrays import Flags, Floats, Ints
+from engine.simulation.engine import Pause, Record, World, simulate
+from engine.simulation.specgate import Specgate
 from tests.unit.bench.gate_sim.worlds import SURE, curve_of, world_of
 
 PAUSE = Pause(step=0.5, sequence=0.25)

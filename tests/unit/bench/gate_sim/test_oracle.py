@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from bench.gate_sim.contest import fixed_settings
-from bench.gate_sim.course import Stage, course_of
-from bench.gate_sim.curve import Curve
-from bench.gate_sim.engine import Record, World, simulate
 from bench.gate_sim.oracle import Oracle, _Market
 from bench.gate_sim.processes import EDIT
-from bench.gate_sim.schedules import Scheduled, Source
+from engine.simulation.course import Stage, course_of
+from engine.simulation.curve import Curve
+from engine.simulation.engine import Record, World, simulate
+from engine.simulation.schedules import Scheduled, Source
 from tests.unit.bench.gate_sim.worlds import HOPELESS, SURE, curve_of, world_of
 
 SEEDS = np.array([0, 1])

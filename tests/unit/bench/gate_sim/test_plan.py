@@ -1,8 +1,8 @@
 import pytest
 
 from bench.gate_sim.bench import cells_of
-from bench.gate_sim.curve import MOST_SEQUENCES
 from bench.gate_sim.plan import FULL, QUICK, STAIRCASES, Plan, oscillating
+from engine.simulation.curve import MOST_SEQUENCES
 
 PLANS = pytest.mark.parametrize("plan", [FULL, QUICK], ids=["full", "quick"])
 

@@ -15,7 +15,7 @@ from bench.gate_sim.processes import (
     WARM,
     Process,
 )
-from bench.gate_sim.texts import Texts
+from engine.simulation.texts import Texts
 
 MISSTATED = [EDIT_TOO_SURE, EDIT_TOO_MODEST, EDIT_SHARP, WARM, CHAT_TOO_MODEST]
 KINDS = [CHAT, EDIT, CREATIVE, SHORT, SURE, UNSURE, *MISSTATED]

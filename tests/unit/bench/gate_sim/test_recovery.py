@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from bench.gate_sim.arrays import Floats
-from bench.gate_sim.course import Course, Stage, course_of
-from bench.gate_sim.engine import Record
 from bench.gate_sim.recovery import WINDOW, steps_to_recover
+from engine.simulation.arrays import Floats
+from engine.simulation.course import Course, Stage, course_of
+from engine.simulation.engine import Record
 
 STAGE = 200
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from bench.gate_sim.course import Stage, course_of
-from bench.gate_sim.engine import World
-from bench.gate_sim.schedules import Scheduled, Source, fixed
 from bench.gate_sim.start import Start, lost_steps, run_from
+from engine.simulation.course import Stage, course_of
+from engine.simulation.engine import World
+from engine.simulation.schedules import Scheduled, Source, fixed
 from tests.unit.bench.gate_sim.worlds import Eager, curve_of, world_of
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 
-from bench.gate_sim.rule import Decision, Outcome
 from bench.gate_sim.thresholds import SGLang, TensorRT
+from engine.simulation.rule import Decision, Outcome
 from tests.unit.bench.gate_sim.worlds import view_of
 
 VIEW = view_of(offered=[32, 32], stated=[0.5, 0.5])

@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.gate_sim.texts import DEPTH
 from bench.gate_sim.traces import rates_by_order, read_traces, texts_of, trace_of
+from engine.simulation.texts import DEPTH
 
 WORDS = list("tqbfjoaldgng")
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from bench.gate_sim.course import Course, Stage, course_of
-from bench.gate_sim.curve import MOST_SEQUENCES, MOST_TOKENS, Curve
-from bench.gate_sim.engine import Record, World
 from bench.gate_sim.processes import Mode, Process
-from bench.gate_sim.rule import Decision, Outcome, View
-from bench.gate_sim.schedules import Scheduled, Source, fixed
-from bench.gate_sim.texts import HEAD, Offers, build_library
+from engine.simulation.course import Course, Stage, course_of
+from engine.simulation.curve import MOST_SEQUENCES, MOST_TOKENS, Curve
+from engine.simulation.engine import Record, World
+from engine.simulation.rule import Decision, Outcome, View
+from engine.simulation.schedules import Scheduled, Source, fixed
+from engine.simulation.texts import HEAD, Offers, build_library
 
 SURE = Process(
     "sure",

@@ -79,3 +79,13 @@ def test_without_a_name_a_request_is_of_the_common_tenant(value: object) -> None
 )
 def test_a_price_of_its_own(value: object, price: float | None) -> None:
     assert read_control({"specgate_price": value}).price == price
+
+
+@pytest.mark.parametrize(
+    ("value", "agreed"),
+    [(1, True), (1.0, True), (True, True), (0, False), ("1", False), ([1], False), (None, False)],
+)
+def test_a_tenant_agrees_with_1_only(value: object, agreed: bool) -> None:
+    control = read_control({"specgate_adapt": value})
+
+    assert control.adapt is agreed

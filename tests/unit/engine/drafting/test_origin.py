@@ -16,6 +16,7 @@ MIXED = Origin(PREDICTION, SUFFIX, 3)
 )
 def test_the_number_on_the_wire(origin: Origin, drafted: int, code: int) -> None:
     assert origin.encode(drafted) == code
+    assert Origin.decode(code) == (origin, drafted)
 
 
 @pytest.mark.parametrize(

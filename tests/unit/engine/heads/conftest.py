@@ -14,6 +14,12 @@ from engine.heads import DraftHead, HeadConfig, TargetFacts
 from tests.fakes.cuda import MadeUpCuda, made_up_cuda
 
 HIDDEN, VOCAB, INNER = 48, 90, 32
+MEDUSA = {
+    "kind": "medusa",
+    "inner_size": HIDDEN,
+    "tie_positions": False,
+    "scale_input": False,
+}
 
 WriteFolder = Callable[[Mapping[str, Any], Mapping[str, Tensor]], Path]
 MakeHead = Callable[..., DraftHead]
@@ -73,7 +79,10 @@ def cuda(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture
 def make_head(tables: dict[str, Tensor]) -> MakeHead:
-    """Heads with random weights, norms included; the draft vocabulary is every other token."""
+    """Heads with random weights, norms included; the draft vocabulary is every other token.
+
+    Medusa's get what else it needs.
+    """
 
     def make(**fields: Any) -> DraftHead:
         config = HeadConfig(
@@ -83,6 +92,7 @@ def make_head(tables: dict[str, Tensor]) -> MakeHead:
                 "vocab_size": VOCAB,
                 "inner_size": INNER,
                 "positions": 3,
+                **(MEDUSA if fields.get("kind") == "medusa" else {}),
                 **fields,
             }
         )
@@ -91,7 +101,7 @@ def make_head(tables: dict[str, Tensor]) -> MakeHead:
         head = DraftHead.new(config, ids, seed=7, **tables)
         draws = torch.Generator().manual_seed(8)
         for parameter in head.parameters():
-            if parameter.ndim == 1:
+            if parameter.ndim == 1 or not parameter.any():
                 parameter.data += 0.3 * torch.randn(parameter.shape, generator=draws)
         head.eval()
         return head

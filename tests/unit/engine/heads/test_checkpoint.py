@@ -22,8 +22,18 @@ from tests.unit.engine.heads.conftest import HIDDEN, MakeHead, WriteFolder
         {"tie_positions": False, "scale_input": False},
         {"kind": "gated", "gated_size": 24},
         {"share_output": True, "inner_size": HIDDEN, "project_output": True},
+        {"kind": "medusa", "draft_vocab_size": 20, "share_output": True, "residual_layers": 2},
     ],
-    ids=["own tables", "deep", "shared embedding", "all shared", "not tied", "gated", "projected"],
+    ids=[
+        "own tables",
+        "deep",
+        "shared embedding",
+        "all shared",
+        "not tied",
+        "gated",
+        "projected",
+        "medusa",
+    ],
 )
 def test_a_saved_head_drafts_the_same(
     make_head: MakeHead,

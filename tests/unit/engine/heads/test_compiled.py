@@ -10,6 +10,7 @@ from torch import Tensor
 from engine.heads import DraftHead, Guess, HeadConfig, HeadMemory, compiled
 from engine.heads.compiled import CompiledDrafting
 from engine.heads.drafting import Drafting
+from tests.unit.engine.heads.conftest import MEDUSA
 
 HIDDEN, VOCAB, WINDOW = 48, 96, 4
 CPU = torch.device("cpu")
@@ -188,8 +189,8 @@ def test_tokens_in_the_window_are_drafted_beyond_the_vocabulary(
 
 @pytest.mark.parametrize(
     "fields",
-    [{"kind": "lstm"}, {"kind": "mlp"}, {"inner_size": 40, "gated_size": 20}],
-    ids=["lstm", "mlp", "widths without a kernel"],
+    [{"kind": "lstm"}, {"kind": "mlp"}, MEDUSA, {"inner_size": 40, "gated_size": 20}],
+    ids=["lstm", "mlp", "medusa", "widths without a kernel"],
 )
 def test_unsupported_heads_draft_with_torch(fields: dict[str, Any]) -> None:
     head = make(fields)

@@ -5,6 +5,8 @@ from pydantic import ValidationError
 
 from engine.heads import HeadConfig
 
+MEDUSA = {"kind": "medusa", "inner_size": 8, "tie_positions": False, "scale_input": False}
+
 
 def make(**fields: object) -> HeadConfig:
     return HeadConfig.model_validate(
@@ -37,6 +39,17 @@ def make(**fields: object) -> HeadConfig:
             {"kind": "gated", "share_output": True, "draft_vocab_size": 5, "window_tokens": True},
             "window_tokens requires",
         ),
+        ({"residual_layers": 2}, "lstm has no residual_layers"),
+        ({**MEDUSA, "hidden_size": 9}, "inner_size 8 must equal hidden_size 9"),
+        ({**MEDUSA, "tie_positions": True}, "requires tie_positions to be false"),
+        (
+            {**MEDUSA, "scale_input": True, "share_embedding": True},
+            "requires scale_input and share_embedding to be false",
+        ),
+        ({**MEDUSA, "share_output": True, "project_output": True}, "requires project_output"),
+        ({**MEDUSA, "window": 8}, "medusa has no window"),
+        ({**MEDUSA, "tie_gates": False}, "single gate"),
+        ({**MEDUSA, "deep_projection": 1}, "medusa supports neither"),
         ({"kind": "gru"}, "kind"),
         ({"positions": 0}, "positions"),
         ({"inner_size": "6"}, "inner_size"),

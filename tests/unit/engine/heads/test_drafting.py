@@ -13,9 +13,10 @@ from tests.unit.engine.heads.conftest import HIDDEN, MakeHead
         {},
         {"kind": "mlp", "draft_vocab_size": 20},
         {"kind": "gated"},
+        {"kind": "medusa", "draft_vocab_size": 20},
         {"tie_gates": False, "scale_input": False},
     ],
-    ids=["lstm", "mlp, truncated", "gated", "not scaled"],
+    ids=["lstm", "mlp, truncated", "gated", "medusa", "not scaled"],
 )
 def test_drafting_never_reads_a_value(
     make_head: MakeHead, fields: dict[str, Any], dtype: torch.dtype

@@ -18,8 +18,18 @@ from tests.unit.engine.heads.conftest import HIDDEN, VOCAB, MakeHead
         {"share_embedding": True},
         {"draft_vocab_size": 20, "share_output": True},
         {"share_output": True, "inner_size": HIDDEN, "project_output": True, "kind": "gated"},
+        {"kind": "medusa"},
+        {"kind": "medusa", "draft_vocab_size": 20, "share_output": True, "residual_layers": 2},
     ],
-    ids=["own embedding", "shared embedding", "whole vocabulary", "shared output", "projected"],
+    ids=[
+        "own embedding",
+        "shared embedding",
+        "whole vocabulary",
+        "shared output",
+        "projected",
+        "medusa",
+        "medusa, shared output",
+    ],
 )
 def test_folding_does_not_change_drafts(
     make_head: MakeHead,

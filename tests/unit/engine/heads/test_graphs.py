@@ -16,6 +16,7 @@ HEADS = {
     "mlp": {"kind": "mlp", "draft_vocab_size": 20},
     "lstm": {"kind": "lstm"},
     "gated": {"kind": "gated", "draft_vocab_size": 20},
+    "medusa": {"kind": "medusa", "draft_vocab_size": 20},
     "window": WINDOW,
     "window tokens": {**WINDOW, "share_output": True, "window_tokens": True},
 }

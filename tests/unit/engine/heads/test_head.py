@@ -49,6 +49,13 @@ FIELDS: dict[str, dict[str, Any]] = {
         "scale_input": False,
     },
     "gated, with a window": {"kind": "gated", "window": 4, "attention_head_size": 8},
+    "medusa": {"kind": "medusa"},
+    "medusa, shared, truncated": {
+        "kind": "medusa",
+        "share_output": True,
+        "draft_vocab_size": 20,
+        "residual_layers": 2,
+    },
     "not tied, not scaled": {"tie_positions": False, "scale_input": False},
 }
 
@@ -183,8 +190,8 @@ def test_a_tied_head_drafts_beyond_its_positions(make_head: MakeHead) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "n"),
-    [({}, 0), ({"tie_positions": False}, 4), ({"positions": 1}, 2)],
-    ids=["none", "not tied", "single"],
+    [({}, 0), ({"tie_positions": False}, 4), ({"positions": 1}, 2), ({"kind": "medusa"}, 4)],
+    ids=["none", "not tied", "single", "medusa"],
 )
 def test_invalid_lengths_are_rejected(make_head: MakeHead, fields: dict[str, Any], n: int) -> None:
     with pytest.raises(HeadInputError, match=rf"found {n} positions, expected 1 to"):

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,46 @@ def test_damaged_file_is_named(tmp_path: Path, size: int) -> None:
 
     with pytest.raises(HeadFileError, match=r"model.safetensors: damaged"):
         StoredWeights(tmp_path).__enter__()
+
+
+FILES = ("best.safetensors", "best.pt", "*.safetensors")
+
+
+def test_files_of_the_first_pattern_that_matches_are_read(tmp_path: Path) -> None:
+    write(tmp_path, a=torch.ones(1))
+    torch.save({"b": torch.ones(2), "epoch": 3}, tmp_path / "best.pt")
+
+    with StoredWeights(tmp_path, files=FILES) as stored:
+        assert "a" not in stored
+        assert stored.shape("b") == (2,)
+        assert stored.take("b", (2,)).tolist() == [1, 1]
+        stored.finish()
+
+    write(tmp_path, "best.safetensors", c=torch.ones(1))
+    with StoredWeights(tmp_path, files=FILES) as stored:
+        assert "b" not in stored
+        assert "c" in stored
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:100]),
+        lambda path: path.write_bytes(b""),
+        lambda path: torch.save([torch.ones(1)], path),
+        lambda path: torch.save({"a": Path("code")}, path),
+    ],
+    ids=["cut", "empty", "a list", "an object that is no tensor"],
+)
+def test_a_damaged_file_of_torchs_is_named(
+    tmp_path: Path, damage: Callable[[Path], object]
+) -> None:
+    path = tmp_path / "best.pt"
+    torch.save({"a": torch.ones(64)}, path)
+    damage(path)
+
+    with pytest.raises(HeadFileError, match=r"best.pt: damaged, expected a state dict"):
+        StoredWeights(tmp_path, files=FILES).__enter__()
 
 
 @pytest.mark.parametrize(

@@ -16,3 +16,9 @@ def test_a_head_is_found_by_its_targets_name(
     assert shipped_head("some-model") == tmp_path / "some-model"
     assert shipped_head("empty") is None
     assert shipped_head("org/other") is None
+
+
+def test_a_models_own_folder_is_no_head(tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch()
+
+    assert shipped_head(str(tmp_path)) is None

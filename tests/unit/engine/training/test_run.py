@@ -10,8 +10,10 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file, save_file
+from torch.nn import functional
 
-from engine.errors import TrainingError
+from engine.errors import HeadTargetError, TrainingError
+from engine.heads import TargetFacts, load_head
 from engine.training.documents import Document
 from engine.training.group import Group
 from engine.training.recipe import load_recipe
@@ -19,7 +21,7 @@ from engine.training.run import Corpus, Run
 from engine.training.steps import Step
 from engine.training.trainer import Outcome, Trainer
 from tests.unit.engine.training.test_chat import TEMPLATE, write_tokenizer
-from tests.unit.engine.training.tiny import prepare
+from tests.unit.engine.training.tiny import HIDDEN_SIZE, VOCAB_SIZE, prepare
 
 ALONE = Group(0, 1, torch.device("cpu"))
 
@@ -77,6 +79,7 @@ def beside(whole: Path, folder: Path, **sections: Any) -> Path:
     return recipe
 
 
+MEDUSA = {"kind": "medusa", "inner_size": HIDDEN_SIZE, "tie_positions": False, "scale_input": False}
 WINDOW = {"kind": "gated", "window": 6, "attention_head_size": 16}
 
 
@@ -92,6 +95,45 @@ def test_acceptance_rises(head: dict[str, Any], steps: int, ratio: float, tmp_pa
 
     assert ratio_of(untrained) < 0.05
     assert ratio_of(trained) > ratio
+
+
+def test_a_trained_medusa_head_drafts_what_its_weights_say(tmp_path: Path) -> None:
+    learns = {"steps": 100, "batch_tokens": 512, "micro_batch_tokens": 512}
+    run = carry_out(prepare(tmp_path, head=MEDUSA, train=learns))
+    assert ratio_of(run) > 0.15
+    weights = load_file(run / "head" / "model.safetensors")
+    shards = [load_file(path) for path in sorted((run / "states").glob("held*"))]
+    hidden = torch.cat([shard["hidden"] for shard in shards])[:40].float()
+
+    head = load_head(run / "head", target_of(HIDDEN_SIZE))
+    drafted, _ = head.propose(hidden, torch.zeros(len(hidden), dtype=torch.int64), 3)
+
+    for position in range(3):
+        layer, bias, output = (
+            weights[name.format(position)].float()
+            for name in (
+                "cells.{}.layers.0.linear.weight",
+                "cells.{}.layers.0.bias",
+                "outputs.{}.weight",
+            )
+        )
+        state = hidden + functional.silu(hidden @ layer.T + bias)
+        said = weights["vocabulary.ids"][(state @ output.T).argmax(-1)]
+        assert drafted[:, position].tolist() == said.tolist()
+    assert drafted.unique().numel() > 10
+    with pytest.raises(HeadTargetError, match="its hidden_size is 64, the target's 32"):
+        load_head(run / "head", target_of(32))
+
+
+def target_of(hidden_size: int) -> TargetFacts:
+    return TargetFacts(hidden_size, VOCAB_SIZE, None, torch.float32, torch.device("cpu"))
+
+
+def test_a_medusa_head_as_wide_as_no_target_is_refused(tmp_path: Path) -> None:
+    recipe = prepare(tmp_path, head={**MEDUSA, "inner_size": 32})
+
+    with pytest.raises(TrainingError, match="inner_size 32 must equal hidden_size 64"):
+        carry_out(recipe, "train")
 
 
 def test_training_starts_from_another_recipes_head(whole: Path, tmp_path: Path) -> None:

@@ -93,6 +93,31 @@ def test_a_head_is_loaded_and_named_by_its_contents(
     assert torch.get_num_threads() >= 1
 
 
+def save_medusa(folder: Path, *, seed: int) -> Path:
+    """Write a head with one position in FasterDecoding's layout."""
+    draws = torch.Generator().manual_seed(seed)
+    shapes = {"0.0.linear.weight": (HIDDEN, HIDDEN), "0.1.weight": (VOCABULARY, HIDDEN)}
+    tensors = {name: torch.randn(shape, generator=draws) for name, shape in shapes.items()}
+    folder.mkdir(exist_ok=True)
+    torch.save(tensors, folder / "medusa_lm_head.pt")
+    (folder / "config.json").write_text('{"medusa_num_heads": 1}', encoding="utf-8")
+    return folder
+
+
+def test_a_file_of_torchs_is_loaded_and_names_the_version(
+    loader: HeadLoader, heads: Heads, shared: Path, tmp_path: Path
+) -> None:
+    folder = save_medusa(tmp_path / "head", seed=1)
+    load(shared, folder)
+
+    loader.look()
+
+    first = version_of(folder)
+    assert heads.serving is not None
+    assert (heads.serving.version, heads.serving.most) == (first, 1)
+    assert version_of(save_medusa(folder, seed=2)) != first
+
+
 def broken(folder: Path) -> Path:
     save(folder)
     weights = folder / "model.safetensors"
@@ -224,3 +249,52 @@ def test_a_pass_drafts_no_more_than_the_head_can(positions: int, tied: bool, mos
     config: Any = SimpleNamespace(positions=positions, tie_positions=tied)
 
     assert most_tokens(config, 3) == most
+
+
+def forget(shared: Path, tenant: str | None) -> None:
+    write_command(shared, HeadCommand(action="forget_traffic", tenant=tenant))
+
+
+def test_recorded_traffic_is_deleted_on_request(
+    source: HeadSource, heads: Heads, shared: Path
+) -> None:
+    asked: list[str | None] = []
+
+    def delete(tenant: str | None) -> int:
+        if tenant == "stuck":
+            raise OSError(5, "Input/output error")
+        asked.append(tenant)
+        return 3
+
+    loader = HeadLoader(source, heads, commands=shared, watch=None, delete_traffic=delete)
+    for tenant in ("acme", None, "stuck"):
+        forget(shared, tenant)
+
+    loader.look()
+
+    assert asked == ["acme", None]
+    assert [(one["state"], one["why"]) for one in changes(heads)] == [
+        ("deleted", "3 segments of recorded traffic"),
+        ("deleted", "3 segments of recorded traffic"),
+        ("failed", "not all could be deleted: Input/output error"),
+    ]
+
+
+def test_without_recorded_traffic_there_is_nothing_to_delete(
+    loader: HeadLoader, heads: Heads, shared: Path
+) -> None:
+    forget(shared, "acme")
+
+    loader.look()
+
+    (change,) = changes(heads)
+    assert (change["state"], change["why"]) == ("unchanged", "no traffic is recorded here")
+
+
+def test_a_head_behind_a_link_is_known_by_where_it_lies(source: HeadSource, tmp_path: Path) -> None:
+    folder = save(tmp_path / "000001")
+    (tmp_path / "head").symlink_to("000001")
+
+    loaded = source.load(tmp_path / "head")
+
+    assert (loaded.name, loaded.folder) == ("head", folder)

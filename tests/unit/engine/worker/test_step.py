@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry
 
@@ -300,3 +301,56 @@ def test_without_async_scheduling_nothing_is_chosen(drafting: StepDrafting) -> N
 
     assert not drafting.goes_ahead
     assert drafting.launches() == {}
+
+
+class FailingRecorder:
+    """A recorder whose disk, say, is on fire; and one that keeps what it is told."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.calls: list[str] = []
+
+    def wants(self, request: str) -> bool:
+        return True
+
+    def take(self, *_: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.calls.append("take")
+
+    def clear(self) -> None:
+        self.calls.append("clear")
+
+    def forget(self, requests: Sequence[str]) -> None:
+        self.calls.append(f"forget {len(requests)}")
+
+    def fail(self, exc: Exception) -> None:
+        self.calls.append(f"fail {exc}")
+
+
+def test_traffic_is_recorded_where_there_are_states(
+    drafting: StepDrafting, requests: Requests
+) -> None:
+    recorder: Any = FailingRecorder()
+    drafting.recorder = recorder
+    states = StepStates(torch.zeros(1, 4), None)
+
+    drafting.begin((), ())
+    drafting.draft(sampled("a", states=states, has_new=True))
+    drafting.draft(sampled("a"))
+    drafting.begin({"a"}, ())
+
+    assert recorder.calls == ["forget 0", "forget 0", "take", "clear", "forget 1", "forget 0"]
+    assert requests.noted == 1
+
+
+def test_an_error_of_the_recorder_leaves_drafts_as_they_are(drafting: StepDrafting) -> None:
+    recorder: Any = FailingRecorder(OSError("full"))
+    drafting.recorder = recorder
+
+    drafting.begin((), ())
+    drafts = drafting.draft(sampled("a", states=StepStates(torch.zeros(1, 4), None)))
+
+    assert drafts.tokens[0][:3] == [4, 5, 6]
+    assert recorder.calls[-1] == "fail full"
+    assert drafting.drafter.counters.fallbacks == {}

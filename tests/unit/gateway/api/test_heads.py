@@ -159,3 +159,22 @@ async def test_without_keys_they_are_for_this_machine_only(
         answer = await client.request(method, path, headers=headers, json=body)
 
     assert answer.status_code == ((200 if method == "GET" else 202) if allowed else 403)
+
+
+async def test_traffic_is_deleted_under_the_tenants_name_at_the_workers(
+    gateway: Application, worker: FakeWorker
+) -> None:
+    sent = [
+        await gateway.client.delete("/heads/traffic", params={"tenant": "acme"}),
+        await gateway.client.delete("/heads/traffic"),
+    ]
+
+    assert [answer.status_code for answer in sent] == [202, 202]
+    assert worker.state.head_commands == [
+        {
+            "action": "forget_traffic",
+            "tenant": gateway.services.digests.of("acme"),
+            "by": "local",
+        },
+        {"action": "forget_traffic", "by": "local"},
+    ]

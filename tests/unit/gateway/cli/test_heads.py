@@ -103,6 +103,8 @@ def test_heads_are_listed_as_a_table(gateway: Gateway, capsys: pytest.CaptureFix
         (["load", "/h", "--model", "m"], "POST", "/heads", {"folder": "/h", "model": "m"}),
         (["unload"], "DELETE", "/heads", None),
         (["forget"], "POST", "/heads/forget", {}),
+        (["forget-traffic", "acme"], "DELETE", "/heads/traffic?tenant=acme", None),
+        (["forget-traffic", "--all"], "DELETE", "/heads/traffic", None),
     ],
 )
 def test_a_command_is_sent(

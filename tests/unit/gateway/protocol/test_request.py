@@ -417,3 +417,13 @@ def test_a_field_that_is_read_has_a_bounded_length(name: str) -> None:
         read_request(COMPLETIONS, json.dumps({name: "x" * 2**16}).encode())
 
     assert caught.value.param == name
+
+
+@pytest.mark.parametrize(("tenant", "agreed"), [("acme", True), ("other", False)])
+def test_only_requests_of_tenants_that_agreed_may_be_learnt_from(tenant: str, agreed: bool) -> None:
+    digests = TenantDigests(b"secret", frozenset({"acme"}))
+    request = request_to(CHAT, vllm_xargs={"specgate_adapt": 1})
+
+    body = json.loads(forwarded_body(request, tenant=tenant, digests=digests))
+
+    assert body["vllm_xargs"].get("specgate_adapt") == (1 if agreed else None)
