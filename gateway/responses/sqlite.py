@@ -135,7 +135,9 @@ def _open(path: Path) -> sqlite3.Connection:
                 raise
             return connection
     except OSError as error:
-        raise _unusable(path, error.strerror or str(error)) from error
+        reason = error.strerror or str(error)
+        elsewhere = "name another one, or set gateway.responses.store to off"
+        raise _unusable(path, f"{reason}: {elsewhere}") from error
     except (ConfigError, sqlite3.Error) as error:
         raise _unusable(path, str(error)) from error
 

@@ -67,6 +67,13 @@ def test_a_file_that_cannot_be_used_is_a_wrong_setting(
     assert "\n" not in str(caught.value)
 
 
+def test_a_folder_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigError, match=r"name another one, or set gateway\.responses\.store"):
+        check_file(tmp_path / "file" / "responses.sqlite")
+
+
 def contents(folder: Path) -> list[bytes]:
     return [file.read_bytes() for file in sorted(folder.iterdir())]
 
