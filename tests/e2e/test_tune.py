@@ -26,7 +26,7 @@ def tune(folder: Path) -> subprocess.CompletedProcess[str]:
         [
             Path(sys.executable).with_name("specgate"),
             *("tune", MODEL, "--data", data, "--out", folder / "out", "--concurrency", "1,2"),
-            *("--minutes", "0.5", "--drafters", "off,suffix"),
+            *("--minutes", "2", "--drafters", "off,suffix"),
         ],
         cwd=ROOT,
         stdin=subprocess.DEVNULL,
