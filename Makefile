@@ -183,13 +183,14 @@ install-helm: ## install helm, for the tests of the chart
 	@scripts/install.sh helm
 
 .PHONY: install-tests
-install-tests: ## install everything that the tests need, Node, helm, Prometheus and Redis included
+install-tests: ## install everything that the tests need, Node, helm, Prometheus, Redis and PostgreSQL included
 	@scripts/apt.sh test
 	@scripts/install.sh dev
 	@scripts/install.sh node
 	@scripts/install.sh helm
 	@scripts/install.sh prometheus
 	@scripts/install.sh redis
+	@scripts/install.sh postgres
 	@scripts/install.sh triton
 
 .PHONY: install-libraries

@@ -22,12 +22,14 @@ from gateway.api import (
     metrics_routes,
     models_routes,
     openapi_routes,
+    responses_routes,
     speculation_routes,
 )
 from gateway.assembly import Lifecycle, ProcessContext, build_services
 from gateway.errors import ConfigError
 from gateway.middleware import Observe
 from gateway.protocol import ENDPOINTS, forwarded_endpoint
+from gateway.responses import check_store
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics, Tracing, open_tracing
 
@@ -102,6 +104,7 @@ def create_app(
         for endpoint in endpoints
     )
     app.include_router(models_routes())
+    app.include_router(responses_routes())
     app.include_router(openapi_routes(endpoints, needs_key=settings.keys.file is not None))
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
@@ -122,7 +125,7 @@ def create_app(
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors.origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             # The SDKs send a dozen `x-stainless-*` headers, and new ones with each release. A page
             # that may call the gateway may send and read any; there are no cookies to protect.
             allow_headers=["*"],
@@ -152,6 +155,13 @@ def _check_files(settings: GatewaySettings, *, is_first: bool) -> None:
     read_secret(settings.limits.password_file)
     if settings.limits.store is not None:
         require_redis()
+    password = read_secret(settings.responses.password_file)
+    if is_first:
+        check_store(
+            settings.responses.store,
+            settings.responses.file,
+            password=None if password is None else password.get_secret_value(),
+        )
     file = settings.keys.file
     if file is None:
         return

@@ -118,6 +118,27 @@ class ModelNotFoundError(NotFoundError):
     reason = "model_not_found"
 
 
+class ResponseNotFoundError(CallerError):
+    """No response of that id is kept for the caller."""
+
+    status = 404
+    reason = "response_not_found"
+
+
+class PreviousResponseNotFoundError(CallerError):
+    """The response that the request continues is not kept; 400 as OpenAI has it."""
+
+    code = "previous_response_not_found"
+    reason = "previous_response_not_found"
+
+
+class UnsupportedParameterError(CallerError):
+    """The request asks for what the gateway's settings turn off."""
+
+    code = "unsupported_parameter"
+    reason = "unsupported_parameter"
+
+
 class MethodNotAllowedError(CallerError):
     """The path exists, the method does not."""
 
@@ -195,6 +216,12 @@ class LimitsUnavailableError(CapacityError):
     """The store that the replicas share does not answer, and the settings say to refuse."""
 
     reason = "limits_unavailable"
+
+
+class ResponsesUnavailableError(CapacityError):
+    """The store of responses does not answer."""
+
+    reason = "responses_unavailable"
 
 
 class QueueFullError(CapacityError):

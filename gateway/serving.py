@@ -35,6 +35,7 @@ from gateway.protocol import (
     relayed_error,
 )
 from gateway.relay import Pacers, SlowClientError, StreamRelay, TokenClock, WholeRelay
+from gateway.responses import Conversations
 from gateway.telemetry import GatewayMetrics
 from gateway.types import PacingMode, RequestRecord, Sink
 from gateway.upstream import (
@@ -131,6 +132,7 @@ class Serving:
         digests: TenantDigests,
         tokenizer: PredictionTokenizer,
         pacers: Pacers,
+        conversations: Conversations,
         budget: RetryBudget,
         policy: ServingPolicy,
     ) -> None:
@@ -141,6 +143,7 @@ class Serving:
         self._digests = digests
         self._tokenizer = tokenizer
         self._pacers = pacers
+        self._conversations = conversations
         self._budget = budget
         self._policy = policy
         self._running: set[asyncio.Timeout] = set()
@@ -177,6 +180,9 @@ class Serving:
             record.model = model
         model_limit = self._pool.model_limit(model)
         request = request.within(model_limit)
+        if request.turn is not None:
+            tenant = call.caller.tenant
+            request = await self._conversations.resume(request, tenant, entry.hold)
         exchange = _Exchange(
             request=request,
             tenant=call.caller.tenant,
@@ -227,7 +233,12 @@ class Serving:
             exchange.pacing, request, sink, record.response_headers, mark=clock.mark_sent
         ) as writer:
             relay = StreamRelay(
-                request, writer, clock, whole=whole, max_frame_bytes=self._policy.max_frame_bytes
+                request,
+                writer,
+                clock,
+                whole=whole,
+                max_frame_bytes=self._policy.max_frame_bytes,
+                keep=partial(self._conversations.keep, request, exchange.tenant),
             )
             try:
                 await self._relay(exchange, relay)
@@ -260,6 +271,7 @@ class Serving:
             exchange.record.response_headers,
             held_bytes=self._policy.held_answer_bytes,
             stuck_seconds=self._policy.client_stuck_seconds,
+            keep=partial(self._conversations.keep, exchange.request, exchange.tenant),
         )
 
     async def _relay(self, exchange: _Exchange, relay: StreamRelay | WholeRelay) -> None:

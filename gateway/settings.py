@@ -13,7 +13,15 @@ from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -54,7 +62,10 @@ _OWN_PATHS = frozenset(
     )
 )
 """A test compares them with the app's routes."""
-_OWN_FOLDERS = ("/v1/models/", "/metrics/", "/health/", "/heads/")
+_OWN_FOLDERS = ("/v1/models/", "/v1/responses/", "/metrics/", "/health/", "/heads/")
+
+RESPONSE_STORE = r"^(sqlite|off|postgres(ql)?://([^@:/?\s]+@)?[^@?\s]*(\?[^\s]*)?)$"
+"""What `gateway.responses.store` may be."""
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -134,6 +145,55 @@ class LimitsSettings(_Section):
     lease_seconds: Seconds = Field(
         30.0, description="How long the running requests of a replica that died are counted."
     )
+
+
+class ResponsesSettings(_Section):
+    """Responses that are kept, so that `/v1/responses` can continue them."""
+
+    store: str = Field(
+        "sqlite",
+        # No password: an error message or a log would show it.
+        pattern=RESPONSE_STORE,
+        description="`sqlite`: in a file that all processes of this gateway share; the URL of a "
+        "PostgreSQL database that all replicas share (`postgresql://user@host:5432/name`); `off`: "
+        "none are kept, and requests that need one get 400.",
+    )
+    path: Path | None = Field(
+        None,
+        description="The file of `sqlite`, on a local disk; none: `responses.sqlite` in the cache "
+        "folder.",
+    )
+    password_file: Path | None = Field(
+        None, description="File with the database's password; none: as libpq finds it."
+    )
+    ttl_hours: Annotated[float, Field(gt=0, le=24 * 3650)] = Field(
+        720.0, description="How long a response is kept."
+    )
+    max_bytes_per_tenant: Count = Field(
+        256 * 2**20, description="Bytes of a tenant's responses; over it, its oldest are removed."
+    )
+    max_bytes: Count = Field(
+        2**30, description="Bytes of all responses; over it, the oldest are removed."
+    )
+    timeout_seconds: Seconds = Field(
+        2.0, description="Longest wait for the database, and of the end of an answer for either."
+    )
+
+    @field_validator("store", mode="before")
+    @classmethod
+    def _read_off(cls, value: object) -> object:
+        return "off" if value is False else value  # YAML reads a bare `off` as false
+
+    @model_validator(mode="after")
+    def _refuse_passwords(self) -> "ResponsesSettings":
+        if "password" in urlsplit(self.store).query:
+            raise ValueError("store: the password belongs into password_file")
+        return self
+
+    @property
+    def file(self) -> Path:
+        """The file of `sqlite`."""
+        return self.path or cache_dir() / "responses.sqlite"
 
 
 class RequestSettings(_Section):
@@ -342,6 +402,7 @@ class GatewaySettings(BaseSettings):
     admission: AdmissionSettings = AdmissionSettings()
     limits: LimitsSettings = LimitsSettings()
     request: RequestSettings = RequestSettings()
+    responses: ResponsesSettings = ResponsesSettings()
     stream: StreamSettings = StreamSettings()
     pacing: PacingSettings = PacingSettings()
     upstream: UpstreamSettings = UpstreamSettings()

@@ -12,6 +12,7 @@
 #   scripts/install.sh helm      helm, for the tests of the chart
 #   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
 #   scripts/install.sh redis     redis-server, for the tests of limits that replicas share
+#   scripts/install.sh postgres  PostgreSQL, for the tests of responses that replicas share
 #   scripts/install.sh triton    Triton, for the tests of vLLM's V2 runner on CPUs
 #
 # PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
@@ -165,9 +166,10 @@ install_helm() {
   echo "$mark" >"$stamp"
 }
 
-# Unpacks packages of Debian, without root; installing them would start servers.
+# Unpacks packages of Debian, without root; installing them would start servers. A name that begins with
+# ^ is a pattern, and stands for the newest package that it matches.
 unpack_debian() { # folder, package...
-  local folder=$1 lists
+  local folder=$1 lists package packages=()
   shift
   if ! command -v apt-get >/dev/null; then
     return 1
@@ -176,7 +178,14 @@ unpack_debian() { # folder, package...
   lists=$(realpath "$folder")/lists
   mkdir -p "$lists/partial"
   apt-get -o Dir::State::Lists="$lists" update --quiet=2
-  (cd "$folder" && apt-get -o Dir::State::Lists="$lists" download --quiet=2 "$@")
+  for package in "$@"; do
+    if [[ $package == ^* ]]; then
+      package=$(apt-cache -o Dir::State::Lists="$lists" -o Dir::Cache="$lists" search --names-only "$package" |
+        cut -d' ' -f1 | sort -V | tail -1)
+    fi
+    packages+=("$package")
+  done
+  (cd "$folder" && apt-get -o Dir::State::Lists="$lists" download --quiet=2 "${packages[@]}")
   for package in "$folder"/*.deb; do
     dpkg-deb --extract "$package" "$folder"
   done
@@ -215,6 +224,22 @@ install_redis() {
     'LD_LIBRARY_PATH=$(echo "$folder"/lib/*-linux-gnu) exec "$folder/bin/redis-server" "$@"' \
     >"$VENV/bin/redis-server"
   chmod 755 "$VENV/bin/redis-server"
+}
+
+# The tests look for its programs in Debian's folder and below $VENV/postgres.
+install_postgres() {
+  if command -v initdb >/dev/null || compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
+    return
+  fi
+  if compgen -G "$VENV/postgres/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
+    return
+  fi
+  ensure_venv
+  say "fetching PostgreSQL from Debian"
+  if ! unpack_debian "$VENV/postgres" '^postgresql-[0-9]+$' libpq5 '^libicu[0-9]+$' \
+    libxml2 '^libldap-?[0-9.]+(-[0-9]+)?$' libsasl2-2; then
+    say "no apt-get: the tests that need PostgreSQL are skipped until initdb is on PATH"
+  fi
 }
 
 # Beside the environment's packages: vLLM chooses other code where it can import Triton.
@@ -266,9 +291,10 @@ case ${1:-} in
   helm) install_helm ;;
   prometheus) install_prometheus ;;
   redis) install_redis ;;
+  postgres) install_postgres ;;
   triton) install_triton ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis|triton, or dependencies TARGET" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis|postgres|triton, or dependencies TARGET" >&2
     exit 2
     ;;
 esac

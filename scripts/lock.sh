@@ -36,7 +36,7 @@ compile() { # lock, option...
 both=(pyproject.toml engine/pyproject.toml --no-emit-package specgate-engine)
 cpu=(requirements/cpu.lock "${both[@]}" --extra cpu --override requirements/cpu.overrides)
 compile "${cpu[@]}" || compile "${cpu[@]}" --extra-index-url "$TORCH_CPU_INDEX"
-compile requirements/gateway.lock pyproject.toml --extra tracing --extra redis --constraint requirements/cpu.lock
+compile requirements/gateway.lock pyproject.toml --extra tracing --extra redis --extra postgres --constraint requirements/cpu.lock
 compile requirements/train.lock engine/pyproject.toml --extra train --constraint requirements/cpu.lock --override requirements/train.overrides
 compile requirements/dev.lock --group dev --constraint requirements/cpu.lock --constraint requirements/train.lock
 

@@ -86,6 +86,7 @@ async def running_subject(
     quiet = {
         "log": {"format": "json", "level": "warning"},
         "drain": {"accept_seconds": 0.0, "finish_seconds": 1.0},
+        "responses": {"path": str((folder / "responses.sqlite").resolve())},
     }
     section = {**quiet, **settings, "port": port, "workers": workers}
     profile.write_text(yaml.safe_dump({"gateway": section}), encoding="utf-8")

@@ -11,6 +11,7 @@ from gateway.api.information import (
     speculation_routes,
 )
 from gateway.api.openapi import openapi_routes
+from gateway.api.responses import responses_routes
 from gateway.api.state import Services
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "metrics_routes",
     "models_routes",
     "openapi_routes",
+    "responses_routes",
     "speculation_routes",
 ]

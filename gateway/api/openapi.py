@@ -5,6 +5,7 @@ the gateway reads; all other fields are the worker's and are allowed.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -27,7 +28,10 @@ from gateway.errors import (
     PermissionDeniedError,
     RelayedError,
     RequestTimeoutError,
+    ResponseNotFoundError,
+    ResponsesUnavailableError,
     UnsupportedMediaTypeError,
+    UnsupportedParameterError,
     UpstreamError,
     WorkerTimeoutError,
 )
@@ -35,6 +39,8 @@ from gateway.protocol import Dialect, Endpoint, SpeculationMode
 from gateway.types import PacingMode
 
 Json = dict[str, Any]
+
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 
 _ON_EVERY_PATH: tuple[type[GatewayError], ...] = (
     InvalidRequestError,
@@ -74,11 +80,27 @@ _READY = _Page("Whether a worker is ready.", unready=True)
 _MODEL_ERRORS = (AuthenticationError, NoHealthyWorkerError)
 _HEAD_ERRORS = (*_MODEL_ERRORS, ModelNotFoundError, PermissionDeniedError)
 _BODY_ERRORS = (BodyTooLargeError, UnsupportedMediaTypeError)
+_RESPONSE_ERRORS = (AuthenticationError, ResponseNotFoundError, ResponsesUnavailableError)
 _NAME = {"type": ["string", "null"]}
 _PAGES: dict[tuple[str, str], _Page] = {
     ("get", "/v1/models"): _Page("The models.", errors=_MODEL_ERRORS, needs_key=True),
     ("get", "/v1/models/{name}"): _Page(
         "One model.", errors=(*_MODEL_ERRORS, ModelNotFoundError), needs_key=True
+    ),
+    ("get", "/v1/responses/{id}"): _Page(
+        "A stored response.",
+        errors=(*_RESPONSE_ERRORS, UnsupportedParameterError),
+        needs_key=True,
+        query=("stream",),
+    ),
+    ("delete", "/v1/responses/{id}"): _Page(
+        "Delete a stored response.", errors=_RESPONSE_ERRORS, needs_key=True
+    ),
+    ("get", "/v1/responses/{id}/input_items"): _Page(
+        "The items that a request added to its conversation.",
+        errors=_RESPONSE_ERRORS,
+        needs_key=True,
+        query=("after", "limit", "order"),
     ),
     ("get", "/health"): _READY,
     ("get", "/health/ready"): _READY,
@@ -219,12 +241,15 @@ def _page(path: str, page: _Page, security: list[Json]) -> Json:
     answers: Json = {page.status: {"description": page.summary, "content": content}}
     if page.unready:
         answers["503"] = {"description": "No worker is ready.", "content": content}
-    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    in_path = [
+        {"name": one, "in": "path", "required": True, "schema": {"type": "string"}}
+        for one in _PATH_PARAMETER.findall(path)
+    ]
     query = [{"name": one, "in": "query", "schema": {"type": "string"}} for one in page.query]
     body = {"content": {"application/json": {"schema": page.body}}}
     return {
         "summary": page.summary,
-        "parameters": [*([name] if "{name}" in path else []), *query],
+        "parameters": [*in_path, *query],
         **({} if page.body is None else {"requestBody": body}),
         "responses": {
             **answers,
@@ -283,6 +308,9 @@ def _body_schema(endpoint: Endpoint) -> Json:
         )
     if endpoint.takes_prediction:
         fields["prediction"] = _or_null({"$ref": "#/components/schemas/Prediction"})
+    if endpoint.dialect is Dialect.RESPONSES:
+        fields["previous_response_id"] = _or_null({"type": "string"})
+        fields["store"] = fields["background"] = _or_null({"type": "boolean"})
     if endpoint.takes_xargs:
         fields["vllm_xargs"] = _or_null({"type": "object"})
     if endpoint.takes_salt:

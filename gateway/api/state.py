@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gateway.admission import Admission
 from gateway.protocol import TenantDigests
+from gateway.responses import Conversations
 from gateway.serving import Serving
 from gateway.supervisor import Supervisor
 from gateway.upstream import Pool
@@ -20,6 +21,7 @@ class Services:
         serving: Serves calls.
         supervisor: Of the gateway's own worker; None if all workers are remote or another
             process of this gateway supervises it.
+        conversations: What is kept of `/v1/responses`.
         is_draining: Whether SIGTERM was received.
         digests: Makes the names under which the workers know tenants.
     """
@@ -28,5 +30,6 @@ class Services:
     pool: Pool
     serving: Serving
     supervisor: Supervisor | None
+    conversations: Conversations
     is_draining: Callable[[], bool]
     digests: TenantDigests

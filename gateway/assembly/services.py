@@ -26,6 +26,13 @@ from gateway.errors import ConfigError
 from gateway.pacing import Wheel
 from gateway.protocol import TenantDigests
 from gateway.relay import Pacers, PacingMeters, PrivatePolicy, SmoothPolicy, StreamPolicy
+from gateway.responses import (
+    Bounds,
+    ConversationMeters,
+    ConversationPolicy,
+    Conversations,
+    open_store,
+)
 from gateway.serving import Serving, ServingPolicy
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics
@@ -70,6 +77,7 @@ def build_services(
     digests = TenantDigests(
         tenant_secret(settings, process), frozenset(settings.learn_from_tenants)
     )
+    conversations = _conversations(settings, metrics, tasks)
     serving = Serving(
         admission,
         pool,
@@ -81,13 +89,20 @@ def build_services(
             timeout_seconds=settings.request.tokenize_seconds,
         ),
         pacers=_pacers(settings, metrics, stack),
+        conversations=conversations,
         # When a worker dies, every request that ran on it may be replayed once.
         budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=_running_share(settings)),
         policy=_serving_policy(settings),
     )
     lifecycle.end_requests = serving.end_all
     return Services(
-        admission, pool, serving, supervisor, lambda: lifecycle.draining, digests=digests
+        admission,
+        pool,
+        serving,
+        supervisor,
+        conversations,
+        lambda: lifecycle.draining,
+        digests=digests,
     )
 
 
@@ -180,6 +195,42 @@ def _limits(
     )
     tasks.own(limits.run(), name="limits")
     return limits
+
+
+def _conversations(
+    settings: GatewaySettings, metrics: GatewayMetrics, tasks: Tasks
+) -> Conversations:
+    """What is kept of `/v1/responses`; a background task removes what is too old or too much."""
+    chosen = settings.responses
+    password = read_secret(chosen.password_file)
+    store = open_store(
+        chosen.store,
+        chosen.file,
+        password=None if password is None else password.get_secret_value(),
+        timeout_seconds=chosen.timeout_seconds,
+    )
+    conversations = Conversations(
+        store,
+        ConversationPolicy(
+            bounds=Bounds(
+                ttl_seconds=ceil(chosen.ttl_hours * 3600),
+                tenant_bytes=chosen.max_bytes_per_tenant,
+                total_bytes=chosen.max_bytes,
+            ),
+            max_history_bytes=settings.admission.max_body_bytes,
+            wait_seconds=chosen.timeout_seconds,
+            close_seconds=2 * chosen.timeout_seconds,
+        ),
+        ConversationMeters(
+            stored=metrics.response_stored,
+            looked_up=metrics.response_looked_up,
+            swept=metrics.responses_swept,
+        ),
+    )
+    tasks.stack.push_async_callback(conversations.close)
+    if store is not None:
+        tasks.own(conversations.run(), name="responses")
+    return conversations
 
 
 def _running_share(settings: GatewaySettings) -> int:

@@ -16,6 +16,7 @@ from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
 from gateway.protocol.tenant import TenantDigests
 from gateway.protocol.text_chunk import Part, TextChunk, TextChunks
+from gateway.protocol.turn import Turn, items_of, read_facts
 
 __all__ = [
     "ENDPOINTS",
@@ -34,13 +35,16 @@ __all__ = [
     "TenantDigests",
     "TextChunk",
     "TextChunks",
+    "Turn",
     "error_body",
     "error_event",
     "field_name",
     "forwarded_body",
     "forwarded_endpoint",
+    "items_of",
     "padded",
     "read_answer",
+    "read_facts",
     "read_request",
     "read_tokens",
     "relayed_error",

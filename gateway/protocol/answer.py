@@ -6,6 +6,7 @@ from gateway.protocol.endpoints import Dialect
 from gateway.protocol.json_object import read_worker_object
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.speculation_metrics import SpeculationReport, read_report, with_sources
+from gateway.protocol.turn import marked
 from gateway.protocol.usage import read_usage, usage_at_end, with_prediction_counts
 from gateway.types import Acceptance, Usage
 
@@ -28,6 +29,8 @@ def read_answer(request: InferenceRequest, body: bytes) -> Answer:
     if request.endpoint.dialect is Dialect.PLAIN:
         return Answer(body, usage=usage_at_end(body))
     answer = read_worker_object(body)
+    if request.turn is not None:
+        body = marked(body, request.turn)
     usage, report = read_usage(answer.usage), read_report(answer.metrics)
     if report is None:
         return Answer(body, usage=usage)

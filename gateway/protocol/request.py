@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta, Raw
 
 from gateway.errors import InvalidRequestError
-from gateway.protocol.endpoints import Endpoint
+from gateway.protocol.endpoints import Dialect, Endpoint
 from gateway.protocol.json_object import (
     MAX_MEMBERS,
     Members,
@@ -26,6 +26,7 @@ from gateway.protocol.json_object import (
 )
 from gateway.protocol.prediction import read_prediction
 from gateway.protocol.tenant import TenantDigests
+from gateway.protocol.turn import Turn
 from gateway.types import PacingMode
 
 T = TypeVar("T")
@@ -73,6 +74,7 @@ class InferenceRequest:
         prediction_bytes: Length of the `prediction` in the body, used or not.
         pacing: Pacing mode that the caller asked for, if any.
         predicted_tokens: `prediction` as token ids, once a worker has tokenized it.
+        turn: Its part in a stored conversation; None: it is forwarded as it is.
     """
 
     endpoint: Endpoint
@@ -90,6 +92,7 @@ class InferenceRequest:
     prediction_bytes: int
     pacing: PacingMode | None = None
     predicted_tokens: tuple[int, ...] = ()
+    turn: Turn | None = None
 
     def within(self, model_limit: int | None) -> "InferenceRequest":
         """The request with our default cut to the model's length: vLLM refuses a larger limit."""
@@ -100,7 +103,8 @@ class InferenceRequest:
     @property
     def estimated_prompt_tokens(self) -> int:
         """Estimate of the prompt, from the body's length."""
-        return (len(self.body) - self.prediction_bytes) // _BYTES_PER_TOKEN
+        history_bytes = 0 if self.turn is None else self.turn.history_bytes
+        return (len(self.body) - self.prediction_bytes + history_bytes) // _BYTES_PER_TOKEN
 
     def estimated_tokens(self, model_limit: int | None) -> int:
         """Estimate of prompt plus output, from the body's length and limits; >= 1.
@@ -173,6 +177,7 @@ def read_request(
         prediction="" if speculation.is_off else expected,
         prediction_bytes=0 if prediction is None else len(memoryview(prediction)),
         pacing=_PACING.read(members) or header,
+        turn=_turn(members) if endpoint.dialect is Dialect.RESPONSES else None,
     )
 
 
@@ -204,6 +209,11 @@ def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDig
         members[endpoint.added_limit] = json_text(request.asked_tokens)
     if request.stream and endpoint.streams_usage_chunk:
         members["stream_options"] = _stream_options(request)
+    if (turn := request.turn) is not None:
+        members.pop("previous_response_id", None)
+        members["store"] = _FALSE  # a worker with a store of its own would keep it forever
+        if turn.history:
+            members["input"] = turn.whole_input(theirs.get("input"))
     return write_members(members)
 
 
@@ -244,6 +254,14 @@ def _asked_tokens(endpoint: Endpoint, members: Members) -> int | None:
             return int(asked)
     named = any(name in members for name in endpoint.limits)
     return None if named else endpoint.implied_limit
+
+
+def _turn(members: Members) -> Turn | None:
+    """None for what is neither stored nor continued, and for the worker's own background mode."""
+    previous_id, store = _PREVIOUS_ID.read(members), _STORE.read(members)
+    if _BACKGROUND.read(members) or (store is False and previous_id is None):
+        return None
+    return Turn(previous_id, store)
 
 
 def _prompts(prompt: Raw | None) -> int:
@@ -319,6 +337,9 @@ _SPECULATION: _Field[Speculation] = _Field(
     f"an object with 'mode' ({', '.join(get_args(SpeculationMode))}) and 'max_draft_tokens' "
     f"(an integer from 0 to {_MAX_DRAFT_TOKENS})",
 )
+_PREVIOUS_ID: _Field[str] = _Field("previous_response_id", str, "a string")
+_STORE: _Field[bool] = _Field("store", bool, "a boolean")
+_BACKGROUND: _Field[bool] = _Field("background", bool, "a boolean")
 _PACING: _Field[PacingMode] = _Field("pacing", PacingMode, f"one of {_MODES}")
 _PACING_HEADER: _Field[PacingMode] = _Field("X-Pacing", PacingMode, f"one of {_MODES}")
 _LIMITS: dict[str, _Field[int | float]] = {
@@ -326,3 +347,4 @@ _LIMITS: dict[str, _Field[int | float]] = {
     for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")
 }
 _TRUE = json_text(True)
+_FALSE = json_text(False)

@@ -21,10 +21,13 @@ from gateway.protocol.json_object import WorkerObject, read_worker_object
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.speculation_metrics import read_report
 from gateway.protocol.sse import data_of, event_of
+from gateway.protocol.turn import marked_event
 from gateway.protocol.usage import cut_running_usage, read_usage, usage_at_end
 from gateway.types import Acceptance, Usage
 
 _RESPONSES_ENDS = (b"response.completed", b"response.incomplete")
+_RESPONSES_WHOLE = (b"response.created", b"response.in_progress", *_RESPONSES_ENDS)
+"""Events that carry the whole response."""
 _RESPONSES_FAILURES = (b"response.failed", b"error")
 _LAST = b'"finish_reason":"'  # a real key: quotes in strings are escaped
 
@@ -58,6 +61,7 @@ class StreamReader:
         usage: Token counts, once the worker has sent them.
         acceptance: Speculation counts, once the worker has sent them.
         frames_read: Frames so far; the number of an error event on `/v1/responses`.
+        response: The complete response, if the request is a turn of a conversation.
 
     Until the worker has sent its counts, `generated_tokens` and `running_usage` tell what has gone
     by.
@@ -77,6 +81,7 @@ class StreamReader:
         self.usage: Usage | None = None
         self.acceptance: Acceptance | None = None
         self.frames_read = 0
+        self.response: bytes | None = None
         self._read = _READS[request.endpoint.dialect]
 
     @property
@@ -168,6 +173,9 @@ class StreamReader:
         answer = read_worker_object(data) if data or is_end else WorkerObject()
         if answer.type not in (None, event.decode("latin-1")):  # OpenAI's SDK reads only `type`
             raise UpstreamError("The engine sent an event with two names.")
+        if self._request.turn is not None and event in _RESPONSES_WHOLE:
+            frame, response = marked_event(event, data, self._request.turn)
+            self.response = response if is_end else None
         if is_end:
             self.usage = None if answer.response is None else read_usage(answer.response.usage)
             return Relayed(frame, FrameKind.END)

@@ -6,7 +6,7 @@ from gateway.errors import GatewayError, UpstreamError, WorkerLostError
 from gateway.protocol import FrameKind, FrameSplitter, InferenceRequest, StreamReader
 from gateway.relay.source import Source
 from gateway.relay.token_clock import TokenClock
-from gateway.relay.whole import WholeRelay
+from gateway.relay.whole import Keep, WholeRelay, keep_nothing
 from gateway.relay.writer import Writer
 
 
@@ -25,6 +25,7 @@ class StreamRelay:
         clock: Times the tokens.
         whole: Relays an answer that turns out not to be a stream.
         max_frame_bytes: Largest event that a worker may send.
+        keep: Stores the complete response.
 
     Attributes:
         reader: The reader of the latest answer; it has the counts.
@@ -38,8 +39,10 @@ class StreamRelay:
         *,
         whole: WholeRelay,
         max_frame_bytes: int,
+        keep: Keep = keep_nothing,
     ) -> None:
         self._writer = writer
+        self._keep = keep
         self._clock = clock
         self._whole = whole
         self._max_frame_bytes = max_frame_bytes
@@ -89,6 +92,8 @@ class StreamRelay:
     async def _relay_frames(self, answer: Source) -> None:
         while await answer.feed(self._receive):
             if self._last_frame is not None:
+                if self.reader.response is not None:
+                    await self._keep(self.reader.response)
                 await self._writer.end(self._last_frame)
                 return
             if self._error is not None:

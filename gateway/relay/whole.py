@@ -1,12 +1,19 @@
 """Relays an answer that is not a stream: held until complete, unless it is very large."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from gateway.protocol import Answer, InferenceRequest, read_answer
 from gateway.relay.event_stream import SlowClientError
 from gateway.relay.source import Source
 from gateway.types import Sink
+
+Keep = Callable[[bytes | None], Awaitable[None]]
+"""Stores a complete response before its end is sent; None: it is too large to be held."""
+
+
+async def keep_nothing(response: bytes | None) -> None:
+    """A `Keep` for answers that are not stored."""
 
 
 class WholeRelay:
@@ -21,6 +28,7 @@ class WholeRelay:
         headers: Headers of ours for the client.
         held_bytes: As above.
         stuck_seconds: How long a client may read nothing of a long answer.
+        keep: Stores the answer.
 
     Attributes:
         answer: The answer that was relayed, with its counts.
@@ -33,11 +41,13 @@ class WholeRelay:
         *,
         held_bytes: int,
         stuck_seconds: float,
+        keep: Keep = keep_nothing,
     ) -> None:
         self._sink = sink
         self._headers = headers
         self._held_bytes = held_bytes
         self._stuck_seconds = stuck_seconds
+        self._keep = keep
         self._delivered = False
         self.answer: Answer | None = None
 
@@ -63,6 +73,7 @@ class WholeRelay:
                 return
         found = self.answer = read_answer(request, bytes(held))
         length = (b"content-length", str(len(found.body)).encode())
+        await self._keep(found.body)
         self._delivered = True
         await self._sink.start(answer.status, [*headers, length])
         await self._sink.end(found.body)
@@ -75,6 +86,7 @@ class WholeRelay:
         await self._write(held)
         while data := await answer.read_some():
             await self._write(data)
+        await self._keep(None)
         await self._sink.end()
         self.answer = Answer(b"")
 

@@ -154,6 +154,30 @@ class GatewayMetrics:
             buckets=_STORE_BUCKETS,
             registry=registry,
         )
+        self.responses_stored = Counter(
+            "gateway_responses_stored_total",
+            "Responses by what became of them: stored, failed (store or id), too_large.",
+            ["outcome"],
+            registry=registry,
+        )
+        self.responses_lookups = Counter(
+            "gateway_responses_lookups_total",
+            "Lookups of stored responses: found, not_found, failed (the store).",
+            ["outcome"],
+            registry=registry,
+        )
+        self.responses_removed = Counter(
+            "gateway_responses_removed_total",
+            "Stored responses that were removed: expired, evicted (the oldest over a bound).",
+            ["reason"],
+            registry=registry,
+        )
+        self.responses_bytes = Gauge(
+            "gateway_responses_bytes",
+            "Bytes of all stored responses, as last counted.",
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
         self.workers = Gauge(
             "gateway_workers",
             "Workers that the gateway knows, up or not; 0 while a name that it looks up has none.",
@@ -211,6 +235,10 @@ class GatewayMetrics:
             DrainingError,
         ):
             self.rejections.labels(error.reason)
+        for outcome in ("stored", "failed", "too_large"):
+            self.responses_stored.labels(outcome)
+        for outcome in ("found", "not_found", "failed"):
+            self.responses_lookups.labels(outcome)
         self._seen: set[tuple[str, str]] = set()
         self.acceptance_ratio = Histogram(
             "gateway_request_acceptance_ratio",
@@ -242,6 +270,20 @@ class GatewayMetrics:
     def pacing_began(self, mode: PacingMode) -> None:
         """A stream begins with pacing mode `mode`."""
         self.pacing_streams.labels(mode).inc()
+
+    def response_stored(self, outcome: str) -> None:
+        """A response was stored, or could not be."""
+        self.responses_stored.labels(outcome).inc()
+
+    def response_looked_up(self, outcome: str) -> None:
+        """A stored response was looked up."""
+        self.responses_lookups.labels(outcome).inc()
+
+    def responses_swept(self, expired: int, evicted: int, kept_bytes: int) -> None:
+        """Old responses were removed, and the rest was counted."""
+        self.responses_removed.labels("expired").inc(expired)
+        self.responses_removed.labels("evicted").inc(evicted)
+        self.responses_bytes.set(kept_bytes)
 
     def workers_known(self, count: int) -> None:
         """The number of known workers changed."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from engine.config import EngineSettings
-from gateway.settings import GatewaySettings
+from gateway.settings import RESPONSE_STORE, GatewaySettings
 from helm.values.engine import EngineValues
 from helm.values.gateway import GatewayValues
 from helm.values.kubernetes import Labels, Name, NamedSecret, SecretKey, Values
@@ -65,6 +65,10 @@ class ChartValues(Values):
         SecretKey(),
         description="The password of `settings.gateway.limits.store`.",
     )
+    responsesPassword: SecretKey = Field(
+        SecretKey(),
+        description="The password of `settings.gateway.responses.store`.",
+    )
     security: Security = Field(Security(), description="The user that pods run as.")
     gateway: GatewayValues = Field(GatewayValues(), description="The gateway.")
     engine: EngineValues = Field(EngineValues(), description="The workers.")
@@ -90,6 +94,10 @@ SET_BY_THE_CHART = {
 LOOSER: dict[str, dict[str, Any]] = {
     "EngineSettings": {
         "environment": {"type": "object", "additionalProperties": {"type": ["string", "number"]}}
+    },
+    "ResponsesSettings": {
+        # YAML reads a bare `off` as false
+        "store": {"anyOf": [{"type": "string", "pattern": RESPONSE_STORE}, {"enum": [False]}]}
     },
     "Speculation": {
         "sources": {

@@ -6,6 +6,7 @@ from typing import Any
 import openai
 import pytest
 from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_openai import ChatOpenAI
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 
@@ -80,3 +81,29 @@ class TestChatOpenAI(ChatModelIntegrationTests):
     @pytest.mark.parametrize("model", [{}, {"output_version": "v1"}], indirect=True)
     def test_agent_loop(self, model: BaseChatModel) -> None:
         super().test_agent_loop(model)
+
+
+def test_langchain_continues_a_stored_conversation(service: Service) -> None:
+    """It sends only what is new, and names the response before it."""
+    fields: dict[str, Any] = {
+        "model": MODEL,
+        "base_url": f"{service.url}/v1",
+        "api_key": "none",
+        "max_tokens": 12,
+        "max_retries": 0,
+        "use_responses_api": True,
+        "use_previous_response_id": True,
+    }
+    model = ChatOpenAI(**fields)
+    talk: list[BaseMessage] = [HumanMessage("My name is Ada. Say hello.")]
+    first = model.invoke(talk)
+    second = model.invoke([*talk, first, HumanMessage("What is my name?")])
+
+    with openai.OpenAI(base_url=f"{service.url}/v1", api_key="none", max_retries=0) as client:
+        stored = client.responses.retrieve(second.response_metadata["id"])
+        items = list(client.responses.input_items.list(stored.id))
+    assert stored.previous_response_id == first.response_metadata["id"]
+    assert len(items) == 1
+    assert first.usage_metadata is not None
+    assert stored.usage is not None
+    assert stored.usage.input_tokens > first.usage_metadata["input_tokens"]

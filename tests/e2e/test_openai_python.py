@@ -324,6 +324,65 @@ def test_responses_whole_and_streamed(client: OpenAI) -> None:
     assert any(event.type == "response.output_text.delta" for event in events)
 
 
+def test_a_conversation_is_continued_as_if_it_had_been_sent_whole(client: OpenAI) -> None:
+    limits: dict[str, Any] = {"model": MODEL, "max_output_tokens": 12, "temperature": 0}
+    first = client.responses.create(input="My name is Ada. Say hello.", **limits)
+    second = client.responses.create(
+        input="What is my name?", previous_response_id=first.id, **limits
+    )
+    whole = [
+        {"role": "user", "content": "My name is Ada. Say hello."},
+        *(item.to_dict() for item in first.output),
+        {"role": "user", "content": "What is my name?"},
+    ]
+    by_hand = client.responses.create(input=whole, store=False, **limits)
+
+    assert second.previous_response_id == first.id
+    assert second.usage.input_tokens == by_hand.usage.input_tokens > first.usage.input_tokens
+    assert second.output_text == by_hand.output_text
+
+
+def test_a_streamed_response_is_kept_and_deleted(client: OpenAI) -> None:
+    limits: dict[str, Any] = {"model": MODEL, "max_output_tokens": 8}
+    first = client.responses.create(input="Say hello.", **limits)
+    events = list(
+        client.responses.create(
+            input="Again.", previous_response_id=first.id, stream=True, **limits
+        )
+    )
+    last = events[-1].response
+
+    assert last.previous_response_id == first.id
+    assert client.responses.retrieve(last.id) == last
+    (item,) = client.responses.input_items.list(last.id)
+    assert item.to_dict()["content"] == [{"type": "input_text", "text": "Again."}]
+
+    client.responses.delete(last.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(last.id)
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.responses.create(input="And?", previous_response_id=last.id, **limits)
+    assert caught.value.code == "previous_response_not_found"
+
+
+def test_the_result_of_a_tool_continues_its_call(client: OpenAI) -> None:
+    parameters = schema_of(city=["Rome", "Oslo"])
+    tool: Any = {"type": "function", "name": "weather", "parameters": parameters, "strict": True}
+    limits: dict[str, Any] = {"model": MODEL, "max_output_tokens": 64, "temperature": 0}
+    called = client.responses.create(
+        input="How is the weather in Oslo?", tools=[tool], tool_choice="required", **limits
+    )
+    (call,) = [item for item in called.output if item.type == "function_call"]
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "It snows."}
+
+    answer = client.responses.create(
+        input=[result], tools=[tool], previous_response_id=called.id, **limits
+    )
+
+    assert answer.usage.input_tokens > called.usage.input_tokens
+    assert answer.status in ("completed", "incomplete")
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [

@@ -1,7 +1,8 @@
 """A gateway on a real socket in the test's event loop, with its own metrics registry."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,16 @@ async def running_gateway(
     merged["tenant_secret_file"] = _SECRET_FILE
     for name, value in sections.items():
         merged[name] = {**merged.get(name, {}), **value} if isinstance(value, dict) else value
+    async with AsyncExitStack() as stack:
+        cache = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sg-")))
+        merged["responses"] = {"path": cache / "responses.sqlite", **merged.get("responses", {})}
+        yield await stack.enter_async_context(_started(workers, merged, wait_ready))
+
+
+@asynccontextmanager
+async def _started(
+    workers: Sequence[WorkerAddress], merged: Mapping[str, Any], wait_ready: bool
+) -> AsyncIterator[RunningGateway]:
     settings = GatewaySettings(port=0, workers=tuple(w.url for w in workers), **merged)
     lifecycle = Lifecycle()
     registry = CollectorRegistry()

@@ -27,13 +27,17 @@ _SENT = (
 )
 _ADDED_XARGS = f'{{"specgate_mode":"auto","specgate_tenant":"{_TENANT}"}}'
 
+_ALSO_ADDED = {"/v1/responses": ',"store":false'}
+"""The gateway stores the response, so the worker need not."""
+
 
 @each_api
 async def test_request_is_changed_by_the_added_fields_only(worker: FakeWorker, api: Api) -> None:
     async with running_gateway(worker) as gateway:
         await gateway.client.post(api.path, content=_ODD.encode(), headers=_JSON)
 
-    added = f',"vllm_xargs":{_ADDED_XARGS},"cache_salt":"{_TENANT}"}}'
+    also = _ALSO_ADDED.get(api.path, "")
+    added = f',"vllm_xargs":{_ADDED_XARGS},"cache_salt":"{_TENANT}"{also}}}'
     assert worker.requests[0].body.decode() == _SENT + added
 
 

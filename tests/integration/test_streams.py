@@ -51,7 +51,7 @@ def _comparable(stream: bytes) -> bytes:
 async def test_stream_is_what_the_worker_would_have_sent(
     shared_worker: FakeWorker, shared_gateway: RunningGateway, api: Api, script: dict[str, Any]
 ) -> None:
-    body = api.body(stream=True, fake=script)
+    body = api.body(stream=True, fake=script, store=False)
     through, direct = await _through_and_direct(shared_gateway, shared_worker, api, body)
 
     assert through == direct

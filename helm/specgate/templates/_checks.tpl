@@ -11,6 +11,9 @@
 {{- if not (or .Values.engine.enabled $settings.gateway.workers) -}}
 {{- fail "engine.enabled is false: name remote workers in settings.gateway.workers" -}}
 {{- end -}}
+{{- if eq "sqlite" (toString (dig "responses" "store" "" $settings.gateway)) -}}
+{{- fail "settings.gateway.responses.store is sqlite, but pods keep no files: name a database (postgresql://user@host/name), or off" -}}
+{{- end -}}
 {{- if and .Values.gateway.ingress.enabled (not .Values.gateway.ingress.host) -}}
 {{- fail "gateway.ingress.enabled needs gateway.ingress.host" -}}
 {{- end -}}

@@ -14,6 +14,17 @@
 {{- if .Values.limitsPassword.existingSecret -}}
 {{- $_ := set $set "limits" (dict "password_file" "/etc/specgate/limits-password/key") -}}
 {{- end -}}
+{{- /* Pods keep no files, and replicas share none: responses are kept in a database or not at all. */ -}}
+{{- $responses := dict -}}
+{{- if not (hasKey (.Values.settings.gateway.responses | default dict) "store") -}}
+{{- $_ := set $responses "store" "off" -}}
+{{- end -}}
+{{- if .Values.responsesPassword.existingSecret -}}
+{{- $_ := set $responses "password_file" "/etc/specgate/responses-password/key" -}}
+{{- end -}}
+{{- if $responses -}}
+{{- $_ := set $set "responses" $responses -}}
+{{- end -}}
 {{- if .Values.engine.enabled -}}
 {{- $engine := include "specgate.name" (dict "root" . "component" "engine") -}}
 {{- $_ := set $set "workers" (list (printf "dns+http://%s.%s.svc:8001" $engine .Release.Namespace)) -}}

@@ -1,3 +1,4 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def test_no_path_of_ours_can_be_forwarded_instead() -> None:
     assert {"/v1/chat/completions", "/metrics", "/health/ready"} <= paths
     for path in paths:
         with pytest.raises(ValidationError, match="is served by the gateway itself"):
-            GatewaySettings(forward_paths=(path.replace("{name:path}", "x"),))
+            GatewaySettings(forward_paths=(re.sub(r"\{.*?\}", "x", path),))
 
 
 async def test_there_are_no_documentation_pages() -> None:

@@ -324,3 +324,43 @@ def test_a_wrong_store_is_refused_and_its_password_is_not_shown(url: str) -> Non
 
     assert shown.startswith("gateway.limits.store: String should match pattern")
     assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "store"),
+    [
+        *((same, same) for same in ("sqlite", "off", "postgresql://u@db:5432/name")),
+        ("postgres://db/name?sslmode=verify-full", "postgres://db/name?sslmode=verify-full"),
+        ("postgresql://u@/name?host=/run/pg", "postgresql://u@/name?host=/run/pg"),
+        (False, "off"),
+    ],
+    ids=str,
+)
+def test_responses_are_kept_in_a_file_a_database_or_nowhere(value: object, store: str) -> None:
+    chosen = GatewaySettings.model_validate({"responses": {"store": value}})
+
+    assert chosen.responses.store == store
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("on", "should match pattern"),
+        ("mysql://db/name", "should match pattern"),
+        ("postgresql://u:secret@db/name", "should match pattern"),
+        ("postgresql://u@db/name?password=secret", "belongs into password_file"),
+    ],
+)
+def test_a_wrong_store_of_responses_is_refused_without_its_password(value: str, words: str) -> None:
+    shown = complaint(None, {"SPECGATE_GATEWAY__RESPONSES__STORE": value})
+
+    assert shown.startswith("gateway.responses")
+    assert words in shown
+    assert "secret" not in shown
+
+
+def test_the_file_of_responses_is_in_the_cache_folder_unless_it_is_named(tmp_path: Path) -> None:
+    named = GatewaySettings.model_validate({"responses": {"path": tmp_path / "r"}})
+
+    assert named.responses.file == tmp_path / "r"
+    assert GatewaySettings().responses.file.name == "responses.sqlite"

@@ -97,7 +97,7 @@ def test_an_unknown_field_is_forwarded_byte_for_byte() -> None:
     [
         (CHAT, {"vllm_xargs", "cache_salt"}),
         (COMPLETIONS, {"vllm_xargs", "cache_salt"}),
-        (RESPONSES, {"vllm_xargs", "cache_salt"}),
+        (RESPONSES, {"vllm_xargs", "cache_salt", "store"}),
         (MESSAGES, {"vllm_xargs", "cache_salt"}),
         (EMBEDDINGS, {"cache_salt"}),
         (TOKENIZE, set()),

@@ -314,7 +314,7 @@ def test_a_model_that_writes_about_errors_raises_none() -> None:
 def test_events_are_relayed_and_end_with_usage(
     endpoint: Any, events: dict[str, dict[str, Any]], kinds: str
 ) -> None:
-    reader = StreamReader(request_to(endpoint, stream=True))
+    reader = StreamReader(request_to(endpoint, stream=True, store=False))
     pieces = [frame({"type": event, **more}, event) for event, more in events.items()]
 
     relayed = [reader.read(piece) for piece in pieces]
@@ -382,7 +382,7 @@ PARTS = [chunk("", **usage(0)), chunk("a", **usage(1)), chunk("bcd", **usage(4))
             Usage(5, 4),
         ),
         (
-            StreamReader(request_to(RESPONSES)),
+            StreamReader(request_to(RESPONSES, store=False)),
             [frame({}, "response.created"), frame({}, "response.output_text.delta")],
             Usage(0, 1),
         ),

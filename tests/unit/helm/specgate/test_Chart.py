@@ -439,12 +439,13 @@ def test_the_gateway_finds_keys_and_workers(
             gateway.upstream.api_key_file,
             gateway.tenant_secret_file,
             gateway.limits.password_file,
+            gateway.responses.password_file,
         )
         if file
     ]
     mounts = [mount["mountPath"] for mount in rendered.container("gateway")["volumeMounts"]]
 
-    secrets = ("keys", "workerKey", "tenantSecret", "limitsPassword")
+    secrets = ("keys", "workerKey", "tenantSecret", "limitsPassword", "responsesPassword")
     named = [rendered.values[key]["existingSecret"] for key in secrets]
     assert len(files) == len(list(filter(None, named)))
     assert all(str(file.parent) in mounts for file in files)

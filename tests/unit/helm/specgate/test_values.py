@@ -77,7 +77,9 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
         "speculation": {"sources": False, "step_cost": [[1, 1.5], [8, 2]]},
         "vllm": {"any_option": [1, {"a": None}]},
     }
-    values: Object = {"global": {"any": {"thing": 1}}, "settings": {"engine": engine}}
+    gateway: Object = {"responses": {"store": False}}
+    settings: Object = {"engine": engine, "gateway": gateway}
+    values: Object = {"global": {"any": {"thing": 1}}, "settings": settings}
 
     assert render(**values).objects
 
@@ -100,6 +102,10 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
         ),
         ({"engine": {"multiNode": {"enabled": True}}}, "set engine.gpus.count"),
         (
+            {"settings": {"gateway": {"responses": {"store": "sqlite"}}}},
+            "pods keep no files: name a database",
+        ),
+        (
             {
                 "engine": {"gpus": {"count": 4}, "multiNode": {"enabled": True}},
                 "settings": {"engine": {"vllm": {"tensor_parallel_size": 4}}},
@@ -107,7 +113,7 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
             "over 4 GPUs (tensor x pipeline x data parallel), but engine.gpus.count x nodes is 8",
         ),
     ],
-    ids=["keys", "both", "none", "host", "hpa", "prometheus", "keda", "cpus", "gpus"],
+    ids=["keys", "both", "none", "host", "hpa", "prometheus", "keda", "cpus", "sqlite", "gpus"],
 )
 def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], words: str) -> None:
     assert words in complaint(**values)
