@@ -20,8 +20,9 @@ from tests.e2e.service import MODEL
 
 pytestmark = [
     pytest.mark.e2e,
+    pytest.mark.slow,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(SCHEDULING == "ahead", reason="a head does not draft there"),
+    pytest.mark.skipif(SCHEDULING == "ahead", reason="recorded in steps that wait"),
 ]
 
 _SECONDS = 300
