@@ -1,22 +1,17 @@
 """Traffic of a tenant that agreed is recorded, a head is trained on it, and it comes to serve."""
 
-import shutil
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from engine.errors import TrafficError
-from engine.models import shipped_head
 from engine.traffic import AdaptFolder, Seal, list_segments, read_segment
 from tests.e2e.exactness.conftest import profile, speculation
+from tests.e2e.exactness.heads import write_worse_head
 from tests.e2e.exactness.prompts import make_prose
 from tests.e2e.exactness.worker import SCHEDULING, Worker, starting_worker
-from tests.e2e.service import MODEL
 
 pytestmark = [
     pytest.mark.e2e,
@@ -48,7 +43,7 @@ def worker(folder: AdaptFolder) -> Iterator[Worker]:
     above = folder.root.parent
     (above / "key").write_bytes(_KEY)
     head = {
-        "path": str(_worse(above / "worse")),
+        "path": str(write_worse_head(above / "worse")),
         "adapt": {
             "folder": str(folder.root),
             "key_file": str(above / "key"),
@@ -60,20 +55,6 @@ def worker(folder: AdaptFolder) -> Iterator[Worker]:
     ) as started:
         started.wait_ready()
         yield started
-
-
-def _worse(folder: Path) -> Path:
-    shipped = shipped_head(MODEL)
-    assert shipped is not None
-    shutil.copytree(shipped, folder)
-    draws = torch.Generator().manual_seed(1)
-    weights = load_file(folder / "model.safetensors")
-    for name, tensor in weights.items():
-        if tensor.is_floating_point() and tensor.ndim == 2:
-            noise = torch.randn(tensor.shape, generator=draws)
-            weights[name] = (tensor.float() + tensor.float().std() * noise).to(tensor.dtype)
-    save_file(weights, folder / "model.safetensors")
-    return folder
 
 
 def part_of(worker: Worker, name: str) -> dict[str, Any]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.exactness.conftest import profile, speculation
+from tests.e2e.exactness.heads import write_blind_head
 from tests.e2e.exactness.prompts import make_prompts, make_prose
-from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker, starting_worker, write_blind_head
+from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker, starting_worker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(400)]
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from engine.models import shipped_head
 from tests.e2e.exactness.answers import Answer
 from tests.e2e.exactness.conftest import profile, speculation
+from tests.e2e.exactness.heads import write_worse_head
 from tests.e2e.exactness.prompts import make_prose
 from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker, starting_worker
 from tests.e2e.service import MODEL
@@ -38,18 +37,8 @@ def good() -> Path:
 
 
 @pytest.fixture(scope="module")
-def worse(good: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped head with noise in its weights."""
-    folder = tmp_path_factory.mktemp("heads") / "worse"
-    shutil.copytree(good, folder)
-    draws = torch.Generator().manual_seed(1)
-    weights = load_file(folder / "model.safetensors")
-    for name, tensor in weights.items():
-        if tensor.is_floating_point() and tensor.ndim == 2:
-            noise = torch.randn(tensor.shape, generator=draws)
-            weights[name] = (tensor.float() + tensor.float().std() * noise).to(tensor.dtype)
-    save_file(weights, folder / "model.safetensors")
-    return folder
+def worse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_worse_head(tmp_path_factory.mktemp("heads") / "worse")
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,9 @@ import httpx
 import psutil
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from safetensors.torch import load_file, save_file
 
-from engine.models import shipped_head
 from tests.e2e.exactness.answers import Answer, Frames
+from tests.e2e.exactness.heads import write_blind_head
 from tests.e2e.service import MODEL, ROOT
 from tests.v2_on_cpus.environment import environment
 
@@ -196,21 +195,6 @@ def _scheduled(engine: Mapping[str, Any], folder: Path) -> dict[str, Any]:
             head = {**head, "path": str(write_blind_head(folder / "blind head"))}
         return {**engine, "speculation": {**speculation, "head": head, "launch": "ahead"}}
     return dict(engine)
-
-
-def write_blind_head(folder: Path) -> Path:
-    """Write the head that ships without what it looks back with: one that drafts ahead, too."""
-    shipped = shipped_head(MODEL)
-    assert shipped is not None
-    config = json.loads((shipped / "config.json").read_text(encoding="utf-8"))
-    weights = load_file(shipped / "model.safetensors")
-    looks_back = ("attentions.", "recorders.")
-    kept = {name: weights[name] for name in weights if not name.startswith(looks_back)}
-    folder.mkdir()
-    save_file(kept, folder / "model.safetensors")
-    blind = config | {"window": 0, "window_tokens": False}
-    (folder / "config.json").write_text(json.dumps(blind), encoding="utf-8")
-    return folder
 
 
 @contextlib.contextmanager
