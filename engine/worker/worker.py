@@ -43,8 +43,9 @@ def _runners(*, is_second: bool) -> Any:
     """Return the module with our subclasses of one of vLLM's runners."""
     if is_second:
         from engine.worker.v2 import runner as second
+        from engine.worker.v2.speculator import take_our_speculator
 
-        second.take_our_speculator()
+        take_our_speculator()
         return second
     from engine.worker.v1 import runner as first
 

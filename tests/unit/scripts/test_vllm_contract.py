@@ -88,10 +88,10 @@ def test_we_know_of_our_subclasses_and_replacements() -> None:
         ("worker/v1/runner.py", "HybridGPUModelRunner"),
         ("worker/v2/runner.py", "HybridCPUModelRunner"),
         ("worker/v2/runner.py", "HybridGPUModelRunner"),
-        ("worker/v2/runner.py", "OwnSpeculator"),
+        ("worker/v2/speculator.py", "OwnSpeculator"),
         ("worker/worker.py", "HybridWorker"),
     } <= names
-    assert ("worker/v2/runner.py", "vllms.init_speculator") in find_patches()
+    assert ("worker/v2/speculator.py", "vllms.init_speculator") in find_patches()
 
 
 @pytest.mark.parametrize(

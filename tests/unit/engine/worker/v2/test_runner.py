@@ -19,11 +19,10 @@ from engine.worker.step import NextStep, SampledStep
 from engine.worker.v2 import runner
 from engine.worker.v2.runner import (
     HybridGPUModelRunner,
-    OwnSpeculator,
     _HybridDrafting,
     _V2Batch,
-    take_our_speculator,
 )
+from engine.worker.v2.speculator import OwnSpeculator
 from tests.unit.engine.worker.v1.test_runner import Step
 
 NEXT = NextStep(room_tokens=5)
@@ -335,24 +334,6 @@ def test_the_memory_profile_sees_the_largest_verification(
     on_gpu._dummy_sampler_run(torch.zeros(8, 4))
 
     assert seen == [512, 8]
-
-
-def test_vllms_own_drafters_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vllms, "init_speculator", None)
-    monkeypatch.setattr(runner, "_vllms_speculator", lambda *_: "EAGLE")
-    take_our_speculator()
-    states = SimpleNamespace(draft_tokens=torch.tensor([[1, 2], [3, 4]]))
-
-    def make(**fields: Any) -> Any:
-        config = SimpleNamespace(additional_config={"specgate": {"speculation": fields}})
-        return vllms.init_speculator(config, None, states)
-
-    eagle = {"config": {"method": "eagle", "num_speculative_tokens": 2}}
-    assert make(sources=["suffix", "native"], native=eagle) == "EAGLE"
-    ours = make(sources=["suffix"])
-    assert isinstance(ours, OwnSpeculator)
-    rows = SimpleNamespace(idx_mapping=torch.tensor([1]))
-    assert ours.propose(rows, *[None] * 7).tolist() == [[3, 4]]
 
 
 def test_a_step_of_vllms_warm_up_knows_nothing_of_us(hooked: Hooked, step: Step) -> None:

@@ -1,12 +1,15 @@
 """A head that drafts on the device, behind a step whose tokens the CPU does not know."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from vllm.v1.worker.gpu import model_runner as vllms
 
 from engine.heads import DraftHead, HeadConfig
-from engine.worker.v2.runner import HeadPlan, OwnSpeculator
+from engine.worker.v2 import speculator as module
+from engine.worker.v2.speculator import HeadPlan, OwnSpeculator, take_our_speculator
 from tests.fakes.cuda import DEVICE, made_up_cuda
 
 VOCABULARY, HIDDEN, LONGEST, TOKENS = 31, 8, 5, 3
@@ -58,3 +61,21 @@ def test_it_drafts_what_the_head_would_and_the_cpu_never_waits(
         assert speculator.drafted == TOKENS
         speculator.propose(batch, None, None, None, None, sampled, None, last)
         assert speculator.drafted == 0  # a plan is for one step
+
+
+def test_vllms_own_drafters_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllms, "init_speculator", None)
+    monkeypatch.setattr(module, "_vllms_speculator", lambda *_: "EAGLE")
+    take_our_speculator()
+    states = SimpleNamespace(draft_tokens=torch.tensor([[1, 2], [3, 4]]))
+
+    def make(**fields: Any) -> Any:
+        config = SimpleNamespace(additional_config={"specgate": {"speculation": fields}})
+        return vllms.init_speculator(config, None, states)
+
+    eagle = {"config": {"method": "eagle", "num_speculative_tokens": 2}}
+    assert make(sources=["suffix", "native"], native=eagle) == "EAGLE"
+    ours = make(sources=["suffix"])
+    assert isinstance(ours, OwnSpeculator)
+    rows = SimpleNamespace(idx_mapping=torch.tensor([1]))
+    assert ours.propose(rows, *[None] * 7).tolist() == [[3, 4]]
