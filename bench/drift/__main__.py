@@ -16,6 +16,7 @@ import httpx
 from bench.command import look_at_machine, new_parser, print_line
 from bench.drift.replay import replay
 from bench.drift.report import report
+from bench.drift.slowdown import SlowdownError, measure_slowdown
 from bench.drift.traffic import record
 from bench.rounds import Json
 from engine.processor import describe_processor
@@ -23,6 +24,7 @@ from loadtest.processes import StartError
 
 _TOKENS = {"chat": 20_000, "sql": 55_000, "german": 55_000}
 _EVERY_TOKENS, _AFTER_TOKENS, _PART_TOKENS = 20_000, 50_000, 5_000
+_TURNS, _ANSWERS = 6, 4
 _QUICK = 12
 """By what the quick form divides these."""
 
@@ -49,7 +51,7 @@ def main() -> int:
             every_tokens=arguments.every_tokens,
             share=_QUICK if arguments.quick else 1,
         ),
-        (StartError, httpx.HTTPError),
+        (StartError, SlowdownError, httpx.HTTPError),
     )
 
 
@@ -61,11 +63,19 @@ def _run(folder: Path | None, *, every_tokens: int, share: int) -> Json:
         folder.mkdir(parents=True, exist_ok=True)
         tokens = {kind: most // share for kind, most in _TOKENS.items()}
         recorded = asyncio.run(record(folder, tokens=tokens))
+        slowdown = asyncio.run(
+            measure_slowdown(
+                recorded.folder.root,
+                Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sg-drift-"))),
+                turns=2 if share > 1 else _TURNS,
+                answers=1 if share > 1 else _ANSWERS,
+            )
+        )
         parts = replay(
             recorded, every_tokens=every_tokens // share, part_tokens=_PART_TOKENS // share
         )
     return {
-        **report(parts, after_tokens=_AFTER_TOKENS // share),
+        **report(parts, slowdown, after_tokens=_AFTER_TOKENS // share),
         "every_tokens": every_tokens // share,
         "processor": describe_processor(),
         "machine": machine.as_json(),

@@ -5,17 +5,18 @@ from functools import reduce
 from operator import add
 
 from bench.drift.replay import Part
-from bench.rounds import Json
+from bench.rounds import Json, Summary
 from engine.training.replay import Acceptance
 
 _FIRST_KIND = "chat"
 
 
-def report(parts: Sequence[Part], *, after_tokens: int) -> Json:
+def report(parts: Sequence[Part], slowdown: Summary, *, after_tokens: int) -> Json:
     """Return acceptance over time, and the ratios that count.
 
     Args:
         parts: In the order of the workload.
+        slowdown: Of an answer beside the trainer, as a share of its time alone.
         after_tokens: Tokens of a new kind after which the adapted head is compared.
 
     Returns:
@@ -42,7 +43,8 @@ def report(parts: Sequence[Part], *, after_tokens: int) -> Json:
         "bench": "drift",
         "ratio_adapted_to_static": min(new),
         "worst_ratio_to_static": min(_ratio([part]) for part in parts),
-        "serving_slowdown": None,
+        "serving_slowdown": slowdown.median,
+        "serving_slowdown_spread": [slowdown.low, slowdown.high],
         "kinds": kinds,
         "parts": [
             {

@@ -55,7 +55,7 @@ async def record(root: Path, *, tokens: Mapping[str, int]) -> Recorded:
     if len(until) == len(tokens):
         return Recorded(folder, until)
     with tempfile.TemporaryDirectory(prefix="sg-drift-") as short:
-        worker = _worker(Path(short), folder.root)
+        worker = worker_on(Path(short), folder.root)
         await worker.start()
         try:
             async with httpx.AsyncClient(
@@ -107,7 +107,14 @@ def _held(folder: AdaptFolder, after: str) -> int:
     return sum(tokens_of(one) for one in list_segments(folder.segments(0)) if one.name > after)
 
 
-def _worker(short: Path, folder: Path) -> ChildProcess:
+def worker_on(short: Path, folder: Path, *, threads: int | None = None) -> ChildProcess:
+    """Return a worker that records, to be started; it listens on `s` in a folder.
+
+    Args:
+        short: A folder with a short path.
+        folder: Where it records.
+        threads: Of the model; as many as there are cores if None.
+    """
     profile = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     engine = profile["engine"]
     engine["vllm"]["max_num_seqs"] = _CLIENTS
@@ -124,7 +131,7 @@ def _worker(short: Path, folder: Path) -> ChildProcess:
             ),
             ready_url="http://worker/health",
             start_seconds=300.0,
-            environment={},
+            environment={} if threads is None else {"OMP_NUM_THREADS": str(threads)},
             stop_seconds=30.0,
             ready_socket=short / "s",
             folder=_ROOT,

@@ -115,7 +115,9 @@ async def starting_writer(
         stack.callback(_stop, worker)
         async with httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(
-                uds=str(socket) if port is None else None, limits=httpx.Limits()
+                uds=str(socket) if port is None else None,
+                # Well before the worker closes an idle connection, after 5 s. No limit otherwise.
+                limits=httpx.Limits(keepalive_expiry=1.0),
             ),
             base_url="http://worker" if port is None else f"http://127.0.0.1:{port}",
             timeout=None,  # noqa: S113  # a full batch may take minutes; a dead worker disconnects

@@ -3,6 +3,7 @@ import pytest
 
 from bench.drift.replay import Part
 from bench.drift.report import report
+from bench.rounds import Summary
 from engine.training.replay import Acceptance
 
 
@@ -23,6 +24,7 @@ def test_ratios_are_of_late_parts_and_of_the_worst_one() -> None:
             part("sql", 50, 60),
             part("german", 20, 30),
         ],
+        Summary(0.03, 0.01, 0.05),
         after_tokens=10,
     )
 
@@ -32,3 +34,5 @@ def test_ratios_are_of_late_parts_and_of_the_worst_one() -> None:
     assert found["worst_ratio_to_static"] == pytest.approx(39 / 40)
     assert [one["events"] for one in found["parts"]] == [["published"], [], [], [], []]
     assert found["kinds"]["sql"]["suffix"] == pytest.approx(0.05)
+    assert found["serving_slowdown"] == 0.03
+    assert found["serving_slowdown_spread"] == [0.01, 0.05]
