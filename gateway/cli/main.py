@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway import __version__
-from gateway.cli import check_config, heads, keys, model, serve, train, tune
+from gateway.cli import check_config, heads, keys, model, serve, train, tune, verify
 from gateway.errors import ConfigError
 
 
@@ -28,6 +28,7 @@ _COMMANDS: dict[str, tuple[Command, str]] = {
     "model": (model, "fetch the profile's model into the cache"),
     "train": (train, "make a draft head from a recipe"),
     "tune": (tune, "find the drafters that are best for a model and a workload"),
+    "verify": (verify, "compare a server's answers with and without drafts"),
 }
 
 _INTERRUPTED = 130  # as shells report SIGINT

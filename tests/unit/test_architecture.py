@@ -19,7 +19,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
         frozenset(tier.split())
         for tier in (
             "__main__ cli",
-            "server",
+            "server verify",
             "app http_protocol",
             "assembly",
             "api",
@@ -62,7 +62,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "sqlite3": frozenset({"gateway.responses"}),
     "opentelemetry": frozenset({"gateway.telemetry"}),
     "grafana_foundation_sdk": frozenset(),
-    "httpx": frozenset({"engine.training", "gateway.cli", "gateway.upstream"}),
+    "httpx": frozenset({"engine.training", "gateway.cli", "gateway.upstream", "gateway.verify"}),
     "vllm": frozenset({"engine.worker"}),
     "cryptography": frozenset({"engine.traffic"}),
     "matplotlib": frozenset({"engine.training"}),
