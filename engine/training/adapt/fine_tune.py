@@ -26,7 +26,7 @@ _BATCH_TOKENS = 1024
 _RUN_TOKENS = 128
 _LEARNING_RATE = 1e-3
 
-_KEPT = float(__import__("os").environ.get("KEPT", "0.3"))
+_KEPT = 0.4
 """Share of the weights that the training started from in the result.
 
 The result then still drafts well what was not trained on (Wortsman and others, "Robust fine-tuning
