@@ -12,7 +12,8 @@ import pytest
 from engine.drafting import Origin
 from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX
 from tests.e2e.exactness.prompts import make_prompts, make_prose
-from tests.e2e.exactness.worker import MODEL, Worker
+from tests.e2e.exactness.worker import RUNNER, Worker
+from tests.e2e.service import MODEL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -40,12 +41,16 @@ STREAMED: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Traced:
-    """An answer as a client sees it."""
+    """An answer as a client sees it.
+
+    Attributes:
+        accepted: Accepted tokens by source, of each step with a draft.
+    """
 
     text: str
     tokens: int
     entries: Sequence[tuple[str, int]]
-    accepted: Counter[str]
+    accepted: Sequence[Counter[str]]
 
     @property
     def drafted(self) -> Counter[str]:
@@ -85,17 +90,16 @@ def entries_of(answer: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(source, length) for source, length in answer.get("speculation", {}).get("trace", [])]
 
 
-def accepted_in(metrics: Mapping[str, Any]) -> Counter[str]:
-    """Accepted tokens by source, from vLLM's list of steps with our codes."""
+def accepted_in(metrics: Mapping[str, Any]) -> list[Counter[str]]:
+    """Accepted tokens by source in each step, from vLLM's lists with our codes."""
     found = metrics.get("speculative_decoding") or {}
-    steps = zip(
-        found.get("per_step_drafted") or (), found.get("per_step_accepted") or (), strict=True
-    )
-    accepted = Counter[str]()
-    for code, count in steps:
-        for source, _, tokens in Origin.decode(code)[0].split(count):
-            accepted[NAMES[source]] += tokens
-    return accepted
+    drafted, accepted = (found.get(f"per_step_{what}") or () for what in ("drafted", "accepted"))
+    return [
+        Counter(
+            {NAMES[source]: tokens for source, _, tokens in Origin.decode(code)[0].split(count)}
+        )
+        for code, count in zip(drafted, accepted, strict=True)
+    ]
 
 
 def pieces(answer: Traced) -> list[str]:
@@ -105,12 +109,21 @@ def pieces(answer: Traced) -> list[str]:
 
 
 def is_whole(answer: Traced) -> bool:
-    """Whether the entries are all tokens, all text and all accepted drafts."""
+    """Whether the entries are all tokens, all text and all accepted drafts.
+
+    Accepted tokens behind the end of the answer are not in it.
+    """
+    *before, _ = answer.accepted or [Counter[str]()]
     return (
         len(answer.entries) == answer.tokens
         and sum(length for _, length in answer.entries) == len(answer.text)
-        and answer.drafted == answer.accepted
+        and sum(before, Counter[str]()) <= answer.drafted <= sum(answer.accepted, Counter[str]())
     )
+
+
+def is_exact(answer: Traced) -> bool:
+    """Whether, besides, it did not end inside an accepted draft."""
+    return is_whole(answer) and answer.drafted == sum(answer.accepted, Counter[str]())
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -118,9 +131,9 @@ def test_every_token_has_an_origin_and_its_text(case: str, speculating: Worker) 
     whole = ask(speculating, CASES[case])
     streamed = [stream(speculating, {**CASES[case], **way}) for way in STREAMED.values()]
 
-    assert is_whole(whole)
-    for answer in streamed:
-        assert is_whole(answer)
+    for answer in (whole, *streamed):
+        # A step that is launched ahead does not know how many tokens are left.
+        assert is_exact(answer) or (is_whole(answer) and RUNNER == "v2")
 
 
 def test_drafted_tokens_are_named_by_who_drafted_them(speculating: Worker) -> None:
@@ -173,10 +186,8 @@ def test_a_stop_token_inside_an_accepted_draft_ends_the_trace(speculating: Worke
     for token in dict.fromkeys(cycle):
         body = {"prompt": prompt, "stop_token_ids": [token]}
 
-        for answer in (ask(speculating, body), stream(speculating, body)):
-            assert len(answer.entries) == answer.tokens
-            assert sum(length for _, length in answer.entries) == len(answer.text)
-            assert answer.drafted <= answer.accepted  # the draft went on behind the stop
+        assert is_whole(ask(speculating, body))
+        assert is_whole(stream(speculating, body))
 
 
 def test_many_at_once_are_kept_apart(speculating: Worker) -> None:
