@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice, repeat
 from typing import Any
 
-from engine.drafting import Origin
-from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX
+from engine.drafting import TOKEN_SOURCE_NAMES, Origin
 
 TARGET = "target"
 """A token that the target model sampled itself."""
@@ -18,7 +17,6 @@ TARGET = "target"
 Entry = tuple[str, int]
 """Source of a token, and how many code points of text it completes."""
 
-_SOURCES = {SUFFIX: "suffix", HEAD: "head", NATIVE: "native", PREDICTION: "prediction"}
 _ASKED = "specgate_trace"
 _ACCEPTED = "specgate_accepted"
 
@@ -36,7 +34,7 @@ def add_accepted(
     params: Mapping[str, Any] | None, origin: Origin, accepted: int
 ) -> Mapping[str, Any]:
     """Return the parameters of an output, with the sources of the tokens that its step accepted."""
-    parts = [(source, count) for source, _, count in origin.split(accepted)]
+    parts = [(code, count) for code, _, count in origin.split(accepted)]
     return {**(params or {}), _ACCEPTED: parts}
 
 
@@ -46,8 +44,8 @@ def take_accepted(
     """Undo `add_accepted`: return the source of each accepted token, and the other parameters."""
     if params is None or _ACCEPTED not in params:
         return [], params
+    sources = [TOKEN_SOURCE_NAMES[code] for code, count in params[_ACCEPTED] for _ in range(count)]
     others = {name: value for name, value in params.items() if name != _ACCEPTED}
-    sources = [_SOURCES[source] for source, count in params[_ACCEPTED] for _ in range(count)]
     return sources, others or None
 
 

@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from engine.drafting import Origin
-from engine.drafting.origin import HEAD, NATIVE, PREDICTION, SUFFIX
+from engine.drafting import TOKEN_SOURCE_NAMES, Origin
 from tests.e2e.exactness.prompts import make_prompts, make_prose
 from tests.e2e.exactness.worker import RUNNER, Worker
 from tests.e2e.service import MODEL
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
-NAMES = {SUFFIX: "suffix", HEAD: "head", NATIVE: "native", PREDICTION: "prediction"}
 PROMPTS = make_prompts(6, seed=90)
 EMOJI = "🙂 🎉 你好,世界 👩‍👩‍👧 Grüße 🇩🇪\n" * 6
 SAMPLED = {"temperature": 0.8, "ignore_eos": True}
@@ -96,7 +94,10 @@ def accepted_in(metrics: Mapping[str, Any]) -> list[Counter[str]]:
     drafted, accepted = (found.get(f"per_step_{what}") or () for what in ("drafted", "accepted"))
     return [
         Counter(
-            {NAMES[source]: tokens for source, _, tokens in Origin.decode(code)[0].split(count)}
+            {
+                TOKEN_SOURCE_NAMES[source]: tokens
+                for source, _, tokens in Origin.decode(code)[0].split(count)
+            }
         )
         for code, count in zip(drafted, accepted, strict=True)
     ]
