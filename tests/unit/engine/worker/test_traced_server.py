@@ -372,3 +372,16 @@ def test_a_whole_chat_has_the_trace_that_it_asked_for(
     entries = [("target", 4), ("suffix", 5), ("target", 2)]
     assert found == ({"trace": entries} if asked else None)
     assert answer.choices[0].message.content == "Once upon a"
+
+
+def test_an_error_instead_of_a_chat_stays_as_it_is(tokenizer: PreTrainedTokenizerFast) -> None:
+    served = Served(tokenizer)
+
+    async def left() -> AsyncGenerator[RequestOutput, None]:
+        served.step(1)
+        yield served.read()
+        raise asyncio.CancelledError
+
+    answer = asyncio.run(chat(left(), tokenizer, vllm_xargs=ASKED))
+
+    assert list(answer.model_dump()) == ["error"]
