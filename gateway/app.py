@@ -16,6 +16,7 @@ from gateway.api import (
     BodyPolicy,
     InferenceRoute,
     Services,
+    canary_routes,
     heads_routes,
     health_routes,
     install_error_handlers,
@@ -48,6 +49,7 @@ _QUIET = (
     "/speculation",
     "/heads",
     "/heads/forget",
+    "/canary/open",
 )
 
 
@@ -109,6 +111,7 @@ def create_app(
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
     app.include_router(heads_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
+    app.include_router(canary_routes())
     app.include_router(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )

@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 from gateway.admission import Admission, Caller, Entry
+from gateway.canary import Canary, Watched
 from gateway.errors import (
     DrainingError,
     GatewayError,
@@ -28,6 +29,7 @@ from gateway.pacing import choose_mode
 from gateway.protocol import (
     Endpoint,
     InferenceRequest,
+    SeenTokens,
     TenantDigests,
     error_event,
     forwarded_body,
@@ -133,6 +135,7 @@ class Serving:
         tokenizer: PredictionTokenizer,
         pacers: Pacers,
         conversations: Conversations,
+        canary: Canary,
         budget: RetryBudget,
         policy: ServingPolicy,
     ) -> None:
@@ -144,6 +147,7 @@ class Serving:
         self._tokenizer = tokenizer
         self._pacers = pacers
         self._conversations = conversations
+        self._canary = canary
         self._budget = budget
         self._policy = policy
         self._running: set[asyncio.Timeout] = set()
@@ -180,6 +184,13 @@ class Serving:
             record.model = model
         model_limit = self._pool.model_limit(model)
         request = request.within(model_limit)
+        pacing = choose_mode(
+            request.pacing,
+            call.caller.pacing,
+            self._policy.model_pacing.get(model or ""),
+            self._policy.pacing,
+        )
+        request = self._canary.prepare(request, model=record.model, pacing=pacing)
         if request.turn is not None:
             tenant = call.caller.tenant
             request = await self._conversations.resume(request, tenant, entry.hold)
@@ -191,12 +202,7 @@ class Serving:
             headers={**call.headers, "x-request-id": call.worker_request_id},
             record=record,
             prediction=request.prediction,
-            pacing=choose_mode(
-                request.pacing,
-                call.caller.pacing,
-                self._policy.model_pacing.get(model or ""),
-                self._policy.pacing,
-            ),
+            pacing=pacing,
         )
         await entry.run(estimated_tokens=request.estimated_tokens(model_limit))
         record.queued_seconds = entry.queued_seconds
@@ -222,6 +228,7 @@ class Serving:
         assert relay.answer is not None
         record.usage, record.acceptance = relay.answer.usage, relay.answer.acceptance
         record.outcome = "completed"
+        self._offer(exchange, relay.answer.seen)
 
     async def _serve_stream(self, exchange: _Exchange, sink: Sink) -> None:
         request, record = exchange.request, exchange.record
@@ -244,6 +251,7 @@ class Serving:
                 await self._relay(exchange, relay)
                 record.outcome = "completed"
                 record.stream_end = "completed" if whole.answer is None else None
+                self._offer(exchange, relay.reader.seen if whole.answer is None else None)
             except GatewayError as error:
                 if not (writer.out.started or writer.out.delivered):
                     raise
@@ -264,6 +272,21 @@ class Serving:
                     record.acceptance = relay.reader.acceptance
                 if writer.out.started and record.stream_end is None:
                     record.stream_end = "cancelled"
+
+    def _offer(self, exchange: _Exchange, seen: SeenTokens | None) -> None:
+        """Let the canary have an answer that it watched."""
+        record = exchange.record
+        if seen is not None and record.worker is not None:
+            watched = Watched(
+                exchange.headers["x-request-id"],
+                record.model,
+                record.worker,
+                exchange.request.endpoint,
+                exchange.body,
+                seen.ids,
+                seen.sources,
+            )
+            self._canary.offer(watched)
 
     def _whole(self, exchange: _Exchange, sink: Sink) -> WholeRelay:
         return WholeRelay(

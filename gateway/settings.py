@@ -54,6 +54,7 @@ _OWN_PATHS = frozenset(
         "/detokenize",
         "/speculation",
         "/heads",
+        "/canary/open",
         "/metrics",
         "/health",
         "/ping",
@@ -272,6 +273,32 @@ class PacingSettings(_Section):
     )
 
 
+class CanarySettings(_Section):
+    """Greedy requests that are asked again without drafts, to compare (docs/lossless.md)."""
+
+    share: Annotated[float, Field(ge=0, le=1)] = Field(
+        0.01, description="Share of the requests that are asked again; 0: none."
+    )
+    most_time: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.02,
+        description="Largest share of the time that this takes, by the clock; `processes` share "
+        "it evenly.",
+    )
+    max_tokens: Annotated[int, Field(ge=1, le=16384)] = Field(
+        512, description="Tokens of an answer that are compared."
+    )
+    margin: Annotated[float, Field(ge=0)] | None = Field(
+        None,
+        description="Largest difference of log-probabilities, in nats, of two tokens that may "
+        "change places; none: by the model's dtype.",
+    )
+    shut_after: Count | None = Field(
+        None,
+        description="Defects after which a source of drafts is shut for a model, until `specgate "
+        "canary open`; none: never.",
+    )
+
+
 class UpstreamSettings(_Section):
     """Health of workers and how failures are handled."""
 
@@ -405,6 +432,7 @@ class GatewaySettings(BaseSettings):
     responses: ResponsesSettings = ResponsesSettings()
     stream: StreamSettings = StreamSettings()
     pacing: PacingSettings = PacingSettings()
+    canary: CanarySettings = CanarySettings()
     upstream: UpstreamSettings = UpstreamSettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     drain: DrainSettings = DrainSettings()

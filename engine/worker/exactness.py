@@ -33,11 +33,13 @@ class Exactness:
         reason: Why results are not batch-invariant, from a closed set of words; empty if they are.
         detail: The same for people.
         kernel: What computes linear layers: the name of a kernel, or `vllm`.
+        dtype: In which the target computes: a torch dtype, or `fp8` if its weights are.
     """
 
     reason: str
     detail: str
     kernel: str
+    dtype: str
 
     @property
     def is_batch_invariant(self) -> bool:
@@ -55,7 +57,9 @@ def state_exactness(model: nn.Module, vllm_config: Any) -> Exactness:
     dtype = vllm_config.model_config.dtype
     kernel = next(iter(linear_kernels(dtype)), "vllm")
     reason, detail = next(_objections(model, vllm_config), ("", ""))
-    return Exactness(reason, detail, kernel if not reason else "vllm")
+    is_fp8 = "fp8" in str(vllm_config.model_config.quantization)
+    name = "fp8" if is_fp8 else str(dtype).removeprefix("torch.")
+    return Exactness(reason, detail, kernel if not reason else "vllm", name)
 
 
 def _objections(model: nn.Module, vllm_config: Any) -> Iterator[tuple[str, str]]:
@@ -111,6 +115,7 @@ def publish(found: Exactness, report: ReportPart, registry: CollectorRegistry = 
             "reason": found.reason,
             "detail": found.detail,
             "kernel": found.kernel,
+            "dtype": found.dtype,
         }
     )
     ExactnessMetrics(registry).publish(

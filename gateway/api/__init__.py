@@ -1,6 +1,7 @@
 """Thin routes: parse, call `serving`, return."""
 
 from gateway.api.asgi import CLIENT_SOCKET, BodyPolicy
+from gateway.api.canary import canary_routes
 from gateway.api.error_handler import install_error_handlers
 from gateway.api.heads import heads_routes
 from gateway.api.inference import InferenceRoute
@@ -19,6 +20,7 @@ __all__ = [
     "BodyPolicy",
     "InferenceRoute",
     "Services",
+    "canary_routes",
     "heads_routes",
     "health_routes",
     "install_error_handlers",

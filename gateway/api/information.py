@@ -138,7 +138,7 @@ def metrics_routes(metrics: GatewayMetrics, *, timeout_seconds: float) -> APIRou
 
 
 def speculation_routes(*, timeout_seconds: float) -> APIRouter:
-    """The gate, price, acceptance and step costs that each worker reports; nothing of a request.
+    """What each worker reports of its drafts, and defects that the canary found; no request's text.
 
     Args:
         timeout_seconds: Longest wait for a worker.
@@ -156,6 +156,9 @@ def speculation_routes(*, timeout_seconds: float) -> APIRouter:
             found = await worker.client.get_json(path, timeout_seconds=timeout_seconds)
             return {"engines": found.get("engines", [])}
 
-        return {"workers": await reports.get(lambda: ask_all(workers, ask))}
+        return {
+            "workers": await reports.get(lambda: ask_all(workers, ask)),
+            "canary": services.canary.defects.as_json(),
+        }
 
     return router

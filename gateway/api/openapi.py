@@ -150,6 +150,12 @@ _PAGES: dict[tuple[str, str], _Page] = {
         status="202",
         query=("tenant", "model"),
     ),
+    ("post", "/canary/open"): _Page(
+        "Let sources draft again that the canary shut, for a model or for all.",
+        errors=(AuthenticationError, PermissionDeniedError),
+        needs_key=True,
+        query=("model",),
+    ),
     ("get", "/metrics"): _Page("Metrics for Prometheus.", media_type="text/plain"),
     ("get", "/metrics/worker"): _Page(
         "Metrics of the worker that the gateway started.",
@@ -379,6 +385,10 @@ _SCHEMAS: Json = {
                 "or of each chunk: `[source, code points of text that it completes]`. On chat and "
                 "text completions with one choice; the sources are target, suffix, head, native "
                 "and prediction.",
+            },
+            "canary": {
+                "type": "boolean",
+                "description": "Whether the gateway may ask again without drafts, to compare.",
             },
         },
         "additionalProperties": False,

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.admission import Admission
+from gateway.canary import Canary
 from gateway.protocol import TenantDigests
 from gateway.responses import Conversations
 from gateway.serving import Serving
@@ -22,6 +23,7 @@ class Services:
         supervisor: Of the gateway's own worker; None if all workers are remote or another
             process of this gateway supervises it.
         conversations: What is kept of `/v1/responses`.
+        canary: Watches that speculation changes nothing.
         is_draining: Whether SIGTERM was received.
         digests: Makes the names under which the workers know tenants.
     """
@@ -31,5 +33,6 @@ class Services:
     serving: Serving
     supervisor: Supervisor | None
     conversations: Conversations
+    canary: Canary
     is_draining: Callable[[], bool]
     digests: TenantDigests

@@ -22,6 +22,7 @@ from gateway.admission import (
 from gateway.api import Services
 from gateway.assembly.process import Lifecycle, ProcessContext, Tasks, tenant_secret
 from gateway.assembly.workers import discoveries, known_workers, supervise
+from gateway.canary import Canary, CanaryPolicy, Defects, TimeBudget
 from gateway.errors import ConfigError
 from gateway.pacing import Wheel
 from gateway.protocol import TenantDigests
@@ -73,7 +74,8 @@ def build_services(
         tasks.own(discovery.run(), name="discovery")
     if lifecycle.announce is not None:
         tasks.own(lifecycle.announce(pool), name="announce")
-    admission = _admission(settings, process, metrics, tasks)
+    canary = _canary(settings, process, pool, metrics, tasks)
+    admission = _admission(settings, process, metrics, tasks, canary)
     digests = TenantDigests(
         tenant_secret(settings, process), frozenset(settings.learn_from_tenants)
     )
@@ -90,6 +92,7 @@ def build_services(
         ),
         pacers=_pacers(settings, metrics, stack),
         conversations=conversations,
+        canary=canary,
         # When a worker dies, every request that ran on it may be replayed once.
         budget=RetryBudget(ratio=settings.upstream.retry_ratio, capacity=_running_share(settings)),
         policy=_serving_policy(settings),
@@ -101,6 +104,7 @@ def build_services(
         serving,
         supervisor,
         conversations,
+        canary,
         lambda: lifecycle.draining,
         digests=digests,
     )
@@ -134,15 +138,58 @@ def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
     )
 
 
+def _canary(
+    settings: GatewaySettings,
+    process: ProcessContext,
+    pool: Pool,
+    metrics: GatewayMetrics,
+    tasks: Tasks,
+) -> Canary:
+    chosen = settings.canary
+
+    def on_change(model: str, source: str, shut: bool) -> None:
+        metrics.source_shut(model, source, shut)
+        if shut:
+            log.error("source_shut", model=model, source=source, until="specgate canary open")
+        else:
+            log.info("source_opened", model=model, source=source)
+
+    folder = process.socket_dir
+    canary = Canary(
+        CanaryPolicy(chosen.share, chosen.max_tokens, chosen.margin),
+        Defects(
+            None if folder is None else folder / "canary.json",
+            shut_after=chosen.shut_after,
+            on_change=on_change,
+        ),
+        TimeBudget(chosen.most_time / settings.processes),
+        metrics,
+        find_worker=pool.find,
+        random=Random(),  # noqa: S311  # chooses what to watch
+    )
+    tasks.own(canary.run(), name="canary")
+    tasks.own(canary.follow(), name="canary-defects")
+    return canary
+
+
 def _admission(
-    settings: GatewaySettings, process: ProcessContext, metrics: GatewayMetrics, tasks: Tasks
+    settings: GatewaySettings,
+    process: ProcessContext,
+    metrics: GatewayMetrics,
+    tasks: Tasks,
+    canary: Canary,
 ) -> Admission:
     """Build admission; a background task watches the key file."""
+
+    def on_change(running: int, queued: int) -> None:
+        metrics.slots_changed(running, queued)
+        canary.slots_changed(running, queued)
+
     slots = Slots(
         running=_running_share(settings),
         queued=_share(settings.admission.max_queued_requests, settings),
         timeout_seconds=settings.admission.queue_timeout_seconds,
-        on_change=metrics.slots_changed,
+        on_change=on_change,
     )
     limits = _limits(settings, process, metrics, tasks)
     most_bytes = _share(settings.admission.max_bytes_in_flight, settings)

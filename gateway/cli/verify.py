@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 
+from gateway.canary import MARGINS
 from gateway.settings import client_key, read_secret
 from gateway.verify import (
     KINDS,
-    MARGINS,
     Compared,
     Prompt,
     PromptsError,

@@ -12,6 +12,8 @@ from gateway.protocol.request import (
     forwarded_body,
     read_request,
 )
+from gateway.protocol.second_asking import PlainAnswer, read_second_answer, second_body
+from gateway.protocol.seen_tokens import SeenTokens, Watch
 from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
 from gateway.protocol.stream import FrameKind, Relayed, StreamReader
 from gateway.protocol.tenant import TenantDigests
@@ -28,7 +30,9 @@ __all__ = [
     "FrameSplitter",
     "InferenceRequest",
     "Part",
+    "PlainAnswer",
     "Relayed",
+    "SeenTokens",
     "Speculation",
     "SpeculationMode",
     "StreamReader",
@@ -36,6 +40,7 @@ __all__ = [
     "TextChunk",
     "TextChunks",
     "Turn",
+    "Watch",
     "error_body",
     "error_event",
     "field_name",
@@ -46,7 +51,9 @@ __all__ = [
     "read_answer",
     "read_facts",
     "read_request",
+    "read_second_answer",
     "read_tokens",
     "relayed_error",
+    "second_body",
     "tokenize_body",
 ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.json_object import read_worker_object
 from gateway.protocol.request import InferenceRequest
+from gateway.protocol.seen_tokens import SeenTokens
 from gateway.protocol.speculation_metrics import SpeculationReport, read_report, with_sources
 from gateway.protocol.turn import marked
 from gateway.protocol.usage import read_usage, usage_at_end, with_prediction_counts
@@ -13,11 +14,16 @@ from gateway.types import Acceptance, Usage
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The bytes for the client, and the counts read from them."""
+    """The bytes for the client, and what was read from them.
+
+    Attributes:
+        seen: The tokens, if the canary watches the request.
+    """
 
     body: bytes
     usage: Usage | None = None
     acceptance: Acceptance | None = None
+    seen: SeenTokens | None = None
 
 
 def read_answer(request: InferenceRequest, body: bytes) -> Answer:
@@ -29,12 +35,15 @@ def read_answer(request: InferenceRequest, body: bytes) -> Answer:
     if request.endpoint.dialect is Dialect.PLAIN:
         return Answer(body, usage=usage_at_end(body))
     answer = read_worker_object(body)
+    seen = None if request.watch is None else SeenTokens(request.watch)
+    if seen is not None:
+        body = seen.take(body)
     if request.turn is not None:
         body = marked(body, request.turn)
     usage, report = read_usage(answer.usage), read_report(answer.metrics)
     if report is None:
-        return Answer(body, usage=usage)
-    return Answer(completed(body, request, report), usage=usage, acceptance=report.acceptance)
+        return Answer(body, usage=usage, seen=seen)
+    return Answer(completed(body, request, report), usage, report.acceptance, seen)
 
 
 def completed(text: bytes, request: InferenceRequest, report: SpeculationReport) -> bytes:

@@ -25,6 +25,7 @@ from gateway.protocol.json_object import (
     write_members,
 )
 from gateway.protocol.prediction import read_prediction
+from gateway.protocol.seen_tokens import Watch
 from gateway.protocol.tenant import TenantDigests
 from gateway.protocol.turn import Turn
 from gateway.types import PacingMode
@@ -39,6 +40,7 @@ _BYTES_PER_TOKEN = 4
 """For the estimate at admission; corrected when the worker has counted."""
 _MAX_VALUE_BYTES = 2**16
 """Longest value that is decoded: a string may take four times its length in memory."""
+_MAX_NUMBER_BYTES = 32
 _MAX_XARGS = 10_000
 _MAX_PROMPTS = 1_000
 """Counting takes time, so a longer list counts as this many."""
@@ -55,6 +57,8 @@ class Speculation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_draft_tokens: Annotated[int, Meta(ge=0, le=_MAX_DRAFT_TOKENS)] | None = None
     trace: bool = False
     """Whether the answer is to name the origin of each token."""
+    canary: bool = True
+    """Whether the gateway may ask again without drafts, to compare (ADR 45)."""
 
     @property
     def is_off(self) -> bool:
@@ -77,6 +81,7 @@ class InferenceRequest:
         pacing: Pacing mode that the caller asked for, if any.
         predicted_tokens: `prediction` as token ids, once a worker has tokenized it.
         turn: Its part in a stored conversation; None: it is forwarded as it is.
+        watch: What the canary reads of the answer; None: nothing.
     """
 
     endpoint: Endpoint
@@ -95,6 +100,7 @@ class InferenceRequest:
     pacing: PacingMode | None = None
     predicted_tokens: tuple[int, ...] = ()
     turn: Turn | None = None
+    watch: Watch | None = None
 
     def within(self, model_limit: int | None) -> "InferenceRequest":
         """The request with our default cut to the model's length: vLLM refuses a larger limit."""
@@ -130,6 +136,33 @@ class InferenceRequest:
         Not with several choices: vLLM counts each of them separately.
         """
         return self.stream and self.endpoint.streams_usage_chunk and self.choices == 1
+
+    def with_mode(self, mode: SpeculationMode) -> "InferenceRequest":
+        """The request with another mode of speculation."""
+        speculation = msgspec.structs.replace(self.speculation, mode=mode)
+        prediction = "" if speculation.is_off else self.prediction
+        return replace(self, speculation=speculation, prediction=prediction)
+
+    def watched(self, most_tokens: int) -> "InferenceRequest":
+        """The request with the wish to read its tokens; itself if it cannot be compared.
+
+        Comparable is a greedy completion with one choice that may be drafted. A `temperature` that
+        is not given may be another one at the worker. vLLM changes an `echo` where token ids are
+        asked for.
+        """
+        members, speculation = self.members, self.speculation
+        if (
+            not self.endpoint.sends_trace
+            or self.choices != 1
+            or speculation.is_off
+            or not speculation.canary
+            or not _is_zero(members.get("temperature"))
+            or _is_true(members.get("echo"))
+            or _is_true(members.get("use_beam_search"))
+        ):
+            return self
+        wants_ids = _is_true(members.get("return_token_ids"))
+        return replace(self, watch=Watch(most_tokens, wants_ids, speculation.trace))
 
 
 def read_request(
@@ -214,6 +247,8 @@ def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDig
         members[endpoint.added_limit] = json_text(request.asked_tokens)
     if request.stream and endpoint.streams_usage_chunk:
         members["stream_options"] = _stream_options(request)
+    if request.watch is not None:
+        members["return_token_ids"] = _TRUE
     if (turn := request.turn) is not None:
         members.pop("previous_response_id", None)
         members["store"] = _FALSE  # a worker with a store of its own would keep it forever
@@ -248,7 +283,7 @@ def _xargs(request: InferenceRequest, tenant_name: str, *, adapt: bool) -> Raw:
         ours["prediction"] = request.predicted_tokens
     if adapt:
         ours["adapt"] = 1
-    if request.speculation.trace:
+    if request.speculation.trace or request.watch is not None:
         ours["trace"] = 1
     members.update((_PREFIX + name, json_text(value)) for name, value in ours.items())
     return Raw(write_members(members))
@@ -283,6 +318,17 @@ def _turn(members: Members) -> Turn | None:
     if _BACKGROUND.read(members) or (store is False and previous_id is None):
         return None
     return Turn(previous_id, store)
+
+
+def _is_zero(value: Raw | None) -> bool:
+    if value is None or len(memoryview(value)) > _MAX_NUMBER_BYTES:
+        return False
+    number = msgspec.json.decode(value)
+    return isinstance(number, int | float) and number == 0
+
+
+def _is_true(value: Raw | None) -> bool:
+    return value is not None and memoryview(value) == b"true"
 
 
 def _prompts(prompt: Raw | None) -> int:
@@ -356,7 +402,7 @@ _SPECULATION: _Field[Speculation] = _Field(
     "speculation",
     Speculation,
     f"an object with 'mode' ({', '.join(get_args(SpeculationMode))}), 'max_draft_tokens' "
-    f"(an integer from 0 to {_MAX_DRAFT_TOKENS}) and 'trace' (a boolean)",
+    f"(an integer from 0 to {_MAX_DRAFT_TOKENS}), 'trace' and 'canary' (booleans)",
 )
 _PREVIOUS_ID: _Field[str] = _Field("previous_response_id", str, "a string")
 _STORE: _Field[bool] = _Field("store", bool, "a boolean")

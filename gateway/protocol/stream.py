@@ -19,6 +19,7 @@ from gateway.protocol.endpoints import Dialect
 from gateway.protocol.error_body import relayed_stream_error
 from gateway.protocol.json_object import WorkerObject, read_worker_object
 from gateway.protocol.request import InferenceRequest
+from gateway.protocol.seen_tokens import SeenTokens
 from gateway.protocol.speculation_metrics import read_report
 from gateway.protocol.sse import data_of, event_of
 from gateway.protocol.turn import marked_event
@@ -62,6 +63,7 @@ class StreamReader:
         acceptance: Speculation counts, once the worker has sent them.
         frames_read: Frames so far; the number of an error event on `/v1/responses`.
         response: The complete response, if the request is a turn of a conversation.
+        seen: The answer's tokens, if the canary watches the request.
 
     Until the worker has sent its counts, `generated_tokens` and `running_usage` tell what has gone
     by.
@@ -82,7 +84,9 @@ class StreamReader:
         self.acceptance: Acceptance | None = None
         self.frames_read = 0
         self.response: bytes | None = None
-        self._read = _READS[request.endpoint.dialect]
+        self.seen = None if request.watch is None else SeenTokens(request.watch)
+        is_watched = self.seen is not None
+        self._read = StreamReader._read_watched if is_watched else _READS[request.endpoint.dialect]
 
     @property
     def needs_end_frame(self) -> bool:
@@ -117,6 +121,11 @@ class StreamReader:
         """Take the held chunk, which the client must get even if the stream fails."""
         held, self._held = self._held, b""
         return held
+
+    def _read_watched(self, frame: bytes) -> Relayed:
+        assert self.seen is not None
+        frame = self.seen.take(frame)
+        return self._read_chunk(frame) if frame else Relayed(None, FrameKind.SERVICE)
 
     def _read_chunk(self, frame: bytes) -> Relayed:
         data = data_of(frame)

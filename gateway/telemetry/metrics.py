@@ -51,6 +51,7 @@ _LENGTH_BUCKETS = (
     *(10.0, 12.0, 16.0, 24.0, 33.0, 65.0, 129.0),  # drafts of 32, 64 and 128, all accepted
 )
 _STREAM_ENDS = ("completed", "error_event", "cancelled")
+_CANARY_RESULTS = ("same", "near_tie", "differs")
 _HELD_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
@@ -254,6 +255,33 @@ class GatewayMetrics:
             buckets=_LENGTH_BUCKETS,
             registry=registry,
         )
+        self.canary_requests = Counter(
+            "gateway_canary_requests_total",
+            "Requests that were asked again without drafts, by what the comparison found: same, "
+            "near_tie, differs (a defect).",
+            ["model", "result"],
+            registry=registry,
+        )
+        self.canary_skips = Counter(
+            "gateway_canary_skipped_total",
+            "Watched requests that were not compared; reason: busy, failed, full, late, no_tokens, "
+            "plain_worker, refused, unclear, worker_gone (docs/lossless.md).",
+            ["model", "reason"],
+            registry=registry,
+        )
+        self.canary_seconds = Counter(
+            "gateway_canary_seconds_total",
+            "Time in which requests were asked again, aborted ones included.",
+            registry=registry,
+        )
+        self.canary_shut = Gauge(
+            "gateway_canary_shut",
+            "1 while a source may not draft for a model, because the canary found too many "
+            "defects.",
+            ["model", "source"],
+            multiprocess_mode="livemax",
+            registry=registry,
+        )
         self.draft_tokens = Histogram(
             "gateway_request_draft_tokens",
             "Draft tokens proposed for a request, once for each source that drafted.",
@@ -261,6 +289,20 @@ class GatewayMetrics:
             buckets=_DRAFT_BUCKETS,
             registry=registry,
         )
+
+    def canary_compared(self, model: str, result: str) -> None:
+        """A request was asked again, and the answers were compared."""
+        for name in _CANARY_RESULTS:
+            self.canary_requests.labels(model, name)
+        self.canary_requests.labels(model, result).inc()
+
+    def canary_skipped(self, model: str, reason: str) -> None:
+        """A watched request could not be compared."""
+        self.canary_skips.labels(model, reason).inc()
+
+    def source_shut(self, model: str, source: str, shut: bool) -> None:
+        """A source was shut for a model, or opened."""
+        self.canary_shut.labels(model, source).set(int(shut))
 
     def slots_changed(self, running: int, queued: int) -> None:
         """The numbers of running and queued requests changed."""

@@ -110,6 +110,10 @@ class Pool:
             raise ModelNotFoundError(f"The model '{excerpt(model)}' does not exist.", param="model")
         return model
 
+    def find(self, name: WorkerId) -> Worker | None:
+        """The worker of this name, if it is up."""
+        return next((worker for worker in self.workers if worker.id == name and worker.up), None)
+
     def has_other(self, model: str | None, than: Collection[WorkerId]) -> bool:
         """Whether a worker outside of `than` could take a request for `model` now."""
         now = self._clock()

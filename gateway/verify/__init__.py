@@ -6,14 +6,13 @@ equally likely is a near-tie; any other is a defect.
 """
 
 from gateway.verify.ask import Asked, Side, VerifyError, ask, find_model, find_sides
-from gateway.verify.compare import MARGINS, Outcome, Result, compare
+from gateway.verify.compare import Outcome, Result, compare
 from gateway.verify.page import page_of, verdict_of
 from gateway.verify.prompts import KINDS, Prompt, PromptsError, read_prompts, shipped_prompts
 from gateway.verify.summary import Compared, Summary, sentences_of, summarise, table_of
 
 __all__ = [
     "KINDS",
-    "MARGINS",
     "Asked",
     "Compared",
     "Outcome",

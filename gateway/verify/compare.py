@@ -6,12 +6,6 @@ from itertools import zip_longest
 
 from gateway.verify.ask import Asked, Token, VerifyError
 
-MARGINS = {"float32": 0.001, "bfloat16": 0.5, "float16": 0.06, "fp8": 1.0}
-"""By dtype: how far two log-probabilities may be apart and still change places (docs/lossless.md).
-
-The difference of two log-probabilities is that of the logits.
-"""
-
 
 class Outcome(StrEnum):
     """What became of a prompt.

@@ -115,6 +115,7 @@ def running_service(
     environment = {
         **os.environ,
         "SPECGATE_GATEWAY__PORT": str(port),
+        "SPECGATE_GATEWAY__CANARY__SHARE": "0",  # a test that wants it says so
         "SPECGATE_GATEWAY__RESPONSES__PATH": str(folder.resolve() / "responses.sqlite"),
         **{f"SPECGATE_GATEWAY__{name.upper()}": value for name, value in settings.items()},
         **{f"SPECGATE_ENGINE__{name.upper()}": value for name, value in (engine or {}).items()},

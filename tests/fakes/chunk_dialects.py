@@ -2,7 +2,7 @@
 
 import json
 
-from tests.fakes.reply import FINGERPRINT, JsonDict, Reply, compact
+from tests.fakes.reply import FINGERPRINT, PROMPT_IDS, JsonDict, Reply, compact
 
 _DONE = b"data: [DONE]\n\n"
 
@@ -46,6 +46,10 @@ def _whole_trace(reply: Reply) -> JsonDict:
     return {"speculation": {"trace": entries}}
 
 
+def _prompt_ids(reply: Reply) -> list[int] | None:
+    return PROMPT_IDS if reply.with_ids else None
+
+
 class _ChunkDialect:
     """What chat and text completions have in common."""
 
@@ -64,6 +68,31 @@ class _ChunkDialect:
             f'data: {{"id":"{self.id_prefix}-{reply.serial}","object":"{self.chunk_object}",'
             f'"created":{reply.created},"model":{json.dumps(reply.model)},'
         )
+
+
+def _chat_logprobs(reply: Reply) -> JsonDict | None:
+    if not reply.logprobs:
+        return None
+    content = []
+    for place in range(reply.completion_tokens):
+        likeliest = [
+            {"token": name, "logprob": value, "bytes": None}
+            for name, value in reply.chances(place).items()
+        ]
+        content.append({**likeliest[0], "top_logprobs": likeliest})
+    return {"content": content}
+
+
+def _completion_logprobs(reply: Reply) -> JsonDict | None:
+    if not reply.logprobs:
+        return None
+    likeliest = [reply.chances(place) for place in range(reply.completion_tokens)]
+    return {
+        "text_offset": [0 for _ in likeliest],
+        "token_logprobs": [next(iter(one.values())) for one in likeliest],
+        "tokens": [next(iter(one)) for one in likeliest],
+        "top_logprobs": likeliest,
+    }
 
 
 class Chat(_ChunkDialect):
@@ -85,10 +114,10 @@ class Chat(_ChunkDialect):
         choice = {
             "index": 0,
             "message": message,
-            "logprobs": None,
+            "logprobs": _chat_logprobs(reply),
             "finish_reason": reply.script.finish_reason,
             "stop_reason": None,
-            "token_ids": None,
+            "token_ids": reply.all_ids(),
             "routed_experts": None,
         }
         return {
@@ -101,7 +130,7 @@ class Chat(_ChunkDialect):
             "system_fingerprint": FINGERPRINT,
             "usage": _whole_usage(reply),
             "prompt_logprobs": None,
-            "prompt_token_ids": None,
+            "prompt_token_ids": _prompt_ids(reply),
             "prompt_text": None,
             "kv_transfer_params": None,
             "ec_transfer_params": None,
@@ -111,7 +140,7 @@ class Chat(_ChunkDialect):
 
     def opening(self, reply: Reply) -> list[bytes]:
         delta = '"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null'
-        tail = '"prompt_token_ids":null,"prompt_text":null'
+        tail = f'"prompt_token_ids":{compact(_prompt_ids(reply))},"prompt_text":null'
         usage = _running_usage(reply, 0)
         head = self._head(reply)
         return [f'{head}"choices":[{{"index":0,{delta}}}]{usage},{tail}}}\n\n'.encode()]
@@ -126,7 +155,7 @@ class Chat(_ChunkDialect):
         usage = _running_usage(reply, index + 1)
         return (
             f'{self._head(reply)}"choices":[{{"index":0,"delta":{{"content":{text}}},'
-            f'"logprobs":null,{end},"token_ids":null}}]{usage}{fingerprint}'
+            f'"logprobs":null,{end},"token_ids":{compact(reply.ids(index))}}}]{usage}{fingerprint}'
             f"{_trace(reply, index)}}}\n\n"
         ).encode()
 
@@ -141,12 +170,12 @@ class Completions(_ChunkDialect):
         choice = {
             "index": 0,
             "text": "".join(reply.texts),
-            "logprobs": None,
+            "logprobs": _completion_logprobs(reply),
             "finish_reason": reply.script.finish_reason,
             "stop_reason": None,
-            "token_ids": None,
+            "token_ids": reply.all_ids(),
             "prompt_logprobs": None,
-            "prompt_token_ids": None,
+            "prompt_token_ids": _prompt_ids(reply),
             "routed_experts": None,
         }
         return {
@@ -175,8 +204,8 @@ class Completions(_ChunkDialect):
             "logprobs": None,
             "finish_reason": reply.script.finish_reason if last else None,
             "stop_reason": None,
-            "prompt_token_ids": None,
-            "token_ids": None,
+            "prompt_token_ids": _prompt_ids(reply) if index == 0 else None,
+            "token_ids": reply.ids(index),
         }
         usage = _running_usage(reply, index + 1)
         stamp = f',"system_fingerprint":"{FINGERPRINT}"' if last and not reply.include_usage else ""

@@ -1,6 +1,7 @@
 """The endpoints that generate: checks the request as vLLM does, then plays its script."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from tests.fakes.chunk_dialects import Chat, Completions
@@ -58,7 +59,8 @@ class Inference:
         if refusal is not None:
             return _refused(refusal, connection)
         streams = payload.get("stream") is True and request.path in _STREAMING
-        is_plain = script is DEFAULT and not streams and not _is_traced(payload)
+        asks_more = _is_traced(payload) or payload.get("return_token_ids") is True
+        is_plain = script is DEFAULT and not streams and not asks_more
         if is_plain and not self._state.stall:
             self._answer_instantly(request.path, self._model_of(payload), connection)
             return None
@@ -86,6 +88,8 @@ class Inference:
         state = self._state
         state.active += 1
         try:
+            if _is_off(payload) and script.plain_seconds:
+                await asyncio.sleep(script.plain_seconds)
             if await self._broke_before_headers(connection, script):
                 return
             if script.status >= 300:
@@ -93,6 +97,8 @@ class Inference:
                 connection.send_error(refusal.status, refusal.body, script.headers)
                 return
             reply = _reply_to(payload, model=self._model_of(payload), script=script)
+            if state.is_plain:
+                reply = replace(reply, traced=False)
             if payload.get("stream") is True and request.path in _STREAMING:
                 await self._stream(request, connection, reply)
             else:
@@ -159,8 +165,15 @@ def _reply_to(payload: dict[str, Any], *, model: str, script: Script) -> Reply:
         include_usage=options.get("include_usage") is True,
         continuous_usage=options.get("continuous_usage_stats") is True,
         traced=_is_traced(payload),
+        with_ids=payload.get("return_token_ids") is True,
+        plain=_is_off(payload),
+        logprobs=bool(payload.get("logprobs")),
     )
 
 
 def _is_traced(payload: dict[str, Any]) -> bool:
     return (payload.get("vllm_xargs") or {}).get("specgate_trace") == 1
+
+
+def _is_off(payload: dict[str, Any]) -> bool:
+    return (payload.get("vllm_xargs") or {}).get("specgate_mode") == "off"

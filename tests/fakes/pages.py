@@ -87,7 +87,10 @@ def speculation(state: WorkerState, _body: bytes) -> JsonDict:
         for number, command in enumerate(state.head_commands, start=1)
     ]
     heads: JsonDict = {"serving": serving, "beside": beside, "changes": changes}
-    return {"engines": [{"engine": 0, "gate": gate, "acceptance": acceptance, "heads": heads}]}
+    engine = {"engine": 0, "gate": gate, "acceptance": acceptance, "heads": heads}
+    if state.dtype is not None:
+        engine["exactness"] = {"dtype": state.dtype}
+    return {"engines": [engine]}
 
 
 def heads(state: WorkerState, body: bytes) -> JsonDict:

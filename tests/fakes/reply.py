@@ -15,6 +15,8 @@ from tests.fakes.script import Script
 
 JsonDict = dict[str, Any]
 FINGERPRINT = "vllm-0.32.0-fake"
+PROMPT_IDS = [1, 2, 3]
+_FIRST_ID = 100
 _SPEC_TOKENS_PER_STEP = 8
 _DETAILS = ("per_step_accepted", "per_step_drafted")
 _serials = count(1)
@@ -45,6 +47,9 @@ class Reply:
         include_usage: The request asked for a usage chunk at the end.
         continuous_usage: The request asked for usage in every chunk.
         traced: The gateway asked for the origin of each token.
+        with_ids: Token ids were asked for.
+        plain: Drafts were turned off.
+        logprobs: Log-probabilities were asked for.
     """
 
     model: str
@@ -52,6 +57,9 @@ class Reply:
     include_usage: bool = False
     continuous_usage: bool = False
     traced: bool = False
+    with_ids: bool = False
+    plain: bool = False
+    logprobs: bool = False
     texts: list[str] = field(default_factory=list)
     serial: str = field(default_factory=next_serial)
     created: int = field(default_factory=lambda: int(time.time()))
@@ -78,6 +86,29 @@ class Reply:
         """
         drafted = self.script.tokens_per_chunk - 1
         return [("suffix", 0)] * drafted + [("target", len(self.texts[index]))]
+
+    def ids(self, index: int) -> list[int] | None:
+        """The ids of the tokens of chunk number `index`; None if nobody asked for them."""
+        if not self.with_ids:
+            return None
+        per_chunk = self.script.tokens_per_chunk
+        return [self._id(place) for place in range(index * per_chunk, (index + 1) * per_chunk)]
+
+    def all_ids(self) -> list[int] | None:
+        """The ids of all tokens; None if nobody asked for them."""
+        if not self.with_ids:
+            return None
+        return [self._id(place) for place in range(self.completion_tokens)]
+
+    def chances(self, place: int) -> dict[str, float]:
+        """Log-probabilities of the token at `place` and of the wrong one, by vLLM's names."""
+        token = _FIRST_ID + place
+        margin = self.script.wrong_margin
+        return {f"token_id:{token}": -0.25, f"token_id:{token + 1}": -0.25 - margin}
+
+    def _id(self, place: int) -> int:
+        is_wrong = place == self.script.wrong_token and not self.plain
+        return _FIRST_ID + place + is_wrong
 
     def metrics(self) -> JsonDict:
         """The `metrics` object of an answer."""

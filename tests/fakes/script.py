@@ -63,6 +63,9 @@ class Script(BaseModel):
             instead of steps computed from `drafted`; the total follows.
         per_step_accepted: Likewise, for `accepted`.
         summary: Report totals only, as a worker does whose metrics are not `detailed`.
+        wrong_token: Place of a token that is wrong unless drafts are turned off.
+        wrong_margin: How much less likely than the right one it is, in nats.
+        plain_seconds: Wait before the status line if drafts are turned off.
         no_speculation: Report no figures, as a worker without a drafter does.
     """
 
@@ -105,6 +108,9 @@ class Script(BaseModel):
     per_step_accepted: list[int] | None = None
     summary: bool = False
     no_speculation: bool = False
+    wrong_token: Count | None = None
+    wrong_margin: float = 3.0
+    plain_seconds: Seconds = 0.0
 
     @model_validator(mode="after")
     def _can_be_cut(self) -> Self:

@@ -104,6 +104,8 @@ class WorkerState:
         paths: Requests so far, by path.
         head_commands: Bodies of `POST /heads` so far.
         head_outcome: What has become of all of them.
+        dtype: What `/speculation` says of it; None: nothing.
+        is_plain: It is plain vLLM, which sends no trace.
     """
 
     models: list[str] = field(default_factory=lambda: [DEFAULT_MODEL])
@@ -118,6 +120,8 @@ class WorkerState:
     tokenizing: Tokenizing = "works"
     head_commands: list[dict[str, Any]] = field(default_factory=list)
     head_outcome: str = "trial"
+    dtype: str | None = None
+    is_plain: bool = False
     active: int = 0
     counters: Counters = field(default_factory=Counters)
     flowing: asyncio.Event = field(default_factory=asyncio.Event)

@@ -20,11 +20,12 @@ from gateway.settings import GatewaySettings
 
 _START_SECONDS = 5.0
 _STOP_SECONDS = 10.0
-# Short times for tests; a test may override them.
+# Short times and nothing by chance for tests; a test may override them.
 _QUICK: Mapping[str, Mapping[str, Any]] = {
     "upstream": {"probe_seconds": 0.05, "probe_timeout_seconds": 1.0, "slow_start_seconds": 0.0},
     "drain": {"finish_seconds": 1.0},
     "keys": {"reload_seconds": 0.05},
+    "canary": {"share": 0.0},
 }
 _SECRET_FILE = Path(__file__).parent / "tenant-secret"
 DIGESTS = TenantDigests(_SECRET_FILE.read_bytes().strip())

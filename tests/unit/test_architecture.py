@@ -25,6 +25,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
             "api",
             "middleware",
             "serving",
+            "canary",
             "supervisor upstream admission relay responses",
             "routing pacing protocol",
             "telemetry",

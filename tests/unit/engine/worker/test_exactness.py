@@ -89,7 +89,9 @@ def test_the_statement_is_published(tmp_path: Any) -> None:
     registry = CollectorRegistry()
 
     publish(
-        Exactness("dtype", "not float16", "vllm"), ReportPart(tmp_path, "exactness", 0), registry
+        Exactness("dtype", "not float16", "vllm", "float16"),
+        ReportPart(tmp_path, "exactness", 0),
+        registry,
     )
 
     assert registry.get_sample_value("engine_batch_invariant", {"reason": "dtype"}) == 0
@@ -102,6 +104,7 @@ def test_the_statement_is_published(tmp_path: Any) -> None:
                     "reason": "dtype",
                     "detail": "not float16",
                     "kernel": "vllm",
+                    "dtype": "float16",
                 },
             }
         ]
