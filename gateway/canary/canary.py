@@ -294,5 +294,5 @@ async def _margin_of(worker: Worker) -> float:
     """The margin of a worker's dtype, if it says that; else that of bfloat16."""
     found = await worker.client.get_json("/speculation", timeout_seconds=_READ_SECONDS)
     engines = found.get("engines") or [{}]
-    dtype = (engines[0].get("exactness") or {}).get("dtype")
+    dtype = str((engines[0].get("exactness") or {}).get("dtype"))
     return MARGINS.get(dtype, MARGINS["bfloat16"])

@@ -9,18 +9,17 @@ from typing import Any
 
 import httpx
 
-from gateway.cli.profiles import add_config_argument, find_profile
-from gateway.settings import client_key, load_settings, read_secret
+from gateway.cli.gateway_client import (
+    GatewayAnswerError,
+    add_client_arguments,
+    gateway_client,
+    member_of,
+)
 
-_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _RUNNING = (None, "loading", "trial")
 _FAILED = ("error", "failed", "refused")
 _COLUMNS = ("worker", "engine", "role", "version", "name", "pairs", "worth")
-
-
-class HeadsError(Exception):
-    """The gateway cannot be reached, or refuses."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,30 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions.add_parser("list", help="show all heads"),
     ):
         action.add_argument("--model", metavar="NAME", help="if the workers serve several")
-        action.add_argument("--url", help="of the gateway (default: the profile's address)")
-        action.add_argument(
-            "--key-file", type=Path, help="file with an administrator's key (or OPENAI_API_KEY)"
-        )
-        add_config_argument(action)
+        add_client_arguments(action)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the action; status 1 if a worker refuses, or cannot be reached."""
-    key = client_key() if chosen.key_file is None else read_secret(chosen.key_file)
-    headers = {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
-    url = chosen.url or _address(find_profile(chosen.config))
-    with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS, trust_env=False) as client:
+    with gateway_client(chosen) as client:
         try:
             return _list(client, chosen) if chosen.action == "list" else _command(client, chosen)
-        except (HeadsError, httpx.HTTPError) as error:
-            sys.stderr.write(f"{url}: {error}\n")
+        except (GatewayAnswerError, httpx.HTTPError) as error:
+            sys.stderr.write(f"{client.base_url}: {error}\n")
             return 1
-
-
-def _address(profile: Path) -> str:
-    settings = load_settings(profile)
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104
-    return f"http://{host}:{settings.port}"
 
 
 def _list(client: httpx.Client, chosen: argparse.Namespace) -> int:
@@ -158,15 +144,8 @@ def _ask(client: httpx.Client, chosen: argparse.Namespace) -> list[dict[str, Any
 
 
 def _workers(answer: httpx.Response) -> list[dict[str, Any]]:
-    try:
-        body = answer.json()
-        if answer.is_success:
-            workers: list[dict[str, Any]] = body["workers"]
-            return workers
-        message = body["error"]["message"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise HeadsError(f"answered {answer.status_code}; is this a specgate?") from error
-    raise HeadsError(message)
+    workers: list[dict[str, Any]] = member_of(answer, "workers")
+    return workers
 
 
 def _report_errors(workers: Sequence[Mapping[str, Any]]) -> int:

@@ -328,7 +328,7 @@ def _is_zero(value: Raw | None) -> bool:
 
 
 def _is_true(value: Raw | None) -> bool:
-    return value is not None and memoryview(value) == b"true"
+    return value is not None and memoryview(value)[0] == ord("t")
 
 
 def _prompts(prompt: Raw | None) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -36,6 +37,10 @@ def compared(gateway: RunningGateway, result: str) -> float:
 def skipped(gateway: RunningGateway, reason: str) -> float:
     labels = {"model": DEFAULT_MODEL, "reason": reason}
     return gateway.metric("gateway_canary_skipped_total", **labels)
+
+
+def has_found(gateway: RunningGateway, count: int) -> bool:
+    return compared(gateway, "differs") == count
 
 
 @both_apis
@@ -194,13 +199,21 @@ def askings(worker: FakeWorker) -> list[RecordedRequest]:
     return [one for one in worker.requests if one.headers["x-request-id"].startswith("canary-")]
 
 
+def has_askings(worker: FakeWorker, count: int) -> bool:
+    return len(askings(worker)) == count
+
+
+def was_aborted(request: RecordedRequest) -> bool:
+    return request.aborted
+
+
 async def test_a_request_aborts_the_asking_at_once(worker: FakeWorker) -> None:
     async with running_gateway(worker, canary=ALL) as gateway:
         await ask(gateway, CHAT, fake={**DRAFTED, "plain_seconds": 60}, **GREEDY)
         for number in (1, 2, 3):
-            await eventually(lambda number=number: len(askings(worker)) == number)
+            await eventually(partial(has_askings, worker, number))
             await ask(gateway, CHAT)
-            await eventually(lambda number=number: askings(worker)[number - 1].aborted)
+            await eventually(partial(was_aborted, askings(worker)[-1]))
 
         await eventually(lambda: skipped(gateway, "busy") == 1)
     assert len(askings(worker)) == 3
@@ -228,7 +241,7 @@ async def test_a_source_is_shut_and_opened(worker: FakeWorker) -> None:
     async with running_gateway(worker, canary={**ALL, "shut_after": 2}) as gateway:
         for count in (1, 2):
             await ask(gateway, CHAT, fake=WRONG, **GREEDY)
-            await eventually(lambda count=count: compared(gateway, "differs") == count)
+            await eventually(partial(has_found, gateway, count))
         labels = {"model": DEFAULT_MODEL, "source": "suffix"}
         assert gateway.metric("gateway_canary_shut", **labels) == 1
         await ask(gateway, CHAT)

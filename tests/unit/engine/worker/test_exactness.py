@@ -45,11 +45,12 @@ def config(
     eager: bool = True,
     ranks: int = 1,
     ours: bool = True,
+    quantization: str | None = None,
 ) -> Any:
     return SimpleNamespace(
         additional_config={"specgate": {"cpu_kernels": ours}},
         device_config=SimpleNamespace(device_type=device),
-        model_config=SimpleNamespace(dtype=dtype, enforce_eager=eager),
+        model_config=SimpleNamespace(dtype=dtype, enforce_eager=eager, quantization=quantization),
         parallel_config=SimpleNamespace(tensor_parallel_size=ranks),
     )
 
@@ -83,6 +84,19 @@ def test_what_vllm_computes_is_named(reason: str, loaded: nn.Module, fields: Any
     assert found.detail
     assert found.kernel == "vllm"
     assert not found.is_batch_invariant
+
+
+@pytest.mark.parametrize(
+    ("fields", "dtype"),
+    [
+        ({}, "bfloat16"),
+        ({"dtype": torch.float32}, "float32"),
+        ({"quantization": "fp8"}, "fp8"),
+        ({"quantization": "awq"}, "bfloat16"),
+    ],
+)
+def test_the_dtype_is_named(fields: Any, dtype: str) -> None:
+    assert state_exactness(model(), config(**fields)).dtype == dtype
 
 
 def test_the_statement_is_published(tmp_path: Any) -> None:

@@ -14,6 +14,7 @@ from gateway.protocol.request import (
     forwarded_body,
     read_request,
 )
+from gateway.protocol.seen_tokens import Watch
 from gateway.protocol.tenant import TenantDigests
 from tests.unit.gateway.requests import (
     CHAT,
@@ -470,3 +471,53 @@ def test_only_requests_of_tenants_that_agreed_may_be_learnt_from(tenant: str, ag
     body = json.loads(forwarded_body(request, tenant=tenant, digests=digests))
 
     assert body["vllm_xargs"].get("specgate_adapt") == (1 if agreed else None)
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0, -0.0, "0e3"], ids=str)
+@pytest.mark.parametrize("endpoint", [CHAT, COMPLETIONS], ids=lambda one: one.path)
+def test_a_greedy_completion_can_be_watched(endpoint: Endpoint, temperature: object) -> None:
+    body = json.dumps({"messages": [], "temperature": "T"}).replace('"T"', str(temperature))
+    request = read_request(endpoint, body.encode()).watched(9)
+
+    sent = json.loads(forwarded_body(request, tenant="t", digests=DIGESTS))
+    assert request.watch == Watch(9)
+    assert sent["return_token_ids"] is True
+    assert sent["vllm_xargs"]["specgate_trace"] == 1
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"temperature": None},
+        {"temperature": "0"},
+        {"temperature": 0.1},
+        {"temperature": 0, "n": 2},
+        {"temperature": 0, "echo": True},
+        {"temperature": 0, "use_beam_search": True},
+        {"temperature": 0, "speculation": {"mode": "off"}},
+        {"temperature": 0, "speculation": {"max_draft_tokens": 0}},
+        {"temperature": 0, "speculation": {"canary": False}},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_compared_is_not_watched(fields: dict[str, Any]) -> None:
+    request = request_to(CHAT, **fields)
+
+    assert request.watched(9) is request
+
+
+def test_a_watch_knows_what_the_client_asked_for() -> None:
+    speculation = {"trace": True}
+    asks = request_to(CHAT, temperature=0, return_token_ids=True, speculation=speculation)
+
+    assert asks.watched(9).watch == Watch(9, wants_ids=True, wants_trace=True)
+
+
+def test_a_mode_replaces_the_callers() -> None:
+    prediction = {"type": "content", "content": "abc"}
+    request = request_to(CHAT, prediction=prediction, speculation={"max_draft_tokens": 3})
+
+    assert request.with_mode("suffix").speculation == Speculation("suffix", 3)
+    assert request.with_mode("suffix").prediction == "abc"
+    assert request.with_mode("off").prediction == ""
