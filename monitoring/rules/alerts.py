@@ -103,6 +103,25 @@ _SPECULATION = (
         "speculation-failed-in-the-workers-log-engine_spec_fallbacks_total-rises",
     ),
     Alert(
+        "SpecgateCanaryDefect",
+        "critical",
+        "0m",
+        (
+            # As above, the first defect may create the series.
+            Condition(
+                "sum by (namespace, model) "
+                '((gateway_canary_requests_total{result="differs"} unless '
+                'gateway_canary_requests_total{result="differs"} offset 1h)'
+                ' or increase(gateway_canary_requests_total{result="differs"}[1h]))',
+                "> 0",
+            ),
+        ),
+        "Speculation changed an answer of {{ $labels.model }}.",
+        "Of the requests that were asked again without drafts within an hour, {{ $value | humanize "
+        "}} had another answer, by more than rounding explains.",
+        "speculation-changed-an-answer",
+    ),
+    Alert(
         "SpecgateSuffixMemoryFull",
         "warning",
         "30m",

@@ -81,6 +81,12 @@ def _fallbacks(story: str, values: str, *, at: str, fires: bool) -> Case:
     return Case("SpecgateSpeculationFallbacks", story, series, at, labels if fires else None)
 
 
+def _defects(story: str, values: str, *, at: str, fires: bool) -> Case:
+    labels = {"namespace": "n", "model": "m"}
+    series = {named("gateway_canary_requests_total", labels, result="differs"): values}
+    return Case("SpecgateCanaryDefect", story, series, at, labels if fires else None)
+
+
 def _memory(story: str, used: int, evicted: int, *, fires: bool) -> Case:
     series = {
         named("engine_suffix_bytes", WORKER): f"{used}x120",
@@ -193,6 +199,10 @@ CASES = [
     _fallbacks("the first one ever", "_x20 1x40", at="22m", fires=True),
     _fallbacks("one more", "5x30 6x30", at="35m", fires=True),
     _fallbacks("long ago", "5x60", at="40m", fires=False),
+    _defects("the first one ever", "_x20 1x40", at="22m", fires=True),
+    _defects("one more", "0x80 1x10", at="85m", fires=True),
+    _defects("none", "_x20 0x40", at="22m", fires=False),
+    _defects("long ago", "1x160", at="150m", fires=False),
     _memory("full, and half of it evicted within an hour", 990, 600, fires=True),
     _memory("full, with few evictions", 990, 10, fires=False),
     _memory("half full", 500, 600, fires=False),
