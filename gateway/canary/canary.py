@@ -10,7 +10,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 import structlog
@@ -82,7 +82,7 @@ class Watched:
     model: str
     worker: WorkerId
     endpoint: Endpoint
-    body: bytes
+    body: bytes = field(repr=False)
     ids: Sequence[int]
     sources: Sequence[str]
     since_seconds: float = 0.0
@@ -286,7 +286,7 @@ class Canary:
             self._skip(watched, "late")
 
     def _skip(self, watched: Watched, reason: str) -> None:
-        log.info("canary_skipped", canary_id=watched.canary_id, reason=reason)
+        log.debug("canary_skipped", canary_id=watched.canary_id, reason=reason)
         self._metrics.canary_skipped(watched.model, reason)
 
 

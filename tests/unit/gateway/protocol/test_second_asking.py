@@ -8,7 +8,7 @@ import pytest
 from gateway.errors import UpstreamError
 from gateway.protocol import Dialect, PlainAnswer, read_second_answer, second_body
 
-FORWARDED = {
+FORWARDED: dict[str, Any] = {
     "messages": [],
     "stream": True,
     "stream_options": {"include_usage": True},
@@ -59,7 +59,7 @@ def _chat() -> dict[str, Any]:
     return {"content": [token(3, 4), token(5, 6)]}
 
 
-COMPLETION = {
+COMPLETION: dict[str, Any] = {
     "tokens": ["token_id:3", "token_id:5"],
     "token_logprobs": [-0.5, -0.5],
     "top_logprobs": [{"token_id:3": -0.5, "token_id:4": -1.5}, {"token_id:6": -1.5}],
@@ -76,18 +76,17 @@ def test_tokens_and_log_probabilities_are_read_by_id(logprobs: dict[str, Any]) -
     assert found == PlainAnswer([3, 5], [{3: -0.5, 4: -1.5}, {5: -0.5, 6: -1.5}], hit_stop=False)
 
 
-@pytest.mark.parametrize(
-    "choice",
-    [
-        {},
-        {"token_ids": None, "logprobs": _chat()},
-        {"token_ids": [3, 5], "logprobs": None},
-        {"token_ids": [3], "logprobs": _chat()},
-        {"token_ids": [3, 5], "logprobs": {**COMPLETION, "tokens": ["a", "b"]}},
-        {"token_ids": [3, 5], "logprobs": {**COMPLETION, "tokens": ["token_id:3"]}},
-    ],
-    ids=["empty", "no ids", "no logprobs", "too few", "text", "ragged"],
-)
-def test_another_answer_is_an_error_that_quotes_nothing(choice: dict[str, Any]) -> None:
+BROKEN: dict[str, dict[str, Any]] = {
+    "no ids at all": {"text": "a"},
+    "null": {"token_ids": None, "logprobs": _chat()},
+    "no logprobs": {"token_ids": [3, 5], "logprobs": None},
+    "too few": {"token_ids": [3], "logprobs": _chat()},
+    "text": {"token_ids": [3, 5], "logprobs": {**COMPLETION, "tokens": ["a", "b"]}},
+    "ragged": {"token_ids": [3, 5], "logprobs": {**COMPLETION, "tokens": ["token_id:3"]}},
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_another_answer_is_an_error_that_quotes_nothing(case: str) -> None:
     with pytest.raises(UpstreamError, match="second answer"):
-        read_second_answer(json.dumps({"choices": [choice]}).encode())
+        read_second_answer(json.dumps({"choices": [BROKEN[case]]}).encode())
