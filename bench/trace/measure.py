@@ -2,7 +2,10 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+import psutil
 
 from bench.calls import chat_request
 from bench.client import LoadConnection
@@ -12,17 +15,41 @@ from loadtest.progress import say
 _ANSWER_SECONDS = 120.0
 _ANSWER_TOKENS = 256
 _PROMPTS = 16
+_TOKENS = _ANSWER_TOKENS * _PROMPTS
 _PROMPT = "Write a list of forty facts about the number {number}."
 
-Round = dict[bool, float]
-"""Tokens per second, with and without a trace."""
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of the streams of one kind in a round.
+
+    Attributes:
+        serving_ms: CPU time of the gateway and vLLM's API server for 1,000 tokens.
+        engine_ms: The same of vLLM's engine.
+    """
+
+    tokens_per_second: float
+    serving_ms: float
+    engine_ms: float
+
+
+Round = dict[bool, Figures]
+"""With a trace, and without."""
 
 
 class TraceError(Exception):
     """An answer failed, or has no trace, or one that nobody asked for."""
 
 
-async def measure(port: int, model: str, *, clients: int, rounds: int) -> list[Round]:
+async def measure(
+    port: int,
+    model: str,
+    *,
+    serving: Sequence[psutil.Process],
+    engine: psutil.Process,
+    clients: int,
+    rounds: int,
+) -> list[Round]:
     """Let clients stream without a pause; both kinds of requests in turn, the first one in turn.
 
     The first round is not counted: after it the suffix index knows the answers, so nearly all
@@ -34,19 +61,27 @@ async def measure(port: int, model: str, *, clients: int, rounds: int) -> list[R
     connections = [await LoadConnection.open(port) for _ in range(clients)]
     found = []
     for number in range(rounds + 1):
-        tokens_per_second: Round = {}
+        figures: Round = {}
         for traced in rotated((False, True), number):
+            before = _cpu_seconds(serving), _cpu_seconds([engine])
             seconds = await _stream_all(connections, model, traced=traced)
-            tokens_per_second[traced] = _PROMPTS * _ANSWER_TOKENS / seconds
-        if number:
-            found.append(tokens_per_second)
-            plain, traced_too = (f"{tokens_per_second[traced]:.0f}" for traced in (False, True))
-            say(
-                f"{clients} clients, round {number}/{rounds}: {plain} tokens/s, {traced_too} traced"
+            after = _cpu_seconds(serving), _cpu_seconds([engine])
+            in_ms = (
+                1e6 * (end - begin) / _TOKENS for begin, end in zip(before, after, strict=True)
             )
+            figures[traced] = Figures(_TOKENS / seconds, *in_ms)
+        if number:
+            found.append(figures)
+            plain, traced_too = (f"{figures[one].tokens_per_second:.0f}" for one in (False, True))
+            say(f"{clients} clients, {number}/{rounds}: {plain} tokens/s, traced {traced_too}")
     for connection in connections:
         connection.close()
     return found
+
+
+def _cpu_seconds(processes: Iterable[psutil.Process]) -> float:
+    times = [process.cpu_times() for process in processes]
+    return sum(one.user + one.system for one in times)
 
 
 async def _stream_all(connections: Sequence[LoadConnection], model: str, *, traced: bool) -> float:
@@ -89,8 +124,10 @@ def _request(model: str, number: int, *, traced: bool) -> bytes:
 def report(rounds: Sequence[Round]) -> Json:
     """Return the medians, and the ratio of each round: with a trace over without."""
     found: Json = {"rounds": len(rounds)}
-    off, on = ([one[traced] for one in rounds] for traced in (False, True))
-    put_summary(found, "tokens_per_second", summary_of(off))
-    put_summary(found, "tokens_per_second_traced", summary_of(on))
-    put_summary(found, "ratio", summary_of(ratios_of(on, off)))
+    off, on = ([asdict(one[traced]) for one in rounds] for traced in (False, True))
+    for name in off[0]:
+        plain, traced = ([one[name] for one in some] for some in (off, on))
+        put_summary(found, name, summary_of(plain))
+        put_summary(found, f"{name}_traced", summary_of(traced))
+        put_summary(found, f"{name}_ratio", summary_of(ratios_of(traced, plain)))
     return found
