@@ -42,6 +42,7 @@ _QUIET_SECONDS = 0.25
 """A client that asks one request after the other leaves shorter pauses."""
 _BUSY_POLL_SECONDS = 1.0
 _READ_SECONDS = 5.0
+_FOLLOW_SECONDS = 1.0
 _REQUESTS = re.compile(
     rb"^vllm:num_requests_(?:running|waiting)(?:\{[^}]*\})? (\S+)$", re.MULTILINE
 )
@@ -62,7 +63,7 @@ class CanaryPolicy:
     margin: float | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Watched:
     """A request that was answered and waits for its second asking.
 
@@ -75,7 +76,7 @@ class Watched:
         ids: Tokens of the answer.
         sources: Who drafted each of them.
         since_seconds: When it was answered.
-        tries: How often it was asked again.
+        tries: How often asking again was aborted.
     """
 
     request_id: str
@@ -90,12 +91,12 @@ class Watched:
 
     @property
     def canary_id(self) -> str:
-        """The `X-Request-Id` of the second asking."""
-        return f"canary-{self.request_id}"
+        """The `X-Request-Id` of the next try, which no other one has."""
+        return f"canary-{self.tries + 1}-{self.request_id}"
 
 
 class Canary:
-    """Watches the requests of one process; the owner cancels `run`.
+    """Watches the requests of one process; the owner cancels `run` and `follow`.
 
     Args:
         policy: What is watched.
@@ -147,7 +148,6 @@ class Canary:
             return self._skip(watched, "no_tokens")
         if len(watched.sources) < len(watched.ids):
             return self._skip(watched, "plain_worker")
-        self._drop_late()
         held = sum(len(other.body) for other in self._waiting)
         if len(self._waiting) >= _MOST_WAITING or held + len(watched.body) > _MOST_WAITING_BYTES:
             return self._skip(watched, "full")
@@ -193,24 +193,23 @@ class Canary:
                 await asyncio.sleep(_BUSY_POLL_SECONDS)
 
     async def follow(self) -> None:
-        """Take over what other processes count, until cancelled."""
+        """Take over what other processes count, and drop what waits too long, until cancelled."""
         while True:
+            self._drop_late()
             try:
                 self.defects.refresh()
             except (OSError, ValueError) as error:
-                log.error("canary_file_unreadable", error=str(error))
-            await asyncio.sleep(1.0)
+                log.error("canary_file_unusable", error=str(error))
+            await asyncio.sleep(_FOLLOW_SECONDS)
 
     async def _next(self) -> Watched:
         """Wait until a request may be asked again."""
         while True:
-            self._drop_late()
             if not self._waiting:
                 self._arrived.clear()
                 await self._arrived.wait()
             await self._idle.wait()
             await asyncio.sleep(max(_QUIET_SECONDS, self._budget.pause_seconds(self._clock())))
-            self._drop_late()
             if self._waiting and self._idle.is_set():
                 return self._waiting.popleft()
 
@@ -277,7 +276,7 @@ class Canary:
         try:
             self.defects.add(model, source)
         except (OSError, ValueError) as error:
-            log.error("canary_file_unreadable", error=str(error))
+            log.error("canary_file_unusable", error=str(error))
 
     def _drop_late(self) -> None:
         oldest = self._clock() - _MOST_WAIT_SECONDS

@@ -7,8 +7,11 @@ real keys.
 
 import re
 from dataclasses import dataclass
+from typing import TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 _IDS = re.compile(rb'"(prompt_)?token_ids":(\[[\d, ]*\])')
 _TRACE = re.compile(rb',"speculation":\{"trace":(\[\[.*?\]\])\}')
@@ -60,5 +63,5 @@ class SeenTokens:
             return b""
         return text
 
-    def _keep(self, kept: list, new: list) -> None:  # type: ignore[type-arg]  # of ids, or sources
+    def _keep(self, kept: list[T], new: list[T]) -> None:
         kept += new[: self._watch.most_tokens - len(kept)]

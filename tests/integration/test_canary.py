@@ -71,7 +71,7 @@ async def test_a_right_answer_is_the_same_the_second_time(
     assert "stream" not in second
     assert "max_completion_tokens" not in second
     ids = [request.headers["x-request-id"] for request in worker.requests]
-    assert ids[1] == f"canary-{ids[0]}"
+    assert ids[1] == f"canary-1-{ids[0]}"
 
 
 @both_apis

@@ -1,5 +1,6 @@
 """Which requests are watched, and which of them are not asked again."""
 
+import asyncio
 from random import Random
 
 import pytest
@@ -8,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from gateway.canary import Canary, CanaryPolicy, Defects, TimeBudget, Watched
 from gateway.telemetry import GatewayMetrics
 from gateway.types import WorkerId
+from tests.integration.waiting import eventually
 from tests.unit.gateway.requests import CHAT, request_to
 
 
@@ -92,7 +94,12 @@ async def test_number_and_bytes_of_waiting_requests_are_bounded() -> None:
 async def test_a_request_that_waits_too_long_is_dropped() -> None:
     made = Made(share=1.0)
     made.canary.offer(watched())
-    made.now = 601.0
+    made.now = 600.5
     made.canary.offer(watched())
+    made.now = 601.0
+
+    following = asyncio.create_task(made.canary.follow())
+    await eventually(lambda: made.skipped("late") > 0)
+    following.cancel()
 
     assert made.skipped("late") == 1
