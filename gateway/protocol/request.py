@@ -157,11 +157,11 @@ class InferenceRequest:
             or speculation.is_off
             or not speculation.canary
             or not _is_zero(members.get("temperature"))
-            or _is_true(members.get("echo"))
-            or _is_true(members.get("use_beam_search"))
+            or _is_set(members.get("echo"))
+            or _is_set(members.get("use_beam_search"))
         ):
             return self
-        wants_ids = _is_true(members.get("return_token_ids"))
+        wants_ids = _is_set(members.get("return_token_ids"))
         return replace(self, watch=Watch(most_tokens, wants_ids, speculation.trace))
 
 
@@ -327,8 +327,9 @@ def _is_zero(value: Raw | None) -> bool:
     return isinstance(number, int | float) and number == 0
 
 
-def _is_true(value: Raw | None) -> bool:
-    return value is not None and memoryview(value)[0] == ord("t")
+def _is_set(value: Raw | None) -> bool:
+    """Whether a flag is neither false nor null; the worker takes more than `true` for true."""
+    return value is not None and memoryview(value)[0] not in b"fn"
 
 
 def _prompts(prompt: Raw | None) -> int:

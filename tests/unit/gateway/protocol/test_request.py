@@ -494,6 +494,7 @@ def test_a_greedy_completion_can_be_watched(endpoint: Endpoint, temperature: obj
         {"temperature": 0.1},
         {"temperature": 0, "n": 2},
         {"temperature": 0, "echo": True},
+        {"temperature": 0, "echo": 1},
         {"temperature": 0, "use_beam_search": True},
         {"temperature": 0, "speculation": {"mode": "off"}},
         {"temperature": 0, "speculation": {"max_draft_tokens": 0}},
@@ -505,6 +506,12 @@ def test_what_cannot_be_compared_is_not_watched(fields: dict[str, Any]) -> None:
     request = request_to(CHAT, **fields)
 
     assert request.watched(9) is request
+
+
+def test_flags_that_are_not_set_do_not_prevent_a_watch() -> None:
+    unset = request_to(COMPLETIONS, temperature=0, echo=False, use_beam_search=None)
+
+    assert unset.watched(9).watch == Watch(9)
 
 
 def test_a_watch_knows_what_the_client_asked_for() -> None:
