@@ -70,6 +70,10 @@ bench-step: install-dev ## measure the parts of a step on this CPU, beside readi
 bench-swap: install-dev ## measure steps while draft heads are loaded and tried (QUICK=1 for two minutes)
 	@$(VENV)/bin/python -m bench.swap $(BENCH_FLAGS)
 
+.PHONY: bench-trace
+bench-trace: install-dev ## measure what the origin of each token costs in an answer (QUICK=1 for two minutes)
+	@$(VENV)/bin/python -m bench.trace $(BENCH_FLAGS)
+
 .PHONY: bench-drift
 bench-drift: install-dev ## acceptance of a static and of an adapted head while the workload changes (FOLDER=dir to go on later, QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m bench.drift $(BENCH_FLAGS) $(addprefix --folder ,$(FOLDER))

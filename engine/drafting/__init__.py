@@ -6,7 +6,7 @@ error makes a step decode without drafts; it never fails a request. No torch, no
 
 from engine.drafting.control import Control, read_control
 from engine.drafting.drafter import Drafter
-from engine.drafting.origin import HEAD, NATIVE, SOURCE_NAMES, Origin
+from engine.drafting.origin import HEAD, NATIVE, SOURCE_NAMES, TOKEN_SOURCE_NAMES, Origin
 from engine.drafting.step import (
     DECISIONS,
     ON_DEVICE,
@@ -23,6 +23,7 @@ __all__ = [
     "NATIVE",
     "ON_DEVICE",
     "SOURCE_NAMES",
+    "TOKEN_SOURCE_NAMES",
     "Beginning",
     "Control",
     "Counters",

@@ -10,6 +10,8 @@ from typing import NamedTuple
 SUFFIX, HEAD, NATIVE, PREDICTION = 1, 2, 3, 4
 SOURCE_NAMES = {SUFFIX: "suffix", HEAD: "head", NATIVE: "native", PREDICTION: "suffix"}
 """Names by code. Text that follows a request's prediction comes from the suffix index too."""
+TOKEN_SOURCE_NAMES = {**SOURCE_NAMES, PREDICTION: "prediction"}
+"""The same, but such text has a name of its own."""
 
 _DRAFTED_BITS = 16
 _FIRST_SHIFT, _SECOND_SHIFT, _LENGTH_SHIFT = 16, 20, 24

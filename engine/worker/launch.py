@@ -51,6 +51,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
     from engine.worker.sampling import accept_all_requests
     from engine.worker.server import parse_arguments, run_server
     from engine.worker.tools import accept_all_schemas
+    from engine.worker.traced_server import trace_tokens
 
     choice = choose_runner(settings, has_triton=HAS_TRITON)
     export_environment({}, forced=choice.environment())
@@ -68,6 +69,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
             parsed.dtype,
         )
     accept_all_schemas()
+    trace_tokens()
     if choice.runner == "v2":
         from engine.worker.v2.limits import refuse_longer_lists
 

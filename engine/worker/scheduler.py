@@ -23,6 +23,7 @@ from engine.worker.report import ReportPart, report_folder
 from engine.worker.rows import most_verified_rows
 from engine.worker.speculation import read_settings
 from engine.worker.step import NextStep
+from engine.worker.trace import add_accepted, is_asked
 
 _log = logging.getLogger(__name__)
 _UNNAMED = Origin(NATIVE)
@@ -74,6 +75,8 @@ class HybridScheduler(AsyncScheduler):
         collect_drafts()
         self._origins: dict[str, Origin] = {}  # of drafts that are not scheduled yet
         self._verified: dict[str, Origin] = {}  # of the step whose output is read
+        self._traced: set[str] = set()
+        self._accepted: dict[str, tuple[Origin, int]] = {}  # of traced requests, in that step
         self._steps_in_flight = 0
         self._is_known = False
         self._ahead = False
@@ -141,7 +144,17 @@ class HybridScheduler(AsyncScheduler):
         if scheduler_output.total_num_scheduled_tokens:
             self._steps_in_flight -= 1
             self._is_known = True
-        return super().update_from_output(scheduler_output, model_runner_output)
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        if self._accepted:
+            self._trace(output for batch in outputs.values() for output in batch.outputs)
+        return outputs
+
+    def _trace(self, outputs: Iterable[Any]) -> None:
+        """Tell the API server which tokens of traced requests were drafted, and by whom."""
+        for output in outputs:
+            if (found := self._accepted.get(output.request_id)) is not None:
+                output.kv_transfer_params = add_accepted(output.kv_transfer_params, *found)
+        self._accepted.clear()
 
     def _update_after_schedule(self, scheduler_output: Any) -> None:
         super()._update_after_schedule(scheduler_output)
@@ -209,6 +222,8 @@ class HybridScheduler(AsyncScheduler):
         super().add_request(request)
         if request.spec_decode_metrics is not None:
             request.spec_decode_metrics = SourcedMetrics.new(self.num_spec_tokens)
+        if request.sampling_params is not None and is_asked(request.sampling_params.extra_args):
+            self._traced.add(request.request_id)
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
         """Take the next step's drafts and their sources."""
@@ -237,6 +252,8 @@ class HybridScheduler(AsyncScheduler):
             request.spec_decode_metrics.expect(origin)
         invalid = (num_invalid_spec_tokens or {}).get(request_id, 0)
         self._acceptance.observe(origin, num_draft_tokens - invalid, num_accepted_tokens)
+        if request_id in self._traced:
+            self._accepted[request_id] = (origin, num_accepted_tokens)
         return super().make_spec_decoding_stats(
             spec_decoding_stats,
             num_draft_tokens,
@@ -247,6 +264,7 @@ class HybridScheduler(AsyncScheduler):
 
     def _free_request(self, request: Any, *args: Any, **kwargs: Any) -> Any:
         self._origins.pop(request.request_id, None)
+        self._traced.discard(request.request_id)
         return super()._free_request(request, *args, **kwargs)
 
     def _publish(self) -> None:

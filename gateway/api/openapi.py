@@ -373,6 +373,13 @@ _SCHEMAS: Json = {
         "properties": {
             "mode": {"enum": list(get_args(SpeculationMode))},
             "max_draft_tokens": {"type": ["integer", "null"], "minimum": 0, "maximum": 256},
+            "trace": {
+                "type": "boolean",
+                "description": "Name the origin of each token in `speculation.trace` of the answer "
+                "or of each chunk: `[source, code points of text that it completes]`. On chat and "
+                "text completions with one choice; the sources are target, suffix, head, native "
+                "and prediction.",
+            },
         },
         "additionalProperties": False,
     },

@@ -51,6 +51,11 @@ class Endpoint:
         """Whether the gateway acts on `prediction`; elsewhere the field is passed through."""
         return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
 
+    @property
+    def sends_trace(self) -> bool:
+        """Whether our worker can put the origin of each token into the answer."""
+        return self.dialect in (Dialect.CHAT, Dialect.COMPLETIONS)
+
 
 _generating = partial(Endpoint, takes_xargs=True, takes_salt=True)
 

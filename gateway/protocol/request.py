@@ -53,6 +53,8 @@ class Speculation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     mode: SpeculationMode = "auto"
     max_draft_tokens: Annotated[int, Meta(ge=0, le=_MAX_DRAFT_TOKENS)] | None = None
+    trace: bool = False
+    """Whether the answer is to name the origin of each token."""
 
     @property
     def is_off(self) -> bool:
@@ -155,8 +157,11 @@ def read_request(
     _XARGS.read(members)
     _CACHE_SALT.read(members)
     options = _STREAM_OPTIONS.read(members) or _StreamOptions()
-    choices = _CHOICES.read(members)
+    asked_choices = _CHOICES.read(members)
+    choices = (1 if asked_choices is None else asked_choices) * _prompts(members.get("prompt"))
     speculation = _SPECULATION.read(members) or Speculation()
+    if speculation.trace and endpoint.takes_xargs:
+        _check_trace(endpoint, choices)
     prediction = members.get("prediction") if endpoint.takes_prediction else None
     asked_tokens = _asked_tokens(endpoint, members)
     adds_limit = asked_tokens is None and endpoint.added_limit is not None
@@ -167,7 +172,7 @@ def read_request(
         members=members,
         model=_MODEL.read(members),
         stream=bool(_STREAM.read(members)),
-        choices=(1 if choices is None else choices) * _prompts(members.get("prompt")),
+        choices=choices,
         asked_tokens=default_max_tokens if adds_limit else asked_tokens,
         adds_limit=adds_limit and default_max_tokens is not None,
         wants_usage=bool(options.include_usage),
@@ -217,6 +222,20 @@ def forwarded_body(request: InferenceRequest, *, tenant: str, digests: TenantDig
     return write_members(members)
 
 
+def _check_trace(endpoint: Endpoint, choices: int) -> None:
+    """Refuse a trace that the answer has no place for."""
+    if not endpoint.sends_trace:
+        raise InvalidRequestError(
+            "'speculation.trace' works on chat and text completions only.",
+            param="speculation.trace",
+        )
+    if choices > 1:
+        raise InvalidRequestError(
+            "'speculation.trace' needs a single choice: one prompt, and 'n' 1.",
+            param="speculation.trace",
+        )
+
+
 def _xargs(request: InferenceRequest, tenant_name: str, *, adapt: bool) -> Raw:
     members = _members_of(request.members.get("vllm_xargs"), most=_MAX_XARGS)
     members = {name: value for name, value in members.items() if not name.startswith(_PREFIX)}
@@ -229,6 +248,8 @@ def _xargs(request: InferenceRequest, tenant_name: str, *, adapt: bool) -> Raw:
         ours["prediction"] = request.predicted_tokens
     if adapt:
         ours["adapt"] = 1
+    if request.speculation.trace:
+        ours["trace"] = 1
     members.update((_PREFIX + name, json_text(value)) for name, value in ours.items())
     return Raw(write_members(members))
 
@@ -334,8 +355,8 @@ _CACHE_SALT: _Field[str] = _Field("cache_salt", str, "a string")
 _SPECULATION: _Field[Speculation] = _Field(
     "speculation",
     Speculation,
-    f"an object with 'mode' ({', '.join(get_args(SpeculationMode))}) and 'max_draft_tokens' "
-    f"(an integer from 0 to {_MAX_DRAFT_TOKENS})",
+    f"an object with 'mode' ({', '.join(get_args(SpeculationMode))}), 'max_draft_tokens' "
+    f"(an integer from 0 to {_MAX_DRAFT_TOKENS}) and 'trace' (a boolean)",
 )
 _PREVIOUS_ID: _Field[str] = _Field("previous_response_id", str, "a string")
 _STORE: _Field[bool] = _Field("store", bool, "a boolean")

@@ -2,7 +2,8 @@
 
 The bytes around the text (the envelope) are the same from frame to frame, so they are learnt once
 and then compared. A frame with anything else (a role, a tool call, log probabilities, token ids, a
-finish reason, a second choice, an unknown member) is not split.
+finish reason, a second choice, an unknown member) is not split. The trace of its tokens, if there
+is one, stays with the first part: its entries are in the order of the text (ADR 42).
 """
 
 import re
@@ -26,6 +27,9 @@ _KEYS = {
     Dialect.RESPONSES: re.compile(rb'"delta' + _LITERAL),
     Dialect.MESSAGES: re.compile(rb'"(?:text|thinking)' + _LITERAL),
 }
+_TRACE = b',"speculation":{"trace":[['
+_TRACE_END = b"]]}}\n\n"
+_END = b"}\n\n"
 _NUMBER = re.compile(rb'(?<="sequence_number":)( *)(\d+)')
 _NUMBER_VALUE = msgspec.json.Decoder(int)
 _STRING = msgspec.json.Decoder(str)
@@ -64,12 +68,14 @@ class TextChunk(NamedTuple):
         frame: The original bytes.
         text: The text it adds to the answer, without lone surrogates.
         number: Its sequence number in a `/v1/responses` stream; None elsewhere.
+        trace: The member with the trace of its tokens; empty if it has none.
     """
 
     envelope: Envelope
     frame: bytes
     text: str
     number: int | None = None
+    trace: bytes = b""
 
 
 class Part(NamedTuple):
@@ -91,6 +97,7 @@ class TextChunks:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._known: Envelope | None = None
+        self._begun: TextChunk | None = None  # the chunk whose part was sent last
         self.more_events = 0
 
     def read(self, frame: bytes) -> TextChunk | None:
@@ -101,12 +108,13 @@ class TextChunks:
                 return None
             number = int(found.group(2))
             frame = frame[: found.start(2)] + b"0" + frame[found.end() :]
+        frame, trace = _cut_trace(frame)
         if self._known is not None and (text := _text_in(self._known, frame)) is not None:
-            return TextChunk(self._known, whole, text, number)
+            return TextChunk(self._known, whole, text, number, trace)
         self._known = self._learn(frame)
         if self._known is None or (text := _text_in(self._known, frame)) is None:
             return None
-        return TextChunk(self._known, whole, text, number)
+        return TextChunk(self._known, whole, text, number, trace)
 
     def frames(self, parts: Sequence[Part]) -> bytes:
         """Build frames from parts, in order. Adjacent parts of one chunk share a frame."""
@@ -148,6 +156,9 @@ class TextChunks:
         if number is not None:
             frame = _NUMBER.sub(rb"\g<1>%d" % (number + self.more_events), frame, count=1)
             self.more_events += not last.is_last
+        if last.chunk.trace and last.chunk is not self._begun:
+            frame = frame[: -len(_END)] + last.chunk.trace + _END
+        self._begun = last.chunk
         return frame
 
     def _learn(self, frame: bytes) -> Envelope | None:
@@ -160,6 +171,13 @@ class TextChunks:
             if _only_text(self._dialect, probe) == _PROBE:
                 return Envelope(before, after, part)
         return None
+
+
+def _cut_trace(frame: bytes) -> tuple[bytes, bytes]:
+    """Cut the trace, a worker's last member, out of a frame; the second is empty without one."""
+    # Quotes inside a JSON string are escaped, so this only matches a real key.
+    begin = frame.rfind(_TRACE) if frame.endswith(_TRACE_END) else -1
+    return (frame, b"") if begin < 0 else (frame[:begin] + _END, frame[begin : -len(_END)])
 
 
 def _text_in(envelope: Envelope, frame: bytes) -> str | None:

@@ -5,6 +5,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import anthropic
@@ -42,9 +43,13 @@ def test_anthropic_sdk_whole_and_streamed(service: Service) -> None:
     assert text
 
 
-@pytest.mark.parametrize("stream", [True, False], ids=["streaming", "whole"])
-def test_abort_frees_the_worker_within_a_second(service: Service, stream: bool) -> None:
-    body = {"model": MODEL, "prompt": "a", "max_tokens": 6000, "ignore_eos": True, "stream": stream}
+@pytest.mark.parametrize(
+    "fields",
+    [{"stream": True}, {}, {"stream": True, "speculation": {"trace": True}}],
+    ids=["streaming", "whole", "traced"],
+)
+def test_abort_frees_the_worker_within_a_second(service: Service, fields: dict[str, Any]) -> None:
+    body = {"model": MODEL, "prompt": "a", "max_tokens": 6000, "ignore_eos": True, **fields}
     with begun(service, body):
         wait_for_running(service, 1, seconds=10)
 

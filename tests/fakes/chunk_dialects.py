@@ -33,6 +33,19 @@ def _whole_usage(reply: Reply) -> JsonDict:
     return reply.usage_after(len(reply.texts)) | details
 
 
+def _trace(reply: Reply, index: int) -> str:
+    if not reply.traced:
+        return ""
+    return f',"speculation":{compact({"trace": reply.trace(index)})}'
+
+
+def _whole_trace(reply: Reply) -> JsonDict:
+    if not reply.traced:
+        return {}
+    entries = [entry for index in range(len(reply.texts)) for entry in reply.trace(index)]
+    return {"speculation": {"trace": entries}}
+
+
 class _ChunkDialect:
     """What chat and text completions have in common."""
 
@@ -93,6 +106,7 @@ class Chat(_ChunkDialect):
             "kv_transfer_params": None,
             "ec_transfer_params": None,
             "metrics": reply.metrics(),
+            **_whole_trace(reply),
         }
 
     def opening(self, reply: Reply) -> list[bytes]:
@@ -112,7 +126,8 @@ class Chat(_ChunkDialect):
         usage = _running_usage(reply, index + 1)
         return (
             f'{self._head(reply)}"choices":[{{"index":0,"delta":{{"content":{text}}},'
-            f'"logprobs":null,{end},"token_ids":null}}]{usage}{fingerprint}}}\n\n'
+            f'"logprobs":null,{end},"token_ids":null}}]{usage}{fingerprint}'
+            f"{_trace(reply, index)}}}\n\n"
         ).encode()
 
 
@@ -146,6 +161,7 @@ class Completions(_ChunkDialect):
             "kv_transfer_params": None,
             "ec_transfer_params": None,
             "metrics": reply.metrics(),
+            **_whole_trace(reply),
         }
 
     def opening(self, reply: Reply) -> list[bytes]:
@@ -164,4 +180,6 @@ class Completions(_ChunkDialect):
         }
         usage = _running_usage(reply, index + 1)
         stamp = f',"system_fingerprint":"{FINGERPRINT}"' if last and not reply.include_usage else ""
-        return f'{self._head(reply)}"choices":[{compact(choice)}]{usage}{stamp}}}\n\n'.encode()
+        trace = _trace(reply, index)
+        head = self._head(reply)
+        return f'{head}"choices":[{compact(choice)}]{usage}{stamp}{trace}}}\n\n'.encode()

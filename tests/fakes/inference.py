@@ -58,7 +58,8 @@ class Inference:
         if refusal is not None:
             return _refused(refusal, connection)
         streams = payload.get("stream") is True and request.path in _STREAMING
-        if script is DEFAULT and not streams and not self._state.stall:
+        is_plain = script is DEFAULT and not streams and not _is_traced(payload)
+        if is_plain and not self._state.stall:
             self._answer_instantly(request.path, self._model_of(payload), connection)
             return None
         return self._run(request, connection, payload, script)
@@ -157,4 +158,9 @@ def _reply_to(payload: dict[str, Any], *, model: str, script: Script) -> Reply:
         texts=texts,
         include_usage=options.get("include_usage") is True,
         continuous_usage=options.get("continuous_usage_stats") is True,
+        traced=_is_traced(payload),
     )
+
+
+def _is_traced(payload: dict[str, Any]) -> bool:
+    return (payload.get("vllm_xargs") or {}).get("specgate_trace") == 1

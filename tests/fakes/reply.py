@@ -44,12 +44,14 @@ class Reply:
         texts: Text of each content chunk.
         include_usage: The request asked for a usage chunk at the end.
         continuous_usage: The request asked for usage in every chunk.
+        traced: The gateway asked for the origin of each token.
     """
 
     model: str
     script: Script
     include_usage: bool = False
     continuous_usage: bool = False
+    traced: bool = False
     texts: list[str] = field(default_factory=list)
     serial: str = field(default_factory=next_serial)
     created: int = field(default_factory=lambda: int(time.time()))
@@ -68,6 +70,14 @@ class Reply:
             "total_tokens": prompt + tokens,
             "completion_tokens": tokens,
         }
+
+    def trace(self, index: int) -> list[tuple[str, int]]:
+        """The origin of each token of chunk number `index`, as our worker writes it.
+
+        The last token of a chunk is the target's, and has all of its text.
+        """
+        drafted = self.script.tokens_per_chunk - 1
+        return [("suffix", 0)] * drafted + [("target", len(self.texts[index]))]
 
     def metrics(self) -> JsonDict:
         """The `metrics` object of an answer."""

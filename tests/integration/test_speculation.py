@@ -10,7 +10,7 @@ import pytest
 from tests.fakes.coded_steps import coded_step
 from tests.fakes.state import DEFAULT_MODEL, Tokenizing
 from tests.fakes.worker import FakeWorker
-from tests.integration.apis import CHAT, COMPLETIONS, Api
+from tests.integration.apis import CHAT, COMPLETIONS, MESSAGES, RESPONSES, Api
 from tests.integration.running import RunningGateway, running_gateway
 
 _TEXT = "abcdefghij"
@@ -185,3 +185,88 @@ async def test_several_choices_may_have_a_prediction(worker: FakeWorker) -> None
         await _whole(gateway, CHAT, {"n": 2, "prediction": _PREDICTION})
 
     assert worker.requests[0].json()["vllm_xargs"]["specgate_prediction"] == _IDS
+
+
+_TRACED: dict[str, Any] = {
+    "speculation": {"trace": True},
+    "fake": {"chunks": 6, "gap_seconds": 0.06, "tokens_per_chunk": 5, "text": [" the 狐 👩‍🔬 of"]},
+}
+_ENTRIES = 6 * ([["suffix", 0]] * 4 + [["target", len(" the 狐 👩‍🔬 of")]])
+_USAGES = {
+    "no usage": {},
+    "usage": {"stream_options": {"include_usage": True}},
+    "running usage": {"stream_options": {"include_usage": True, "continuous_usage_stats": True}},
+}
+
+
+@both_apis
+@pytest.mark.parametrize("usage", _USAGES.values(), ids=_USAGES)
+@pytest.mark.parametrize("pacing", ["off", "smooth", "private"])
+async def test_a_trace_arrives_whole_in_order_and_not_behind_its_text(
+    worker: FakeWorker, api: Api, pacing: str, usage: dict[str, Any]
+) -> None:
+    quick = {"private_tick_ms": 20.0, "private_start_ms": 50.0, "private_least_seconds": 0.8}
+    body = api.body(stream=True, pacing=pacing, **_TRACED, **usage)
+    async with running_gateway(worker, pacing=quick) as gateway:
+        answer = await gateway.client.post(api.path, json=body)
+
+    events = _events(answer.content)
+    told: list[list[Any]] = []
+    text = ""
+    for event in events:
+        told += event.get("speculation", {}).get("trace", [])
+        text += "".join(_text(choice) for choice in event["choices"])
+        assert len(text) <= sum(length for _, length in told)
+    assert told == _ENTRIES
+    assert text == 6 * _TRACED["fake"]["text"][0]
+    chunks = sum(bool(_text(choice)) for event in events for choice in event["choices"])
+    assert chunks > 8 if pacing == "smooth" else chunks == 6
+
+
+@both_apis
+async def test_a_whole_answer_has_its_whole_trace(worker: FakeWorker, api: Api) -> None:
+    async with running_gateway(worker) as gateway:
+        answer = await _whole(gateway, api, _TRACED)
+
+    assert answer["speculation"] == {"trace": _ENTRIES}
+    assert worker.requests[0].json()["vllm_xargs"]["specgate_trace"] == 1
+
+
+@both_apis
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+async def test_a_client_that_does_not_ask_gets_no_trace(
+    worker: FakeWorker, api: Api, stream: bool
+) -> None:
+    forged = {"vllm_xargs": {"specgate_trace": 1}}
+    async with running_gateway(worker) as gateway:
+        answer = await gateway.client.post(api.path, json=api.body(stream=stream, **forged))
+
+    assert answer.status_code == 200
+    assert b'"speculation"' not in answer.content
+
+
+@pytest.mark.parametrize(
+    ("api", "fields"),
+    [(CHAT, {"n": 2}), (COMPLETIONS, {"n": 2}), (RESPONSES, {}), (MESSAGES, {})],
+    ids=["two chats", "two completions", "responses", "messages"],
+)
+async def test_a_trace_without_a_place_in_the_answer_is_refused(
+    worker: FakeWorker, api: Api, fields: dict[str, Any]
+) -> None:
+    async with running_gateway(worker) as gateway:
+        answer = await gateway.client.post(api.path, json=api.body(**_TRACED, **fields))
+
+    assert answer.status_code == 400
+    assert "speculation.trace" in answer.json()["error"]["message"]
+    assert not worker.requests
+
+
+def _events(stream: bytes) -> list[dict[str, Any]]:
+    """The chunks of a stream."""
+    frames = (frame for frame in stream.split(b"\n\n") if frame.startswith(b"data: {"))
+    return [json.loads(frame.removeprefix(b"data: ")) for frame in frames]
+
+
+def _text(choice: dict[str, Any]) -> str:
+    text: str = choice["text"] if "text" in choice else choice["delta"].get("content", "")
+    return text

@@ -13,7 +13,7 @@ from vllm.config import CacheConfig, DeviceConfig, SchedulerConfig, VllmConfig
 from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
 from vllm.v1.outputs import DraftTokenIds, ModelRunnerOutput
-from vllm.v1.request import Request
+from vllm.v1.request import Request, RequestStatus
 from vllm.v1.structured_output import StructuredOutputManager
 
 from engine.config import Speculation
@@ -29,6 +29,7 @@ from engine.worker.scheduler import (
     room_in_cache,
     room_in_step,
 )
+from engine.worker.trace import take_accepted
 
 BLOCKS, BLOCK_TOKENS, LONGEST_DRAFT = 4096, 16, 32
 
@@ -105,20 +106,28 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     return start
 
 
-def add(to: HybridScheduler, *names: str, prompt: int = 3) -> None:
+def add(
+    to: HybridScheduler, *names: str, prompt: int = 3, traced: bool = False, tokens: int = 500
+) -> None:
     for name in names:
-        params = SamplingParams(max_tokens=500, ignore_eos=True)
+        asked = {"specgate_trace": 1} if traced else None
+        params = SamplingParams(max_tokens=tokens, ignore_eos=True, extra_args=asked)
         to.add_request(Request(name, list(range(prompt)), params, None))
 
 
-def compute(of: HybridScheduler, output: Any, accepted: Mapping[str, int] | None = None) -> None:
-    """Have each request whose prompt is read get a token, and so many of its draft's."""
+def compute(
+    of: HybridScheduler, output: Any, accepted: Mapping[str, int] | None = None
+) -> dict[str, Any]:
+    """Have each request whose prompt is read get a token, and so many of its draft's.
+
+    Returns what the API server is told of each.
+    """
     names = list(output.num_scheduled_tokens)
     sampled = [
         [] if of.requests[name].is_prefill_chunk else [7] * (1 + (accepted or {}).get(name, 0))
         for name in names
     ]
-    of.update_from_output(
+    outputs = of.update_from_output(
         output,
         ModelRunnerOutput(
             req_ids=names,
@@ -129,6 +138,7 @@ def compute(of: HybridScheduler, output: Any, accepted: Mapping[str, int] | None
             pooler_output=[],
         ),
     )
+    return {output.request_id: output for batch in outputs.values() for output in batch.outputs}
 
 
 def draft(to: HybridScheduler, lengths: Mapping[str, int], origin: Origin) -> None:
@@ -309,6 +319,50 @@ class TestAccounting:
 
         (counts,) = scheduler._acceptance.by_source().values()
         assert counts == {"drafted": 2, "accepted": 1}
+
+
+class TestTrace:
+    def test_steps_tell_who_drafted_the_accepted_tokens(self, start: Start) -> None:
+        scheduler = start()
+        add(scheduler, "a", "b", traced=True)
+        add(scheduler, "untraced")
+        first = compute(scheduler, scheduler.schedule())
+        draft(scheduler, {"a": 5, "b": 5, "untraced": 5}, Origin(HEAD, SUFFIX, 2))
+
+        second = compute(scheduler, scheduler.schedule(), {"a": 3, "untraced": 3})
+        third = compute(scheduler, scheduler.schedule())
+
+        assert sources(first) == {"a": [], "b": [], "untraced": []}
+        assert sources(second) == {"a": ["head", "head", "suffix"], "b": [], "untraced": []}
+        assert sources(third) == {"a": [], "b": [], "untraced": []}
+        assert second["untraced"].kv_transfer_params is None
+
+    def test_the_last_step_has_vllms_metrics_besides(self, start: Start) -> None:
+        scheduler = start()
+        scheduler.spec_decode_metrics_level = "detailed"  # as our option sets it
+        add(scheduler, "a", traced=True, tokens=4)
+        compute(scheduler, scheduler.schedule())
+        draft(scheduler, {"a": 3}, Origin(SUFFIX))
+
+        (last,) = compute(scheduler, scheduler.schedule(), {"a": 3}).values()
+
+        assert len(last.new_token_ids) == 3  # of the four
+        assert sources({"a": last}) == {"a": ["suffix"] * 3}
+        assert last.spec_decode_metrics.per_step_accepted == [3]
+        assert scheduler._traced == set()
+
+    def test_a_request_that_was_aborted_is_forgotten(self, start: Start) -> None:
+        scheduler = start()
+        add(scheduler, "a", traced=True)
+        assert scheduler._traced == {"a"}
+
+        scheduler.finish_requests("a", RequestStatus.FINISHED_ABORTED)
+
+        assert scheduler._traced == set()
+
+
+def sources(told: Mapping[str, Any]) -> dict[str, list[str]]:
+    return {name: take_accepted(output.kv_transfer_params)[0] for name, output in told.items()}
 
 
 def test_each_step_encodes_the_source_of_its_draft() -> None:

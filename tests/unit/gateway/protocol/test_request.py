@@ -58,6 +58,8 @@ def sent_to(endpoint: Any, **fields: Any) -> dict[str, Any]:
         ({"speculation": {"max_draft_tokens": -1}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": True}}, "speculation.max_draft_tokens"),
         ({"speculation": {"max_draft_tokens": 257}}, "speculation.max_draft_tokens"),
+        ({"speculation": {"trace": 1}}, "speculation.trace"),
+        ({"speculation": {"trace": True}, "n": 2}, "speculation.trace"),
         ({"pacing": "fast"}, "pacing"),
         ({"prediction": 7, "speculation": {"mode": "off"}}, "prediction"),
     ],
@@ -200,6 +202,47 @@ def test_speculation_becomes_xargs_and_leaves_the_body(most: int) -> None:
     assert "speculation" not in sent
     wanted = {"specgate_mode": "suffix", "specgate_max_draft_tokens": most}
     assert sent["vllm_xargs"] == {**OURS, **wanted}
+
+
+@pytest.mark.parametrize("trace", [True, False, None], ids=["on", "off", "by default"])
+def test_only_the_gateway_asks_the_worker_for_a_trace(trace: bool | None) -> None:
+    speculation = {"mode": "head"} | ({} if trace is None else {"trace": trace})
+
+    sent = sent_to(CHAT, speculation=speculation, vllm_xargs={"specgate_trace": 7})
+
+    asked = {"specgate_trace": 1} if trace else {}
+    assert sent["vllm_xargs"] == {**OURS, "specgate_mode": "head", **asked}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "fields"),
+    [
+        (RESPONSES, {}),
+        (MESSAGES, {}),
+        (COMPLETIONS, {"n": 2}),
+        (COMPLETIONS, {"prompt": ["a", "b"]}),
+    ],
+    ids=["responses", "messages", "two choices", "two prompts"],
+)
+def test_a_trace_that_the_answer_has_no_place_for_is_refused(
+    endpoint: Any, fields: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        request_to(endpoint, speculation={"trace": True}, **fields)
+
+    assert caught.value.param == "speculation.trace"
+
+
+def test_a_trace_of_one_prompt_in_a_list_is_sent() -> None:
+    sent = sent_to(COMPLETIONS, prompt=["a"], speculation={"trace": True})
+
+    assert sent["vllm_xargs"]["specgate_trace"] == 1
+
+
+def test_where_nothing_is_generated_a_trace_is_ignored() -> None:
+    sent = sent_to(EMBEDDINGS, input=["a", "b"], speculation={"trace": True})
+
+    assert not {"speculation", "vllm_xargs"} & sent.keys()
 
 
 def test_a_prediction_becomes_ids_in_xargs_and_leaves_the_body() -> None:

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -123,6 +123,42 @@ def test_only_the_last_part_carries_the_count(dialect: Dialect) -> None:
     assert [each.get("usage", {}).get("completion_tokens") for each in events] == [1, 2]
     alone = json.loads(data_of(chunks.frames(parts[:1])))
     assert "usage" not in alone
+
+
+TRACE = b',"speculation":{"trace":[["target",4],["suffix",0]]}'
+
+
+def traced(frame: bytes) -> bytes:
+    return frame[: -len(b"}\n\n")] + TRACE + b"}\n\n"
+
+
+@pytest.mark.parametrize("dialect", [Dialect.CHAT, Dialect.COMPLETIONS])
+@pytest.mark.parametrize("continuous", [True, False], ids=["counted", "not counted"])
+def test_the_trace_stays_with_the_first_part(dialect: Dialect, continuous: bool) -> None:
+    frames = texts(dialect, "a b c", "d", "e f", continuous_usage=continuous)
+
+    plain, sent = (sent_in_parts(dialect, group) for group in (frames, map(traced, frames)))
+
+    events = [json.loads(data_of(frame)) for frame in FrameSplitter(9999).feed(sent)]
+    entries = {"trace": [["target", 4], ["suffix", 0]]}
+    expected = [entries, None, entries, entries, None]
+    assert [event.get("speculation") for event in events] == expected
+    assert sent.replace(TRACE, b"") == plain
+
+
+def sent_in_parts(dialect: Dialect, frames: Iterable[bytes]) -> bytes:
+    """Send the first of three chunks in two frames, the second whole, the third in two again."""
+    chunks = TextChunks(dialect)
+    one, two, three = (read(chunks, frame) for frame in frames)
+    sent = chunks.frames(cut(one, 1)[:1]) + chunks.frames([*cut(one, 1, 3)[1:], *cut(two)])
+    return sent + b"".join(chunks.frames([part]) for part in cut(three, 1))
+
+
+def test_a_chunk_whose_only_other_member_looks_like_a_trace_is_not_split() -> None:
+    chunks = TextChunks(Dialect.CHAT)
+
+    assert chunks.read(chat(speculation={"trace": [["target", 1]], "more": 1})) is None
+    assert chunks.read(chat(other={"trace": [["target", 1]]})) is None
 
 
 def test_events_after_a_split_are_renumbered() -> None:

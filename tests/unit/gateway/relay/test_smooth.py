@@ -85,6 +85,32 @@ def test_a_stream_that_becomes_even_passes_unchanged() -> None:
     ]
 
 
+def test_a_trace_does_not_disturb_smoothing_and_is_never_behind_its_text() -> None:
+    """One entry for each character of each word."""
+    steps = [*bursts(12, 9, 7), DONE]
+    traced = [traced_chunk(step) if isinstance(step, bytes) else step for step in steps[:-1]]
+
+    plain, smoothed = Smoothed().run(*steps), Smoothed().run(*traced, DONE)
+
+    assert smoothed.text == plain.text == words_of(steps)
+    assert [write.seconds for write in smoothed.sink.timed] == [
+        write.seconds for write in plain.sink.timed
+    ]
+    told, shown = "", ""
+    for event in smoothed.events:
+        told += "".join(entry for entry, _ in event.get("speculation", {}).get("trace", ()))
+        shown += event["choices"][0]["delta"]["content"]
+        assert told.startswith(shown)
+    assert told == shown
+
+
+def traced_chunk(frame: bytes) -> bytes:
+    """A chunk with a trace whose entries name the characters of its text."""
+    text = words_of([frame, DONE])
+    trace = json.dumps([[character, 1] for character in text], separators=(",", ":"))
+    return frame.removesuffix(b"}\n\n") + b',"speculation":{"trace":%b}}\n\n' % trace.encode()
+
+
 def test_with_many_streams_pieces_are_larger_but_not_later() -> None:
     steps = [*bursts(*[3, 1, 4] * 20, gap=0.05), DONE]
 
