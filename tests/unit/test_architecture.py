@@ -24,7 +24,7 @@ TIERS: Mapping[str, tuple[frozenset[str], ...]] = {
             "assembly",
             "api",
             "middleware",
-            "serving",
+            "serving live",
             "supervisor upstream admission relay responses",
             "routing pacing protocol",
             "telemetry",
