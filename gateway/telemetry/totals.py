@@ -21,19 +21,22 @@ from gateway.types import WorkerId
 _Value = tuple[str, Mapping[str, str], float]
 """Name, labels, value; a bucket's value does not contain those of the buckets below it."""
 
-_FAMILIES = (
+_NAMES = (
     "gateway_inflight_requests",
-    "gateway_inter_token_seconds",
+    "gateway_inter_token_seconds_bucket",
     "gateway_queue_depth",
-    "gateway_requests",
-    "gateway_time_to_first_token_seconds",
-    "gateway_unstreamed_tokens",
+    "gateway_requests_total",
+    "gateway_time_to_first_token_seconds_bucket",
+    "gateway_unstreamed_tokens_total",
     "gateway_worker_ejected",
-    "gateway_worker_ejections",
+    "gateway_worker_ejections_total",
     "gateway_worker_inflight_requests",
     "gateway_worker_up",
 )
-_KEYS = tuple(f'["{family}", ' for family in _FAMILIES)
+_KEYS = tuple(
+    f'["{name.removesuffix("_bucket").removesuffix("_total")}", "{name}", ' for name in _NAMES
+)
+"""How their keys begin in prometheus-client's files: family and name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,7 @@ def read_totals(registry: CollectorRegistry, folder: Path | None) -> Totals:
 
 
 def _own(registry: CollectorRegistry) -> Iterator[_Value]:
-    for family in registry.restricted_registry(_FAMILIES).collect():
+    for family in registry.restricted_registry(_NAMES).collect():
         below = 0.0
         for name, labels, value, *_ in family.samples:
             if not name.endswith("_bucket"):
