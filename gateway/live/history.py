@@ -102,9 +102,6 @@ class History:
     def __iter__(self) -> Iterator[Interval]:
         return iter(self._intervals)
 
-    def __len__(self) -> int:
-        return len(self._intervals)
-
 
 def between(first: Sample, second: Sample) -> Interval:
     """Compute what happened between two samples, of which `second` is later."""
