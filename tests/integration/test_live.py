@@ -48,13 +48,27 @@ async def _until_shown(
     gateway: GatewayProcess, claim: Callable[[dict[str, Any]], bool]
 ) -> dict[str, Any]:
     async with asyncio.timeout(15.0):
-        while not claim(found := await _look(gateway)):
+        while True:
+            if claim(found := await _look(gateway)):
+                return found
             await asyncio.sleep(0.1)
-    return found
 
 
 def _workers(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {worker["worker"]: worker for worker in found["workers"]}
+
+
+def _shows_twelve(page: dict[str, Any]) -> bool:
+    return bool(page["series"]["active"][-1:] == [12])
+
+
+def _shows_a_ready_worker(page: dict[str, Any]) -> bool:
+    supervisor = _workers(page)["local"]["supervisor"]
+    return supervisor is not None and supervisor["state"] == "ready"
+
+
+async def _until_both_serve(gateway: GatewayProcess, *, workers: int) -> None:
+    await eventually(lambda: len(gateway.logged("worker_up")) == 2 * workers, within_seconds=30.0)
 
 
 async def test_each_process_shows_the_numbers_of_both(worker: FakeWorker, folder: Path) -> None:
@@ -65,7 +79,7 @@ async def test_each_process_shows_the_numbers_of_both(worker: FakeWorker, folder
         ) as gateway,
     ):
         name, other = (f"127.0.0.1:{fake.port}" for fake in (worker, hanging))
-        await eventually(lambda: len(gateway.logged("worker_up")) == 4, within_seconds=15.0)
+        await _until_both_serve(gateway, workers=2)
         hanging.state.reporting = "hangs"
         streams = []
         worker.state.stall = hanging.state.stall = True
@@ -82,9 +96,7 @@ async def test_each_process_shows_the_numbers_of_both(worker: FakeWorker, folder
                 )
         for index in range(2):
             with _alone(gateway, index):
-                found = await _until_shown(
-                    gateway, lambda page: page["series"]["active"][-1:] == [12]
-                )
+                found = await _until_shown(gateway, _shows_twelve)
                 workers = _workers(found)
                 assert sum(one["in_flight"] for one in workers.values()) == 12
                 assert workers[name]["in_flight"] == worker.active
@@ -105,14 +117,10 @@ async def test_each_process_shows_the_numbers_of_both(worker: FakeWorker, folder
 
 async def test_a_supervised_worker_is_shown_by_every_process(folder: Path) -> None:
     async with gateway_process(folder, command=SERVE, processes=2, live=_QUICK) as gateway:
+        await _until_both_serve(gateway, workers=1)
         for index in range(2):
             with _alone(gateway, index):
-                found = await _until_shown(
-                    gateway,
-                    lambda page: (
-                        (_workers(page)["local"]["supervisor"] or {}).get("state") == "ready"
-                    ),
-                )
+                found = await _until_shown(gateway, _shows_a_ready_worker)
                 assert _workers(found)["local"]["supervisor"] == {
                     "state": "ready",
                     "pid": gateway.lives[0][0],
