@@ -16,7 +16,8 @@ from tests.integration.process import SERVE, GatewayProcess, gateway_process
 from tests.integration.running import running_gateway
 from tests.integration.waiting import eventually
 
-_QUICK = {"sample_seconds": 0.5}
+_QUICK = {"sample_seconds": 1.0}
+_SILENT = "The engine stayed silent for too long."
 
 
 def _children(gateway: GatewayProcess) -> list[psutil.Process]:
@@ -58,8 +59,9 @@ def _workers(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {worker["worker"]: worker for worker in found["workers"]}
 
 
-def _shows_twelve(page: dict[str, Any]) -> bool:
-    return bool(page["series"]["active"][-1:] == [12])
+def _shows_twelve_and_one_silent(page: dict[str, Any]) -> bool:
+    errors = [worker["error"] for worker in page["workers"]]
+    return bool(page["series"]["active"][-1:] == [12] and errors == [None, _SILENT])
 
 
 def _shows_a_ready_worker(page: dict[str, Any]) -> bool:
@@ -96,14 +98,13 @@ async def test_each_process_shows_the_numbers_of_both(worker: FakeWorker, folder
                 )
         for index in range(2):
             with _alone(gateway, index):
-                found = await _until_shown(gateway, _shows_twelve)
+                found = await _until_shown(gateway, _shows_twelve_and_one_silent)
                 workers = _workers(found)
                 assert sum(one["in_flight"] for one in workers.values()) == 12
                 assert workers[name]["in_flight"] == worker.active
                 assert [one["up"] for one in workers.values()] == [True, True]
-                assert workers[name]["error"] is None
                 assert workers[name]["engines"][0]["price"] == 0.25
-                assert workers[other]["error"] == "The engine stayed silent for too long."
+                assert workers[other]["error"] == _SILENT
 
         worker.state.stall = hanging.state.stall = False
         await asyncio.gather(*streams)
@@ -138,4 +139,4 @@ async def test_a_worker_that_hangs_delays_neither_requests_nor_the_end(worker: F
         page = json.loads((await gateway.client.get("/live")).content)
 
         assert answer.status_code == 200
-        assert page["workers"][0]["error"] == "The engine stayed silent for too long."
+        assert page["workers"][0]["error"] == _SILENT
