@@ -110,7 +110,7 @@ class EngineReport(_Part):
     sources: list[SourceReport]
     head: HeadReport | None
     trial: TrialReport | None
-    drafts: Annotated[dict[str, Drafted], Field(exclude=True)]
+    drafts: Annotated[dict[str, Drafted], Field(exclude=True)] = {}
 
 
 def read_report(body: bytes) -> tuple[EngineReport, ...]:

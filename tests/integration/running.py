@@ -85,7 +85,7 @@ async def running_gateway(
 async def _started(
     workers: Sequence[WorkerAddress], merged: Mapping[str, Any], wait_ready: bool
 ) -> AsyncIterator[RunningGateway]:
-    settings = GatewaySettings(port=0, workers=tuple(w.url for w in workers), **merged)
+    settings = GatewaySettings(workers=tuple(w.url for w in workers), **{"port": 0, **merged})
     lifecycle = Lifecycle()
     registry = CollectorRegistry()
     app = create_app(settings, lifecycle=lifecycle, registry=registry)
@@ -94,6 +94,7 @@ async def _started(
     port = sock.getsockname()[1]
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="gateway")
     async with AsyncExitStack() as stack:
+        stack.callback(sock.close)
         stack.push_async_callback(_stop, server, serving, lifecycle)
         client = await stack.enter_async_context(
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20.0, verify=False)

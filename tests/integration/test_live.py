@@ -83,18 +83,16 @@ async def test_each_process_shows_the_numbers_of_both(worker: FakeWorker, folder
         name, other = (f"127.0.0.1:{fake.port}" for fake in (worker, hanging))
         await _until_both_serve(gateway, workers=2)
         hanging.state.reporting = "hangs"
-        streams = []
+        streams: list[asyncio.Task[None]] = []
         worker.state.stall = hanging.state.stall = True
         for index in range(2):
             with _alone(gateway, index):
-                streams += [
+                streams.extend(
                     asyncio.create_task(CHAT.read_stream(gateway.url, {"fake": {"chunks": 5}}, []))
                     for _ in range(6)
-                ]
-                expected = 6 * (index + 1)
+                )
                 await eventually(
-                    lambda count=expected: worker.active + hanging.active == count,
-                    within_seconds=10.0,
+                    lambda: worker.active + hanging.active == len(streams), within_seconds=10.0
                 )
         for index in range(2):
             with _alone(gateway, index):

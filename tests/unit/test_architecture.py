@@ -63,6 +63,7 @@ CONFINED: Mapping[str, frozenset[str]] = {
     "opentelemetry": frozenset({"gateway.telemetry"}),
     "grafana_foundation_sdk": frozenset(),
     "httpx": frozenset({"engine.training", "gateway.cli", "gateway.upstream", "gateway.verify"}),
+    "rich": frozenset({"gateway.cli"}),
     "vllm": frozenset({"engine.worker"}),
     "cryptography": frozenset({"engine.traffic"}),
     "matplotlib": frozenset({"engine.training"}),
