@@ -94,7 +94,6 @@ async def _started(
     port = sock.getsockname()[1]
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="gateway")
     async with AsyncExitStack() as stack:
-        stack.callback(sock.close)
         stack.push_async_callback(_stop, server, serving, lifecycle)
         client = await stack.enter_async_context(
             httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20.0, verify=False)

@@ -136,7 +136,9 @@ def test_without_workers_it_says_so() -> None:
 
 
 def test_before_the_first_interval_it_is_collecting() -> None:
-    series = {name: {} if isinstance(of, dict) else [] for name, of in raw_page()["series"].items()}
+    series: dict[str, Any] = {
+        name: {} if isinstance(of, dict) else [] for name, of in raw_page()["series"].items()
+    }
 
     found = lines(page(times=[], series=series))
 
