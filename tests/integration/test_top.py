@@ -50,7 +50,7 @@ async def top(*options: str, **environment: str) -> AsyncIterator[Terminal]:
     variables = {**os.environ, "COLUMNS": "80", "LINES": "24", "TERM": "xterm-256color"}
     variables.pop("NO_COLOR", None)
     # Unlike uvloop's, this leaves the listening socket of the gateway to the gateway.
-    process = subprocess.Popen(
+    process = subprocess.Popen(  # noqa: ASYNC220  # starting it takes no time
         [*_TOP, *options],
         stdin=theirs,
         stdout=theirs,
