@@ -5,6 +5,7 @@ are wanted are parsed: a page of all metrics takes ten times as long.
 """
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,6 +140,7 @@ def _shared(folder: Path) -> Iterator[_Value]:
             if key.startswith(_KEYS):
                 _, name, labels, _ = json.loads(key)
                 yield name, labels, value
+        time.sleep(0)  # lets the event loop's thread run
 
 
 def _distribution(

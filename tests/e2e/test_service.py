@@ -161,8 +161,5 @@ def test_live_and_top_show_the_load_and_why_each_source_drafts_or_not(service: S
     assert sources["suffix"]["state"] == "drafting"
     assert sources["suffix"]["acceptance"] > 0
     assert sources["native"]["verdict"] == "Off: not listed in engine.speculation.sources."
-    assert all(source["verdict"] in _unwrapped(printed) for source in sources.values())
-
-
-def _unwrapped(text: str) -> str:
-    return " ".join(text.split())
+    assert "  suffix  Drafts: " in printed  # its figures may be those of a later sample
+    assert "  native  Off: not listed in engine.speculation.sources." in printed
