@@ -1,6 +1,6 @@
 """The part of `GET /live` that `specgate top` shows, and some arithmetic on it; pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from pydantic import BaseModel
@@ -52,7 +52,6 @@ class Page(BaseModel):
     times: list[float]
     series: Series
     workers: list[Worker]
-    links: Mapping[str, str | None]
 
 
 def latest(values: Values) -> float | None:

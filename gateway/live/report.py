@@ -12,7 +12,7 @@ MOST_BYTES = 1 << 20
 _Word = Annotated[str, Field(max_length=200)]
 _Sentence = Annotated[str, Field(max_length=500)]
 _Number = FiniteFloat | None
-_Count = Annotated[int, Field(ge=0)]
+_Count = Annotated[int, Field(ge=0, le=2**53)]
 _Curve = Annotated[list[tuple[_Count, FiniteFloat]], Field(max_length=1000)] | None
 
 

@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 _PATH = "/speculation"
 _MOST_ASK_SECONDS = 2.0
 _DOWN = "The worker is not up."
+_MOST_MODELS = 100
+_MOST_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class Sampler:
         """What is known of a worker now; where it does not tell, what it told last."""
         view = replace(
             self._views.get(worker.id, WorkerView(worker.id)),
-            models=tuple(sorted(worker.models)),
+            models=_names(worker),
             supervisor=None if worker.client.address.socket_path is None else reading.supervisor,
             totals=reading.totals.workers.get(worker.id, WorkerTotals()),
         )
@@ -150,3 +152,9 @@ class Sampler:
         except UpstreamError as error:
             return replace(view, error=error.message)
         return replace(view, engines=engines, reported=round(self._now(), 3), error=None)
+
+
+def _names(worker: Worker) -> tuple[str, ...]:
+    """The models of a worker, in bounds: the worker may have sent any string."""
+    names = sorted(worker.models)[:_MOST_MODELS]
+    return tuple(name[:_MOST_CHARACTERS].encode(errors="replace").decode() for name in names)

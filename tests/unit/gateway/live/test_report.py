@@ -68,6 +68,7 @@ def test_several_engines_are_read() -> None:
         b"{}",
         b'{"engines":[1]}',
         b'{"engines":[{"engine":-1}]}',
+        b'{"engines":[{"engine":0,"acceptance":{"suffix":{"drafted":1' + b"0" * 400 + b"}}}]}",
         b'{"engines":[{"engine":0,"gate":{"price":NaN}}]}',
         b'{"engines":[{"engine":0,"gate":{"price":Infinity}}]}',
         b'{"engines":[{"engine":0,"gate":{"step_cost_ms":[[1]]}}]}',
@@ -78,7 +79,7 @@ def test_several_engines_are_read() -> None:
         b'{"engines":[' + b",".join(b'{"engine":%d}' % n for n in range(300)) + b"]}",
         b" " * (MOST_BYTES + 1),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_what_is_no_report_is_refused(body: bytes) -> None:
     with pytest.raises(UpstreamError, match=r"^The engine's report on its drafts"):

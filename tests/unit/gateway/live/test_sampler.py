@@ -133,6 +133,18 @@ async def test_a_worker_that_is_down_is_not_asked() -> None:
         assert fake.state.paths["/speculation"] == 0
 
 
+async def test_names_of_models_are_bounded() -> None:
+    async with pool_of([worker := make_worker("w")]) as pool:
+        worker.models = {"a\ud800": {}, "b" * 1000: {}} | {f"c{n}": {} for n in range(1000)}
+        sampler = make_sampler(pool)
+        await sampler.sample(1005.0)
+
+        names = shown(sampler)["workers"][0]["models"]
+
+    assert names[:2] == ["a?", "b" * 200]
+    assert len(names) == 100
+
+
 async def test_a_worker_that_left_is_forgotten() -> None:
     async with FakeWorker() as fake, pool_in_front_of(fake) as pool:
         sampler = make_sampler(pool)
