@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.admission import Admission
+from gateway.live import Sampler
 from gateway.protocol import TenantDigests
 from gateway.responses import Conversations
 from gateway.serving import Serving
@@ -24,6 +25,7 @@ class Services:
         conversations: What is kept of `/v1/responses`.
         is_draining: Whether SIGTERM was received.
         digests: Makes the names under which the workers know tenants.
+        live: What `GET /live` shows.
     """
 
     admission: Admission
@@ -33,3 +35,4 @@ class Services:
     conversations: Conversations
     is_draining: Callable[[], bool]
     digests: TenantDigests
+    live: Sampler

@@ -20,6 +20,7 @@ from gateway.admission import (
     open_store_limits,
 )
 from gateway.api import Services
+from gateway.assembly.live import start_sampler
 from gateway.assembly.process import Lifecycle, ProcessContext, Tasks, tenant_secret
 from gateway.assembly.workers import discoveries, known_workers, supervise
 from gateway.errors import ConfigError
@@ -103,6 +104,7 @@ def build_services(
         conversations,
         lambda: lifecycle.draining,
         digests=digests,
+        live=start_sampler(settings, process, pool, supervisor, metrics, tasks),
     )
 
 

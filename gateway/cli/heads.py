@@ -9,8 +9,7 @@ from typing import Any
 
 import httpx
 
-from gateway.cli.profiles import add_config_argument, find_profile
-from gateway.settings import client_key, load_settings, read_secret
+from gateway.cli.connection import add_connection_arguments, connect
 
 _SECONDS = 30.0
 _POLL_SECONDS = 0.5
@@ -46,30 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions.add_parser("list", help="show all heads"),
     ):
         action.add_argument("--model", metavar="NAME", help="if the workers serve several")
-        action.add_argument("--url", help="of the gateway (default: the profile's address)")
-        action.add_argument(
-            "--key-file", type=Path, help="file with an administrator's key (or OPENAI_API_KEY)"
-        )
-        add_config_argument(action)
+        add_connection_arguments(action, key="an administrator's key")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the action; status 1 if a worker refuses, or cannot be reached."""
-    key = client_key() if chosen.key_file is None else read_secret(chosen.key_file)
-    headers = {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
-    url = chosen.url or _address(find_profile(chosen.config))
-    with httpx.Client(base_url=url, headers=headers, timeout=_SECONDS, trust_env=False) as client:
+    with connect(chosen, timeout_seconds=_SECONDS) as client:
         try:
             return _list(client, chosen) if chosen.action == "list" else _command(client, chosen)
         except (HeadsError, httpx.HTTPError) as error:
-            sys.stderr.write(f"{url}: {error}\n")
+            sys.stderr.write(f"{str(client.base_url).rstrip('/')}: {error}\n")
             return 1
-
-
-def _address(profile: Path) -> str:
-    settings = load_settings(profile)
-    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104
-    return f"http://{host}:{settings.port}"
 
 
 def _list(client: httpx.Client, chosen: argparse.Namespace) -> int:

@@ -1,0 +1,43 @@
+"""How a command reaches a running gateway: its URL and its key."""
+
+import argparse
+from pathlib import Path
+
+import httpx
+
+from gateway.cli.profiles import add_config_argument, find_profile
+from gateway.settings import client_key, load_settings, read_secret
+
+
+def add_connection_arguments(parser: argparse.ArgumentParser, *, key: str) -> None:
+    """Give a command `--url`, `--key-file` and `--config`.
+
+    Args:
+        parser: Of the command.
+        key: What kind of key is in the file, for the help.
+    """
+    parser.add_argument("--url", help="of the gateway (default: the profile's address)")
+    parser.add_argument("--key-file", type=Path, help=f"file with {key} (or OPENAI_API_KEY)")
+    add_config_argument(parser)
+
+
+def connect(chosen: argparse.Namespace, *, timeout_seconds: float) -> httpx.Client:
+    """Make a client; it connects when it is used.
+
+    Args:
+        chosen: The arguments above.
+        timeout_seconds: Longest wait for an answer.
+
+    Raises:
+        ConfigError: The profile or the key file cannot be used.
+    """
+    key = client_key() if chosen.key_file is None else read_secret(chosen.key_file)
+    headers = {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
+    url = chosen.url or _address(find_profile(chosen.config))
+    return httpx.Client(base_url=url, headers=headers, timeout=timeout_seconds, trust_env=False)
+
+
+def _address(profile: Path) -> str:
+    settings = load_settings(profile)
+    host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(settings.host, settings.host)  # noqa: S104
+    return f"http://{host}:{settings.port}"
