@@ -20,6 +20,7 @@ from gateway.api import (
     heads_routes,
     health_routes,
     install_error_handlers,
+    live_routes,
     metrics_routes,
     models_routes,
     openapi_routes,
@@ -47,6 +48,7 @@ _QUIET = (
     "/health/ready",
     "/health/workers",
     "/speculation",
+    "/live",
     "/heads",
     "/heads/forget",
     "/canary/open",
@@ -110,6 +112,7 @@ def create_app(
     app.include_router(openapi_routes(endpoints, needs_key=settings.keys.file is not None))
     app.include_router(health_routes())
     app.include_router(speculation_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
+    app.include_router(live_routes())
     app.include_router(heads_routes(timeout_seconds=settings.upstream.probe_timeout_seconds))
     app.include_router(canary_routes())
     app.include_router(

@@ -53,6 +53,7 @@ _OWN_PATHS = frozenset(
         "/tokenize",
         "/detokenize",
         "/speculation",
+        "/live",
         "/heads",
         "/canary/open",
         "/metrics",
@@ -363,6 +364,22 @@ class DrainSettings(_Section):
     )
 
 
+class LiveSettings(_Section):
+    """What `GET /live` and `specgate top` show operators."""
+
+    sample_seconds: Annotated[float, Field(ge=0.1, le=60)] = Field(
+        5.0, description="Interval between samples; the last 180 are kept."
+    )
+    dashboards_url: str | None = Field(
+        None, pattern=r"^https?://", description="Link to the dashboards; none: it is not shown."
+    )
+    runbook_url: str = Field(
+        "https://github.com/specgate/specgate/blob/main/docs/runbook.md",
+        pattern=r"^https?://",
+        description="Link to the runbook.",
+    )
+
+
 class TracingSettings(_Section):
     """Spans of requests."""
 
@@ -437,6 +454,7 @@ class GatewaySettings(BaseSettings):
     supervisor: SupervisorSettings = SupervisorSettings()
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()
+    live: LiveSettings = LiveSettings()
     tracing: TracingSettings = TracingSettings()
 
     @model_validator(mode="after")
@@ -572,6 +590,12 @@ def child_environment(
         PROCESS_VARIABLE: f"{index}:{ledger}",
         "PROMETHEUS_MULTIPROC_DIR": str(metrics_dir),
     }
+
+
+def shared_metrics_dir() -> Path | None:
+    """Where the processes of this gateway share their metrics; None if there is only one."""
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    return None if folder is None else Path(folder)
 
 
 def process_position() -> tuple[int, int | None]:

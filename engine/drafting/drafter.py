@@ -82,15 +82,22 @@ class Drafter:
         """The price of the latest step that had proposals."""
         return self._batch.price
 
+    def is_paused(self, source: str) -> bool:
+        """Whether a source pauses after repeated errors.
+
+        Args:
+            source: One of `SOURCE_NAMES`.
+        """
+        own = {"suffix": self._index_breaker, "head": self._head_breaker}.get(source)
+        return self._step_breaker.is_open or (own is not None and own.is_open)
+
     def may_draft(self, source: str) -> bool:
         """Whether a source may draft: no pause after errors, and not too many requests.
 
         Args:
             source: One of `SOURCE_NAMES`.
         """
-        own = {"suffix": self._index_breaker, "head": self._head_breaker}.get(source)
-        is_paused = self._step_breaker.is_open or (own is not None and own.is_open)
-        return not is_paused and not self.gate.is_limited
+        return not self.is_paused(source) and not self.gate.is_limited
 
     def step(
         self,

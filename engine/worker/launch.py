@@ -74,9 +74,9 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
         from engine.worker.v2.limits import refuse_longer_lists
 
         refuse_longer_lists()
+    parsed.middleware = [*parsed.middleware, report.MIDDLEWARE]
     if settings.speculation.sources:
         accept_all_requests()
-        parsed.middleware = [*parsed.middleware, report.MIDDLEWARE]
     if "head" in settings.speculation.sources:
         parsed.middleware = [*parsed.middleware, head_route.MIDDLEWARE]
     # Until vLLM installs its own handlers, signals end this process at once, and the kernel then

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from engine.config import process_environment
+from engine.worker.verdicts import describe_sources
 
 _Message = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[_Message]]
@@ -61,6 +62,8 @@ class ReportPart:
 def read_reports(folder: Path) -> dict[str, JsonValue]:
     """Join the parts of all engines: `{"engines": [{"engine": 0, <part>: {...}, ...}, ...]}`.
 
+    Each engine also gets its `sources`: which of them draft, and why.
+
     Raises:
         OSError: A part cannot be read.
     """
@@ -69,7 +72,11 @@ def read_reports(folder: Path) -> dict[str, JsonValue]:
         number, _, part = path.stem.removeprefix(_PREFIX).partition("-")
         facts = json.loads(path.read_text(encoding="utf-8"))
         engines.setdefault(int(number), {"engine": int(number)})[part] = facts
-    return {"engines": [engines[number] for number in sorted(engines)]}
+    joined: list[JsonValue] = [
+        {**engines[number], "sources": describe_sources(engines[number])}
+        for number in sorted(engines)
+    ]
+    return {"engines": joined}
 
 
 class SpeculationRoute:

@@ -5,6 +5,7 @@ either waits for a step's tokens before it schedules the next one, or does not, 
 """
 
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -19,6 +20,7 @@ from engine.worker.executor import collect_drafts, end_model_first
 from engine.worker.metrics import AcceptanceMetrics
 from engine.worker.options import NATIVE_IN_STEP
 from engine.worker.periodic import Periodic
+from engine.worker.recent import Recent
 from engine.worker.report import ReportPart, report_folder
 from engine.worker.rows import most_verified_rows
 from engine.worker.speculation import read_settings
@@ -86,6 +88,7 @@ class HybridScheduler(AsyncScheduler):
         else:
             _log.info("async scheduling is off: each step waits for the tokens of the last one")
         self._acceptance = AcceptanceMetrics()
+        self._recent = Recent[tuple[str, str]]()
         rank = self.vllm_config.parallel_config.data_parallel_index
         self._report = ReportPart(report_folder(), "acceptance", rank)
         self._publishing = Periodic(self._publish, seconds=1.0, name="acceptance metrics")
@@ -270,7 +273,20 @@ class HybridScheduler(AsyncScheduler):
     def _publish(self) -> None:
         self._acceptance.publish()
         counts = self._acceptance.by_source()
-        self._report.write({name: {**count} for name, count in counts.items()})
+        flat = {(name, kind): n for name, of in counts.items() for kind, n in of.items()}
+        recent, seconds = self._recent.rise(flat, time.monotonic())
+        self._report.write(
+            {
+                name: {
+                    **count,
+                    "recent": {
+                        "seconds": round(seconds, 1),
+                        **{kind: recent[name, kind] for kind in count},
+                    },
+                }
+                for name, count in counts.items()
+            }
+        )
 
     def shutdown(self) -> None:
         """Stop our thread, then vLLM's parts."""

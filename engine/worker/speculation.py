@@ -1,5 +1,6 @@
 """The speculation of one model worker: its drafter, metrics, report and snapshots."""
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from engine.worker.head import find_tables, gather_tables, warm_up
 from engine.worker.head_loader import HeadLoader, HeadSource
 from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, HeadMetrics
 from engine.worker.periodic import Periodic
+from engine.worker.recent import Recent
 from engine.worker.report import ReportPart, report_folder
 from engine.worker.snapshots import Snapshots, identity_of
 from engine.worker.step import BatchView, StepDrafting
@@ -92,6 +94,8 @@ class RankSpeculation:
             fixed_price=settings.fixed_price,
         )
         self._sources = settings.sources
+        self._max_batch_size = settings.max_batch_size
+        self._recent = Recent[str]()
         self._metrics = DraftingMetrics()
         self._head_metrics = HeadMetrics()
         launch = Launch(settings.launch) if is_async else None
@@ -208,7 +212,9 @@ class RankSpeculation:
         """Return the gate's part of `GET /speculation` (docs/gate.md)."""
         drafter, gate = self.drafter, self.drafter.gate
         counters = drafter.counters
-        decisions: JsonValue = {name: counters.decisions[name] for name in DECISIONS}
+        steps = {name: counters.decisions[name] for name in DECISIONS}
+        recent, _ = self._recent.rise(steps, time.monotonic())
+        decisions: JsonValue = {**steps}
         return {
             "open": any(drafter.may_draft(name) for name in self._sources),
             "price": round(gate.price, 4),
@@ -217,9 +223,15 @@ class RankSpeculation:
             "measured_over_expected": round(self._metrics.prediction, 3),
             "decisions": decisions,
             "verdicts": decisions,  # old name, until 0.3.0
+            "recent_decisions": {**recent},
             "steps": self.step.launches(),
             "fallbacks": dict(counters.fallbacks),
-            "sources": {name: {"open": int(drafter.may_draft(name))} for name in self._sources},
+            "limited": gate.is_limited,
+            "max_batch_size": self._max_batch_size,
+            "sources": {
+                name: {"open": int(drafter.may_draft(name)), "paused": drafter.is_paused(name)}
+                for name in self._sources
+            },
             "verification_cost_ms": (
                 curve_in_ms([(size, gate.predict_verification(size)) for size in VERIFYING_SIZES])
                 if gate.is_measured

@@ -11,6 +11,7 @@ from gateway.api.information import (
     models_routes,
     speculation_routes,
 )
+from gateway.api.live import live_routes
 from gateway.api.openapi import openapi_routes
 from gateway.api.responses import responses_routes
 from gateway.api.state import Services
@@ -24,6 +25,7 @@ __all__ = [
     "heads_routes",
     "health_routes",
     "install_error_handlers",
+    "live_routes",
     "metrics_routes",
     "models_routes",
     "openapi_routes",

@@ -3,6 +3,7 @@
 Only `/v1/models` needs a key. What asks the workers does so at most once a second for all callers.
 """
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -18,7 +19,6 @@ from gateway.errors import (
     NotFoundError,
     excerpt,
 )
-from gateway.supervisor import Supervisor
 from gateway.telemetry import GatewayMetrics
 from gateway.upstream import Coalesced, Worker
 
@@ -62,19 +62,10 @@ def health_routes() -> APIRouter:
             for worker in services.pool.workers
         ]
         if services.supervisor is not None:
-            found[0]["supervisor"] = _supervised(services.supervisor)
+            found[0]["supervisor"] = asdict(services.supervisor.facts())
         return {"workers": found}
 
     return router
-
-
-def _supervised(supervisor: Supervisor) -> dict[str, Any]:
-    return {
-        "state": supervisor.state,
-        "pid": supervisor.pid,
-        "restarts": supervisor.restarts,
-        "last_reason": supervisor.last_reason,
-    }
 
 
 def models_routes() -> APIRouter:

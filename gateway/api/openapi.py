@@ -110,6 +110,7 @@ _PAGES: dict[tuple[str, str], _Page] = {
     ("get", "/health/workers"): _Page("The state of each worker."),
     ("get", "/version"): _Page("The version of the gateway."),
     ("get", "/speculation"): _Page("What each worker reports about its drafts."),
+    ("get", "/live"): _Page("Load, latency, drafts and workers in the last quarter of an hour."),
     ("get", "/heads"): _Page(
         "The draft heads of the workers.", errors=_HEAD_ERRORS, needs_key=True, query=("model",)
     ),

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gateway.admission import Admission
 from gateway.canary import Canary
+from gateway.live import Sampler
 from gateway.protocol import TenantDigests
 from gateway.responses import Conversations
 from gateway.serving import Serving
@@ -26,6 +27,7 @@ class Services:
         canary: Watches that speculation changes nothing.
         is_draining: Whether SIGTERM was received.
         digests: Makes the names under which the workers know tenants.
+        live: What `GET /live` shows.
     """
 
     admission: Admission
@@ -36,3 +38,4 @@ class Services:
     canary: Canary
     is_draining: Callable[[], bool]
     digests: TenantDigests
+    live: Sampler

@@ -20,6 +20,7 @@ from gateway.admission import (
     open_store_limits,
 )
 from gateway.api import Services
+from gateway.assembly.live import start_sampler
 from gateway.assembly.process import Lifecycle, ProcessContext, Tasks, tenant_secret
 from gateway.assembly.workers import discoveries, known_workers, supervise
 from gateway.canary import Canary, CanaryPolicy, Defects, TimeBudget
@@ -107,6 +108,7 @@ def build_services(
         canary,
         lambda: lifecycle.draining,
         digests=digests,
+        live=start_sampler(settings, process, pool, supervisor, metrics, tasks),
     )
 
 

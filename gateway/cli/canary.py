@@ -7,12 +7,9 @@ from typing import Any
 
 import httpx
 
-from gateway.cli.gateway_client import (
-    GatewayAnswerError,
-    add_client_arguments,
-    gateway_client,
-    member_of,
-)
+from gateway.cli.connection import AnswerError, add_connection_arguments, connect, member_of
+
+_SECONDS = 30.0
 
 Found = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
@@ -24,12 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reopen = actions.add_parser("open", help="forget the defects, and let all sources draft again")
     reopen.add_argument("--model", metavar="NAME", help="only those of this model")
     for action in (status, reopen):
-        add_client_arguments(action)
+        add_connection_arguments(action, key="an administrator's key")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the action; status 1 if the gateway refuses, or cannot be reached."""
-    with gateway_client(chosen) as client:
+    with connect(chosen, timeout_seconds=_SECONDS) as client:
         try:
             if chosen.action == "status":
                 answer = client.get("/speculation")
@@ -37,8 +34,8 @@ def run(chosen: argparse.Namespace) -> int:
                 params = {} if chosen.model is None else {"model": chosen.model}
                 answer = client.post("/canary/open", params=params)
             sys.stdout.write(_table(member_of(answer, "canary")))
-        except (GatewayAnswerError, httpx.HTTPError) as error:
-            sys.stderr.write(f"{client.base_url}: {error}\n")
+        except (AnswerError, httpx.HTTPError) as error:
+            sys.stderr.write(f"{str(client.base_url).rstrip('/')}: {error}\n")
             return 1
     return 0
 

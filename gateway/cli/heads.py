@@ -9,13 +9,9 @@ from typing import Any
 
 import httpx
 
-from gateway.cli.gateway_client import (
-    GatewayAnswerError,
-    add_client_arguments,
-    gateway_client,
-    member_of,
-)
+from gateway.cli.connection import AnswerError, add_connection_arguments, connect, member_of
 
+_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _RUNNING = (None, "loading", "trial")
 _FAILED = ("error", "failed", "refused")
@@ -45,16 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         actions.add_parser("list", help="show all heads"),
     ):
         action.add_argument("--model", metavar="NAME", help="if the workers serve several")
-        add_client_arguments(action)
+        add_connection_arguments(action, key="an administrator's key")
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run the action; status 1 if a worker refuses, or cannot be reached."""
-    with gateway_client(chosen) as client:
+    with connect(chosen, timeout_seconds=_SECONDS) as client:
         try:
             return _list(client, chosen) if chosen.action == "list" else _command(client, chosen)
-        except (GatewayAnswerError, httpx.HTTPError) as error:
-            sys.stderr.write(f"{client.base_url}: {error}\n")
+        except (AnswerError, httpx.HTTPError) as error:
+            sys.stderr.write(f"{str(client.base_url).rstrip('/')}: {error}\n")
             return 1
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from gateway import __version__
-from gateway.cli import canary, check_config, heads, keys, model, serve, train, tune, verify
+from gateway.cli import canary, check_config, heads, keys, model, serve, top, train, tune, verify
 from gateway.errors import ConfigError
 
 
@@ -26,6 +26,7 @@ _COMMANDS: dict[str, tuple[Command, str]] = {
     "keys": (keys, "create, list and revoke API keys"),
     "heads": (heads, "load, unload and list draft heads of a running gateway"),
     "canary": (canary, "show defects of speculation, and open what was shut"),
+    "top": (top, "watch a running gateway in the terminal"),
     "model": (model, "fetch the profile's model into the cache"),
     "train": (train, "make a draft head from a recipe"),
     "tune": (tune, "find the drafters that are best for a model and a workload"),

@@ -15,6 +15,7 @@ import structlog
 
 from gateway.errors import UpstreamError, WorkerTimeoutError
 from gateway.supervisor.backoff import Backoff
+from gateway.supervisor.facts import SupervisorFacts
 from gateway.supervisor.process import WorkerCommand, WorkerProcess
 from gateway.supervisor.progress import Progress, ProgressWatch
 from gateway.types import WorkerId
@@ -115,6 +116,10 @@ class Supervisor:
     def pid(self) -> int | None:
         """Process id of the worker, while it runs."""
         return None if self._process is None else self._process.pid
+
+    def facts(self) -> SupervisorFacts:
+        """Tell what the worker is doing."""
+        return SupervisorFacts(self.state, self.pid, self.restarts, self.last_reason)
 
     async def run(self) -> None:
         """Keep the worker running until cancelled.

@@ -28,14 +28,14 @@ from gateway.telemetry.buffered_histogram import BufferedHistogram, Histogram
 from gateway.types import Outcome, PacingMode, RequestRecord, WorkerId
 
 # fmt: off
-_LATENCY_BUCKETS = (
+LATENCY_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75,
     1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0,
 )
 _DURATION_BUCKETS = (
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 )
-_TOKEN_BUCKETS = (
+TOKEN_BUCKETS = (
     0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04,
     0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5,
 )
@@ -59,13 +59,16 @@ _DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 class GatewayMetrics:
     """The metrics, and a method for each event that the gateway reports.
 
+    Attributes:
+        registry: As given.
+
     Args:
         registry: Where the metrics are registered; tests use their own.
         multiprocess: Values are shared between processes through files.
     """
 
     def __init__(self, registry: CollectorRegistry, *, multiprocess: bool = False) -> None:
-        self._registry = registry
+        self.registry = registry
         self._multiprocess = multiprocess
         self.requests = Counter(
             "gateway_requests_total",
@@ -84,7 +87,7 @@ class GatewayMetrics:
             "gateway_time_to_first_token_seconds",
             "From a streaming request's arrival to its first generated text handed to the client.",
             ["model"],
-            buckets=_LATENCY_BUCKETS,
+            buckets=LATENCY_BUCKETS,
             registry=registry,
         )
         inter_token = Histogram(
@@ -92,11 +95,11 @@ class GatewayMetrics:
             "Gap between generated tokens, one observation a token: as they came from the worker, "
             "and as they were handed to the client.",
             ["stage"],
-            buckets=_TOKEN_BUCKETS,
+            buckets=TOKEN_BUCKETS,
             registry=registry,
         )
-        self.gaps_from_worker = BufferedHistogram(inter_token.labels("worker"), _TOKEN_BUCKETS)
-        self.gaps_to_client = BufferedHistogram(inter_token.labels("client"), _TOKEN_BUCKETS)
+        self.gaps_from_worker = BufferedHistogram(inter_token.labels("worker"), TOKEN_BUCKETS)
+        self.gaps_to_client = BufferedHistogram(inter_token.labels("client"), TOKEN_BUCKETS)
         self.pacing_streams = Counter(
             "gateway_pacing_streams_total",
             "Streams that began, by how they are paced: smooth, private, off.",
@@ -123,6 +126,12 @@ class GatewayMetrics:
             "gateway_tokens_total",
             "Tokens as workers counted them; kind: prompt, cached (part of prompt), completion.",
             ["model", "kind"],
+            registry=registry,
+        )
+        self.unstreamed_tokens = Counter(
+            "gateway_unstreamed_tokens_total",
+            "Completion tokens of answers that were not streamed, counted when they end. Those of "
+            "streams are counted as they come, in gateway_inter_token_seconds.",
             registry=registry,
         )
         self.inflight = Gauge(
@@ -190,6 +199,13 @@ class GatewayMetrics:
             "1 while a worker passes its health checks.",
             ["worker"],
             multiprocess_mode="livemin",
+            registry=registry,
+        )
+        self.worker_inflight = Gauge(
+            "gateway_worker_inflight_requests",
+            "Requests that a worker runs for this gateway.",
+            ["worker"],
+            multiprocess_mode="livesum",
             registry=registry,
         )
         self.worker_ejected_gauge = Gauge(
@@ -334,6 +350,7 @@ class GatewayMetrics:
     def worker_joined(self, worker: WorkerId) -> None:
         """A worker was added; it is not up yet."""
         self.worker_up_gauge.labels(worker).set(0)
+        self.worker_inflight.labels(worker).set(0)
         self.worker_ejected_gauge.labels(worker).set(0)
         for error in (UpstreamError, WorkerLostError, WorkerTimeoutError):
             self.worker_ejections.labels(worker, error.reason)
@@ -349,6 +366,7 @@ class GatewayMetrics:
             return
         for metric in (
             self.worker_up_gauge,
+            self.worker_inflight,
             self.worker_ejected_gauge,
             self.worker_ejections,
             self.upstream_failures,
@@ -363,6 +381,10 @@ class GatewayMetrics:
     def worker_readmitted(self, worker: WorkerId) -> None:
         """An ejected worker gets requests again."""
         self.worker_ejected_gauge.labels(worker).set(0)
+
+    def worker_load(self, worker: WorkerId, in_flight: int) -> None:
+        """The number of requests that a worker runs changed."""
+        self.worker_inflight.labels(worker).set(in_flight)
 
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
@@ -393,6 +415,8 @@ class GatewayMetrics:
             self.tokens.labels(model, "prompt").inc(record.usage.prompt_tokens)
             self.tokens.labels(model, "cached").inc(record.usage.cached_tokens)
             self.tokens.labels(model, "completion").inc(record.usage.completion_tokens)
+            if record.stream_end is None:
+                self.unstreamed_tokens.inc(record.usage.completion_tokens)
         if record.reason is not None and record.outcome in ("caller_error", "rejected"):
             self.rejections.labels(record.reason).inc()
         if record.stream_end is not None:
@@ -407,7 +431,7 @@ class GatewayMetrics:
     def exposition(self, accept: str) -> tuple[bytes, str]:
         """All metrics as text and its content type, OpenMetrics if the scraper accepts it."""
         text: bytes
-        registry = self._registry
+        registry = self.registry
         if self._multiprocess:
             registry = CollectorRegistry()
             registry.register(_LiveMetrics())

@@ -38,6 +38,9 @@ class PoolObserver(Protocol):
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up or went down."""
 
+    def worker_load(self, worker: WorkerId, in_flight: int) -> None:
+        """The number of requests that a worker runs changed."""
+
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
 
@@ -139,7 +142,7 @@ class Pool:
         """
         worker = await self._wait_for_worker(model, wait_seconds=wait_seconds, avoid=avoid)
         trial = worker.outlier.begin(self._clock())
-        worker.in_flight += 1
+        self._load(worker, 1)
         try:
             yield worker
         except BaseException as error:
@@ -148,7 +151,7 @@ class Pool:
         else:
             self._judge(worker, trial, None)
         finally:
-            worker.in_flight -= 1
+            self._load(worker, -1)
 
     def join(self, worker: Worker) -> None:
         """Add a worker; it gets requests once a probe has found it up."""
@@ -185,6 +188,11 @@ class Pool:
             worker.up, worker.ever_up = False, True
             self._observer.worker_up(worker.id, False)
             self._announce()
+
+    def _load(self, worker: Worker, requests: int) -> None:
+        worker.in_flight += requests
+        if worker in self.workers:  # else it left, and its metrics with it
+            self._observer.worker_load(worker.id, worker.in_flight)
 
     def _judge(self, worker: Worker, trial: int | None, error: BaseException | None) -> None:
         """Record how a request ended; see `lease`."""

@@ -50,8 +50,8 @@ class Ingress(Values):
     paths: list[Annotated[str, Field(pattern="^/")]] = Field(
         ["/health", "/ping", "/version", "/tokenize", "/detokenize"],
         description="Exact paths that are served in addition to `/v1` and "
-        "`settings.gateway.forward_paths`. `/metrics`, `/speculation` and `/health/workers` need "
-        "no key and are meant for the cluster only.",
+        "`settings.gateway.forward_paths`. `/metrics`, `/speculation`, `/live` and "
+        "`/health/workers` need no key and are meant for the cluster only.",
     )
     tlsSecret: Name = Field("", description="Secret with the certificate; empty: no TLS.")
     annotations: Labels = Field({}, description="Annotations of the Ingress.")

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import httpx
 import pytest
 from anthropic.types import TextBlock
 
-from tests.e2e.service import MODEL, Service
+from tests.e2e.service import MODEL, SPECGATE, Service
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -127,3 +128,43 @@ def normalised(stream: str) -> list[object]:
     for chunk in parsed:
         del chunk["id"], chunk["created"]
     return [*parsed, chunks[-1]]
+
+
+def test_live_and_top_show_the_load_and_why_each_source_drafts_or_not(service: Service) -> None:
+    body = {"model": MODEL, "prompt": "one two three " * 20, "max_tokens": 64, "temperature": 0}
+    deadline = time.monotonic() + 90
+    while True:
+        httpx.post(
+            f"{service.url}/v1/completions", json={**body, "stream": True}, timeout=60
+        ).raise_for_status()
+        page = service.get("/live")
+        shares = page["series"]["acceptance"].get("suffix", [])
+        if len(page["times"]) >= 2 and any(share is not None for share in shares):
+            break
+        assert time.monotonic() < deadline, page
+    printed = subprocess.run(
+        [SPECGATE, "top", "--once", "--url", service.url],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+
+    (worker,) = page["workers"]
+    (engine,) = worker["engines"]
+    sources = {source["name"]: source for source in engine["sources"]}
+    series = page["series"]
+    assert worker["supervisor"]["pid"] == service.worker.pid
+    assert (worker["up"], worker["error"]) == (True, None)
+    assert any(tokens > 0 for tokens in series["tokens_per_second"])
+    assert any(gap is not None for gap in series["gap_raw_p99"])
+    assert any(gap is not None for gap in series["gap_paced_p50"])
+    assert any(seconds is not None for seconds in series["ttft_p50"])
+    assert 0 < engine["price"] <= 1
+    assert engine["step_ms"]
+    assert sum(engine["decisions"].values()) > 0
+    assert sources["suffix"]["state"] == "drafting"
+    assert sources["suffix"]["acceptance"] > 0
+    assert sources["native"]["verdict"] == "Off: not listed in engine.speculation.sources."
+    assert "  suffix  Drafts: " in printed  # its figures may be those of a later sample
+    assert "  native  Off: not listed in engine.speculation.sources." in printed

@@ -65,8 +65,29 @@ def detokenize(_state: WorkerState, body: bytes) -> JsonDict:
 
 def speculation(state: WorkerState, _body: bytes) -> JsonDict:
     """`GET /speculation`, which our engine adds."""
-    gate = {"open": True, "price": 0.25, "step_cost_ms": [[1, 15.6], [2, 16.0]]}
-    acceptance = {"suffix": {"drafted": 10, "accepted": 6}}
+    counts = state.counters
+    gate = {
+        "open": True, "price": 0.25, "trust": 1.0, "goodput_tokens_per_second": 64.1,
+        "measured_over_expected": 1.01, "step_cost_ms": [[1, 15.6], [2, 16.0]],
+        "pass_cost_ms": None, "verification_cost_ms": [[1, 0.8]],
+        "recent_decisions": {"drafted": 5, "priced_out": 1}, "steps": {},
+    }  # fmt: skip
+    acceptance = {
+        "suffix": {
+            "drafted": 10 + counts.drafted_tokens,
+            "accepted": 6 + counts.accepted_tokens,
+        }
+    }
+    sources = [
+        {
+            "name": "suffix", "state": "drafting", "verdict": "Drafts: 60 % were accepted.",
+            "drafted_per_second": 5.0, "acceptance": 0.6,
+        },
+        {
+            "name": "head", "state": "priced_out", "verdict": "Does not draft: it costs too much.",
+            "drafted_per_second": 0.0, "acceptance": None,
+        },
+    ]  # fmt: skip
     serving = {"version": "0a1b2c3d4e5f", "name": "shipped", "max_draft_tokens": 3}
     beside = None
     if state.head_commands:
@@ -87,7 +108,9 @@ def speculation(state: WorkerState, _body: bytes) -> JsonDict:
         for number, command in enumerate(state.head_commands, start=1)
     ]
     heads: JsonDict = {"serving": serving, "beside": beside, "changes": changes}
-    engine = {"engine": 0, "gate": gate, "acceptance": acceptance, "heads": heads}
+    engine = {
+        "engine": 0, "gate": gate, "acceptance": acceptance, "heads": heads, "sources": sources,
+    }  # fmt: skip
     if state.dtype is not None:
         engine["exactness"] = {"dtype": state.dtype}
     return {"engines": [engine]}

@@ -54,6 +54,8 @@ class Routes:
         elif (method, path) == ("POST", "/tokenize"):
             self._tokenized.append(request)
             return self._tokenize(connection, request)
+        elif (method, path) == ("GET", "/speculation") and self._state.reporting != "works":
+            return self._report_badly(connection, request)
         elif (page := pages.JSON_PAGES.get((method, path))) is not None:
             self._send_page(connection, request, page)
         elif (method, path) == ("GET", "/health"):
@@ -94,6 +96,18 @@ class Routes:
                 connection.send_json(b'{"count":1,"tokens":["a"]}')
             case "drops":
                 await connection.drop(reset=False)
+
+    async def _report_badly(self, connection: HttpConnection, request: RecordedRequest) -> None:
+        match self._state.reporting:
+            case "fails":
+                refusal = refusals.scripted(request.path, 500, None)
+                connection.send_error(refusal.status, refusal.body, {})
+            case "hangs":
+                await asyncio.Event().wait()  # until the peer leaves or the worker stops
+            case "garbled":
+                connection.send_json(b'{"engines":[1,')
+            case "odd":
+                connection.send_json(b'{"engines":[{"engine":0,"gate":{"price":NaN}}]}')
 
     async def _health(self, connection: HttpConnection) -> None:
         if self._state.health_delay_seconds:

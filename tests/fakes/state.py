@@ -16,6 +16,10 @@ Tokenizing = Literal["works", "fails", "hangs", "garbled", "odd", "drops"]
 """What `/tokenize` answers: ids, 500, nothing ever, no JSON, no ids; or it closes."""
 
 
+Reporting = Literal["works", "fails", "hangs", "garbled", "odd"]
+"""What `/speculation` answers: a report, 500, nothing ever, no JSON, no report."""
+
+
 @dataclass(slots=True, eq=False)
 class RecordedRequest:
     """One request as it arrived, and what became of it.
@@ -60,6 +64,7 @@ class StateChange(BaseModel):
             are slow: only new requests move the iteration counter.
         drop_next_answers: Close so many requests that generate without a byte.
         tokenizing: What `/tokenize` does.
+        reporting: What `/speculation` does.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -73,6 +78,7 @@ class StateChange(BaseModel):
     engine_idle: bool | None = None
     drop_next_answers: Annotated[int, Field(ge=0)] | None = None
     tokenizing: Tokenizing | None = None
+    reporting: Reporting | None = None
 
 
 @dataclass(slots=True)
@@ -118,6 +124,7 @@ class WorkerState:
     script: Script | None = None
     paths: Counter[str] = field(default_factory=Counter)
     tokenizing: Tokenizing = "works"
+    reporting: Reporting = "works"
     head_commands: list[dict[str, Any]] = field(default_factory=list)
     head_outcome: str = "trial"
     dtype: str | None = None

@@ -86,7 +86,7 @@ async def running_gateway(
 async def _started(
     workers: Sequence[WorkerAddress], merged: Mapping[str, Any], wait_ready: bool
 ) -> AsyncIterator[RunningGateway]:
-    settings = GatewaySettings(port=0, workers=tuple(w.url for w in workers), **merged)
+    settings = GatewaySettings(workers=tuple(w.url for w in workers), **{"port": 0, **merged})
     lifecycle = Lifecycle()
     registry = CollectorRegistry()
     app = create_app(settings, lifecycle=lifecycle, registry=registry)

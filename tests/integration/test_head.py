@@ -13,6 +13,7 @@ _PATHS = (
     "/health/live",
     "/health/ready",
     "/health/workers",
+    "/live",
     "/metrics",
     "/openapi.json",
     "/ping",

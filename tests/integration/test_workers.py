@@ -256,5 +256,6 @@ async def test_many_callers_of_speculation_cause_one_request_a_second(
 
     assert {answer.status_code for answer in answers} == {200}
     assert {len(answer.json()["workers"]) for answer in answers} == {2}
-    assert 1 <= worker.state.paths["/speculation"] <= 2 + seconds
-    assert 1 <= other.state.paths["/speculation"] <= 2 + seconds
+    # The gateway itself asks every 5 s.
+    assert 1 <= worker.state.paths["/speculation"] <= 3 + seconds
+    assert 1 <= other.state.paths["/speculation"] <= 3 + seconds

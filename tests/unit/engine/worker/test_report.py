@@ -4,30 +4,40 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import JsonValue
 
 from engine.worker.report import ReportPart, SpeculationRoute, read_reports
+from engine.worker.verdicts import describe_sources
+
+OFF = describe_sources({})
 
 
 def test_the_parts_of_all_engines_are_joined(tmp_path: Path) -> None:
-    ReportPart(tmp_path, "gate", 1).write({"price": 0.5})
-    ReportPart(tmp_path, "gate", 0).write({"price": 0.1})
+    ReportPart(tmp_path, "exactness", 1).write({"kernel": "b"})
+    ReportPart(tmp_path, "exactness", 0).write({"kernel": "a"})
     ReportPart(tmp_path, "acceptance", 0).write({"suffix": {"drafted": 2}})
     (tmp_path / "counter_12.db").write_bytes(b"a file of vLLM's")
 
+    first: dict[str, JsonValue] = {
+        "exactness": {"kernel": "a"},
+        "acceptance": {"suffix": {"drafted": 2}},
+    }
+    second: dict[str, JsonValue] = {"exactness": {"kernel": "b"}}
     assert read_reports(tmp_path) == {
         "engines": [
-            {"engine": 0, "gate": {"price": 0.1}, "acceptance": {"suffix": {"drafted": 2}}},
-            {"engine": 1, "gate": {"price": 0.5}},
+            {"engine": 0, **first, "sources": describe_sources(first)},
+            {"engine": 1, **second, "sources": describe_sources(second)},
         ]
     }
 
 
 def test_a_later_report_replaces_an_earlier_one(tmp_path: Path) -> None:
-    report = ReportPart(tmp_path, "gate", 0)
-    for price in (0.1, 0.2):
-        report.write({"price": price})
+    report = ReportPart(tmp_path, "exactness", 0)
+    for kernel in ("a", "b"):
+        report.write({"kernel": kernel})
 
-    assert read_reports(tmp_path) == {"engines": [{"engine": 0, "gate": {"price": 0.2}}]}
+    found = read_reports(tmp_path)
+    assert found == {"engines": [{"engine": 0, "exactness": {"kernel": "b"}, "sources": OFF}]}
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -46,12 +56,13 @@ async def test_it_returns_the_reports_of_the_engines(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    ReportPart(tmp_path, "gate", 0).write({"price": 0.25})
+    ReportPart(tmp_path, "exactness", 0).write({"kernel": "a"})
 
     answer = await ask("GET", "/speculation")
 
     assert answer.status_code == 200
-    assert answer.json() == {"engines": [{"engine": 0, "gate": {"price": 0.25}}]}
+    engine = {"engine": 0, "exactness": {"kernel": "a"}, "sources": OFF}
+    assert answer.json() == {"engines": [engine]}
 
 
 @pytest.mark.parametrize(

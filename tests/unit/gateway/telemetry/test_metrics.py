@@ -308,4 +308,4 @@ def test_a_worker_that_left_has_no_series(
         for sample in family.samples
         if "worker" in sample.labels and not sample.name.endswith("_created")
     ]
-    assert named == ["kept"] * 7
+    assert named == ["kept"] * 8

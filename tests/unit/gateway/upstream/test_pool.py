@@ -61,6 +61,17 @@ async def test_up_and_down_are_reported_once_each() -> None:
         assert seen.ups == [("a", False), ("a", True), ("a", False)]
 
 
+async def test_the_load_of_a_worker_is_reported_while_it_is_known() -> None:
+    seen, worker = Observations(), serving("a")
+    async with pool_of([worker], seen) as pool:
+        await use(pool)
+        async with pool.lease("m", wait_seconds=0, avoid=set()):
+            pool.leave(worker)
+
+    assert seen.loads == [("a", 1), ("a", 0), ("a", 1)]
+    assert worker.in_flight == 0
+
+
 @in_virtual_time
 async def test_workers_that_failed_a_request_are_avoided_if_possible() -> None:
     first, second = serving("a"), serving("b")

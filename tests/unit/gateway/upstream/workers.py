@@ -22,6 +22,7 @@ class Observations:
 
     def __init__(self) -> None:
         self.ups: list[tuple[str, bool]] = []
+        self.loads: list[tuple[str, int]] = []
         self.failures: list[tuple[str, str]] = []
         self.ejections: list[tuple[str, str]] = []
         self.readmitted: list[str] = []
@@ -36,6 +37,9 @@ class Observations:
 
     def worker_up(self, worker: WorkerId, up: bool) -> None:
         self.ups.append((worker, up))
+
+    def worker_load(self, worker: WorkerId, in_flight: int) -> None:
+        self.loads.append((worker, in_flight))
 
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         self.failures.append((worker, reason))

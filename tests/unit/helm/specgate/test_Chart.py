@@ -243,7 +243,7 @@ def test_the_ingress_serves_clients_and_hides_what_is_for_the_cluster(tmp_path: 
     gateway, _ = load(rendered, tmp_path)
     served = [*(endpoint.path for endpoint in ENDPOINTS), *gateway.forward_paths]
     asked = ["/v1/models", "/v1/models/m", "/health", "/ping", "/version"]
-    hidden = ["/metrics", "/metrics/worker", "/speculation", "/health/workers", "/v10"]
+    hidden = ["/metrics", "/metrics/worker", "/speculation", "/live", "/health/workers", "/v10"]
 
     assert [path for path in [*served, *asked] if not is_exposed(path, ingress)] == []
     assert [path for path in hidden if is_exposed(path, ingress)] == []

@@ -1,11 +1,12 @@
 import json
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from gateway import __version__
-from gateway.supervisor import Supervisor
+from gateway.supervisor import Supervisor, SupervisorFacts
 from gateway.types import WorkerId
 from tests.fakes.worker import FakeWorker
 from tests.unit.gateway.application import Application, running
@@ -68,12 +69,12 @@ async def test_each_worker_is_described(gateway: Application, worker: FakeWorker
 
 
 async def test_a_supervised_worker_shows_its_supervisor(gateway: Application) -> None:
-    supervisor = SimpleNamespace(state="waiting", pid=None, restarts=2, last_reason="stalled")
-    gateway.services.supervisor = cast(Supervisor, supervisor)
+    facts = SupervisorFacts("waiting", None, 2, "stalled")
+    gateway.services.supervisor = cast(Supervisor, SimpleNamespace(facts=lambda: facts))
 
     answer = await gateway.client.get("/health/workers")
 
-    assert answer.json()["workers"][0]["supervisor"] == vars(supervisor)
+    assert answer.json()["workers"][0]["supervisor"] == asdict(facts)
 
 
 async def test_health_shows_no_path(gateway: Application) -> None:

@@ -1,4 +1,4 @@
-"""How commands call a running gateway: its address, a key, and what it answers."""
+"""How a command reaches a running gateway: its URL and its key."""
 
 import argparse
 from pathlib import Path
@@ -9,39 +9,44 @@ import httpx
 from gateway.cli.profiles import add_config_argument, find_profile
 from gateway.settings import client_key, load_settings, read_secret
 
-_SECONDS = 30.0
+
+class AnswerError(Exception):
+    """The gateway refuses, or what answers is none; the message is one line."""
 
 
-class GatewayAnswerError(Exception):
-    """The gateway refuses, or is none; the message is one line."""
+def add_connection_arguments(parser: argparse.ArgumentParser, *, key: str) -> None:
+    """Give a command `--url`, `--key-file` and `--config`.
 
-
-def add_client_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe how to find the gateway."""
+    Args:
+        parser: Of the command.
+        key: What kind of key is in the file, for the help.
+    """
     parser.add_argument("--url", help="of the gateway (default: the profile's address)")
-    parser.add_argument(
-        "--key-file", type=Path, help="file with an administrator's key (or OPENAI_API_KEY)"
-    )
+    parser.add_argument("--key-file", type=Path, help=f"file with {key} (or OPENAI_API_KEY)")
     add_config_argument(parser)
 
 
-def gateway_client(chosen: argparse.Namespace) -> httpx.Client:
-    """A client of the gateway; the caller closes it.
+def connect(chosen: argparse.Namespace, *, timeout_seconds: float) -> httpx.Client:
+    """Make a client; it connects when it is used.
+
+    Args:
+        chosen: The arguments above.
+        timeout_seconds: Longest wait for an answer.
 
     Raises:
-        ConfigError: The profile or the key file cannot be read.
+        ConfigError: The profile or the key file cannot be used.
     """
     key = client_key() if chosen.key_file is None else read_secret(chosen.key_file)
     headers = {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
     url = chosen.url or _address(find_profile(chosen.config))
-    return httpx.Client(base_url=url, headers=headers, timeout=_SECONDS, trust_env=False)
+    return httpx.Client(base_url=url, headers=headers, timeout=timeout_seconds, trust_env=False)
 
 
 def member_of(answer: httpx.Response, name: str) -> Any:
     """A member of the JSON object in an answer.
 
     Raises:
-        GatewayAnswerError: It is an error, or has no such member.
+        AnswerError: It is an error, or has no such member.
     """
     try:
         body = answer.json()
@@ -49,8 +54,8 @@ def member_of(answer: httpx.Response, name: str) -> Any:
             return body[name]
         message = body["error"]["message"]
     except (ValueError, KeyError, TypeError) as error:
-        raise GatewayAnswerError(f"answered {answer.status_code}; is this a specgate?") from error
-    raise GatewayAnswerError(message)
+        raise AnswerError(f"answered {answer.status_code}; is this a specgate?") from error
+    raise AnswerError(message)
 
 
 def _address(profile: Path) -> str:
