@@ -144,6 +144,7 @@ class Canary:
 
     def offer(self, watched: Watched) -> None:
         """Take a watched request whose answer is complete."""
+        self._metrics.canary_watched(watched.model)
         if not watched.ids:
             return self._skip(watched, "no_tokens")
         if len(watched.sources) < len(watched.ids):

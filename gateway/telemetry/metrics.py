@@ -306,10 +306,13 @@ class GatewayMetrics:
             registry=registry,
         )
 
+    def canary_watched(self, model: str) -> None:
+        """A watched request was answered: its counters start at 0, so that `rate` sees the first."""
+        for result in _CANARY_RESULTS:
+            self.canary_requests.labels(model, result)
+
     def canary_compared(self, model: str, result: str) -> None:
         """A request was asked again, and the answers were compared."""
-        for name in _CANARY_RESULTS:
-            self.canary_requests.labels(model, name)
         self.canary_requests.labels(model, result).inc()
 
     def canary_skipped(self, model: str, reason: str) -> None:

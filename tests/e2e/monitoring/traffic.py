@@ -21,6 +21,7 @@ RUNNING, QUEUED, SEQUENCES = 6, 3, 4
 SETTINGS = {
     "admission__max_running_requests": str(RUNNING),
     "admission__max_queued_requests": str(QUEUED),
+    "canary__share": "1",  # `most_time` keeps it from being asked much
 }
 ENGINE_SETTINGS = {
     "vllm__max_num_seqs": str(SEQUENCES),

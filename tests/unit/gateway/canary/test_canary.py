@@ -103,3 +103,12 @@ async def test_a_request_that_waits_too_long_is_dropped() -> None:
     following.cancel()
 
     assert made.skipped("late") == 1
+
+
+async def test_the_counters_of_a_model_start_at_zero() -> None:
+    made = Made(share=1.0)
+    made.canary.offer(watched())
+
+    for result in ("same", "near_tie", "differs"):
+        labels = {"model": "m", "result": result}
+        assert made.registry.get_sample_value("gateway_canary_requests_total", labels) == 0
