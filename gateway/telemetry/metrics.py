@@ -307,7 +307,7 @@ class GatewayMetrics:
         )
 
     def canary_watched(self, model: str) -> None:
-        """A watched request was answered: its counters start at 0, so that `rate` sees the first."""
+        """A watched request was answered: start at 0, so that `rate` sees the first result."""
         for result in _CANARY_RESULTS:
             self.canary_requests.labels(model, result)
 
