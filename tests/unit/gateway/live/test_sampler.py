@@ -135,14 +135,15 @@ async def test_a_worker_that_is_down_is_not_asked() -> None:
 
 async def test_names_of_models_are_bounded() -> None:
     async with pool_of([worker := make_worker("w")]) as pool:
-        worker.models = {"a\ud800": {}, "b" * 1000: {}} | {f"c{n}": {} for n in range(1000)}
+        names = ["a\ud800", "b" * 1000, *(f"c{number}" for number in range(1000))]
+        worker.models = {name: {} for name in names}
         sampler = make_sampler(pool)
         await sampler.sample(1005.0)
 
-        names = shown(sampler)["workers"][0]["models"]
+        shortened = shown(sampler)["workers"][0]["models"]
 
-    assert names[:2] == ["a?", "b" * 200]
-    assert len(names) == 100
+    assert shortened[:2] == ["a?", "b" * 200]
+    assert len(shortened) == 100
 
 
 async def test_a_worker_that_left_is_forgotten() -> None:
