@@ -5,6 +5,7 @@ import { el, say, svg } from "./dom.js";
 const WIDTH = 300;
 const HEIGHT = 90;
 const PADDING = 3;
+const HEADROOM = 1.15; // so that a line does not run through the number at the top
 const DASHES = ["none", "5 3", "1.5 3"];
 
 /**
@@ -122,5 +123,5 @@ function path(xs, ys) {
 function niceTop(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 5, 10].map((step) => step * power).find((step) => step >= value);
+  return [1, 2, 5, 10, 20].map((step) => step * power).find((step) => step >= value * HEADROOM);
 }

@@ -30,14 +30,14 @@ export class Run {
     this.announce = announce;
     this.onChange = onChange;
     this.onError = onError;
-    this.verdict = el("p", { class: "verdict", hidden: true });
+    this.verdict = el("p", { class: "verdict", hidden: lanes.length < 2 });
     this.again = el("p", { class: "quiet", hidden: true });
     const answers = this.lanes.map((lane) => lane.answer.element);
     this.element = el(
       "div",
       { class: "run" },
-      el("div", { class: lanes.length > 1 ? "lanes two" : "lanes" }, ...answers),
       this.verdict,
+      el("div", { class: lanes.length > 1 ? "lanes two" : "lanes" }, ...answers),
       this.again,
     );
   }
@@ -55,7 +55,7 @@ export class Run {
   async start() {
     if (this.isRunning) return;
     this.#controller = new AbortController();
-    this.verdict.hidden = true;
+    this.#judge("running", this.together ? "Comparing." : "Comparing: first with speculation, then without.");
     this.#noteRepetition();
     for (const { answer } of this.lanes) answer.reset();
     this.announce("Asked.");
@@ -97,16 +97,20 @@ export class Run {
 
   #conclude() {
     const [first, second] = this.lanes.map((lane) => lane.answer);
-    const failed = this.lanes.find(({ answer }) => answer.state === "failed");
-    if (failed) return this.announce("The answer failed.");
-    const speed = write.number(first.figures.tokensPerSecond);
-    let sentence = `Answer ${first.state}: ${write.count(first.figures.tokens)} tokens, ${speed} per second.`;
-    if (second && this.isDone) {
-      sentence = compare(first, second);
-      say(this.verdict, sentence);
-      this.verdict.hidden = false;
+    if (!this.isDone) this.#judge("failed", "Not compared.");
+    if (this.lanes.some(({ answer }) => answer.state === "failed")) return this.announce("The answer failed.");
+    if (this.isDone && second) {
+      const sentence = compare(first, second);
+      this.#judge("done", sentence);
+      return this.announce(sentence);
     }
-    this.announce(sentence);
+    const speed = write.number(first.figures.tokensPerSecond);
+    this.announce(`Answer ${first.state}: ${write.count(first.figures.tokens)} tokens, ${speed} per second.`);
+  }
+
+  #judge(outcome, sentence) {
+    this.verdict.dataset.outcome = outcome;
+    say(this.verdict, sentence);
   }
 }
 

@@ -13,8 +13,8 @@ SLOW = {"chunks": 20, "gap_seconds": 0.02}
 
 
 async def verdict(page: Page) -> str:
-    await page.locator(".verdict").last.wait_for()
-    return await page.locator(".verdict").last.inner_text()
+    await page.locator(".verdict[data-outcome=done]").last.wait_for()
+    return await page.locator(".verdict[data-outcome=done]").last.inner_text()
 
 
 async def test_the_place_where_the_texts_differ_is_named(

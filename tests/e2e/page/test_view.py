@@ -31,7 +31,7 @@ async def all_views(page: Page, gateway: GatewayProcess) -> AsyncIterator[str]:
     await script_requests(page, ONE_ACCEPTED)
     await page.check("#logprobs")
     await ask(page, "Hello", compare=True)
-    await page.locator(".verdict:not([hidden])").wait_for()
+    await page.locator(".verdict[data-outcome=done]").wait_for()
     await script_requests(page, {"error_frame_after_chunks": 2})
     await page.select_option("#format", "tools")
     await ask(page, "Hello again")
