@@ -136,16 +136,14 @@ function showOptions() {
   byId("json-options").hidden = byId("format").value !== "json";
 }
 
-// Turns that failed are left out: a model should not continue half an answer.
+// Turns that failed or said nothing are left out: a model should not continue half an answer.
 function history(turns) {
   return turns.flatMap(({ text, run }) => {
     const { answer } = run.lanes[0];
-    if (answer.state === "failed") return [];
     const calls = answer.calls.map((call) => `${call.name} ${call.arguments}`);
-    return [
-      { role: "user", content: text },
-      { role: "assistant", content: [answer.text, ...calls].filter(Boolean).join("\n") },
-    ];
+    const content = [answer.text, ...calls].filter(Boolean).join("\n");
+    if (answer.state === "failed" || !content) return [];
+    return [{ role: "user", content: text }, { role: "assistant", content }];
   });
 }
 

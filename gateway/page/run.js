@@ -115,7 +115,7 @@ export class Run {
 }
 
 /** The gain of the first answer over the second in words, and whether they say the same. */
-export function compare(first, second) {
+function compare(first, second) {
   const [fast, slow] = [first, second].map((answer) => answer.figures.tokensPerSecond);
   const speeds = `${write.number(fast)} against ${write.number(slow)} tokens per second`;
   const gain = fast && slow ? `${write.number(fast / slow)} times as fast: ${speeds}` : "Too short to compare the speed";
