@@ -153,6 +153,10 @@ dashboards: install-dev ## write the chart's dashboards and rules again from mon
 dashboards-pictures: install-dev ## draw docs/dashboard-*.png from a live run with a real worker and Prometheus (LIVE_SECONDS=180)
 	$(VENV)/bin/python -m tests.e2e.monitoring $(addprefix --seconds ,$(LIVE_SECONDS))
 
+.PHONY: page-pictures
+page-pictures: install-tests ## draw docs/page-*.png: the page in Chromium, with a real worker
+	PAGE_PICTURES=1 SPECGATE_ENGINE__SPECULATION__SUFFIX__WARM_START=false $(VENV)/bin/pytest tests/e2e/page/test_playground.py tests/e2e/page/test_predict.py tests/e2e/page/test_live.py
+
 .PHONY: docs
 docs: install-dev ## write docs/metrics.md, docs/settings.md, docs/vllm.md and the chart's values again
 	$(VENV)/bin/python -m scripts.write_docs
@@ -187,7 +191,7 @@ install-helm: ## install helm, for the tests of the chart
 	@scripts/install.sh helm
 
 .PHONY: install-tests
-install-tests: ## install everything that the tests need, Node, helm, Prometheus, Redis and PostgreSQL included
+install-tests: ## install everything that the tests need, Node, helm, Prometheus, Redis, PostgreSQL and Chromium included
 	@scripts/apt.sh test
 	@scripts/install.sh dev
 	@scripts/install.sh node
@@ -195,6 +199,7 @@ install-tests: ## install everything that the tests need, Node, helm, Prometheus
 	@scripts/install.sh prometheus
 	@scripts/install.sh redis
 	@scripts/install.sh postgres
+	@scripts/install.sh chromium
 	@scripts/install.sh triton
 
 .PHONY: install-libraries

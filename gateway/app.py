@@ -24,6 +24,7 @@ from gateway.api import (
     metrics_routes,
     models_routes,
     openapi_routes,
+    page_routes,
     responses_routes,
     speculation_routes,
 )
@@ -118,12 +119,14 @@ def create_app(
     app.include_router(
         metrics_routes(metrics, timeout_seconds=settings.upstream.probe_timeout_seconds)
     )
+    page = page_routes() if settings.page else []
+    app.router.routes.extend(page)
     _allow_head(app)
     install_error_handlers(app)
     app.add_middleware(
         Observe,
         endpoints=[*(endpoint.path for endpoint in endpoints), "/v1/models"],
-        quiet=_QUIET,
+        quiet=[*_QUIET, *(route.path for route in page)],
         count=lambda record, now: metrics.request_ended(record, now=now),
         begin_trace=None if tracing is None else tracing.begin,
     )

@@ -63,8 +63,8 @@ _OWN_PATHS = frozenset(
         "/openapi.json",
     )
 )
-"""A test compares them with the app's routes."""
-_OWN_FOLDERS = ("/v1/models/", "/v1/responses/", "/metrics/", "/health/", "/heads/")
+"""A test compares them with the app's routes. `/` is no path that can be forwarded."""
+_OWN_FOLDERS = ("/v1/models/", "/v1/responses/", "/metrics/", "/health/", "/heads/", "/page/")
 
 RESPONSE_STORE = r"^(sqlite|off|postgres(ql)?://([^@:/?\s]+@)?[^@?\s]*(\?[^\s]*)?)$"
 """What `gateway.responses.store` may be."""
@@ -440,6 +440,11 @@ class GatewaySettings(BaseSettings):
         description="Tenants that agreed that draft heads learn from their prompts and answers, "
         "which workers with `engine.speculation.head.adapt` then keep on disk (docs/heads.md). "
         "Without keys all callers are the tenant `anonymous`.",
+    )
+    page: bool = Field(
+        True,
+        description="Serve a page at `/` on which people try prompts and see what speculation does "
+        "for them. It asks for a key if there are keys; false: `/` is 404.",
     )
     keys: KeySettings = KeySettings()
     cors: CorsSettings = CorsSettings()

@@ -13,6 +13,7 @@
 #   scripts/install.sh prometheus   Prometheus and promtool, for the tests of dashboards and alerts
 #   scripts/install.sh redis     redis-server, for the tests of limits that replicas share
 #   scripts/install.sh postgres  PostgreSQL, for the tests of responses that replicas share
+#   scripts/install.sh chromium  Chromium, for the tests of the page
 #   scripts/install.sh triton    Triton, for the tests of vLLM's V2 runner on CPUs
 #
 # PYTHON names the interpreter (3.11 or later), VENV the folder to install into.
@@ -167,9 +168,10 @@ install_helm() {
 }
 
 # Unpacks packages of Debian, without root; installing them would start servers. A name that begins with
-# ^ is a pattern, and stands for the newest package that it matches.
+# ^ is a pattern, and stands for the newest package that it matches; one that begins with + stands for the
+# package and all that it needs and this machine lacks.
 unpack_debian() { # folder, package...
-  local folder=$1 lists package packages=()
+  local folder=$1 lists package packages=() needed
   shift
   if ! command -v apt-get >/dev/null; then
     return 1
@@ -182,6 +184,12 @@ unpack_debian() { # folder, package...
     if [[ $package == ^* ]]; then
       package=$(apt-cache -o Dir::State::Lists="$lists" -o Dir::Cache="$lists" search --names-only "$package" |
         cut -d' ' -f1 | sort -V | tail -1)
+    elif [[ $package == +* ]]; then
+      # A line of an upgrade has the old version in brackets: what is installed is left as it is.
+      needed=$(apt-get -o Dir::State::Lists="$lists" -o Dir::Cache="$lists" --simulate --no-install-recommends \
+        install "${package#+}" | awk '$1 == "Inst" && $3 !~ /^\[/ { print $2 }')
+      mapfile -t -O "${#packages[@]}" packages <<<"$needed"
+      continue
     fi
     packages+=("$package")
   done
@@ -242,6 +250,27 @@ install_postgres() {
   fi
 }
 
+# The tests take a Chromium on PATH, or this one.
+install_chromium() {
+  local program=$VENV/chromium/usr/lib/chromium/chromium
+  if command -v chromium >/dev/null || [[ -x $VENV/bin/chromium ]]; then
+    return
+  fi
+  ensure_venv
+  say "fetching Chromium from Debian"
+  if ! unpack_debian "$VENV/chromium" +chromium || [[ ! -x $program ]]; then
+    say "not in this system's packages: the tests of the page are skipped until chromium is on PATH"
+    return
+  fi
+  # shellcheck disable=SC2016  # expanded when it runs
+  printf '%s\n' '#!/bin/sh' 'folder=$(dirname "$(realpath "$0")")/../chromium' \
+    'LD_LIBRARY_PATH=$(printf %s: "$folder"/usr/lib/*-linux-gnu "$folder"/usr/lib/*-linux-gnu/pulseaudio "$folder"/lib/*-linux-gnu)' \
+    '[ -e /etc/fonts/fonts.conf ] || export FONTCONFIG_SYSROOT="$folder"' \
+    'export LD_LIBRARY_PATH' 'exec "$folder/usr/lib/chromium/chromium" "$@"' \
+    >"$VENV/bin/chromium"
+  chmod 755 "$VENV/bin/chromium"
+}
+
 # Beside the environment's packages: vLLM chooses other code where it can import Triton.
 install_triton() {
   local stamp=$VENV/triton/.specgate mark
@@ -292,9 +321,10 @@ case ${1:-} in
   prometheus) install_prometheus ;;
   redis) install_redis ;;
   postgres) install_postgres ;;
+  chromium) install_chromium ;;
   triton) install_triton ;;
   *)
-    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis|postgres|triton, or dependencies TARGET" >&2
+    echo "usage: scripts/install.sh gateway|engine|gpu|train|dev|node|helm|prometheus|redis|postgres|chromium|triton, or dependencies TARGET" >&2
     exit 2
     ;;
 esac

@@ -13,6 +13,7 @@ from gateway.api.information import (
 )
 from gateway.api.live import live_routes
 from gateway.api.openapi import openapi_routes
+from gateway.api.page import page_routes
 from gateway.api.responses import responses_routes
 from gateway.api.state import Services
 
@@ -29,6 +30,7 @@ __all__ = [
     "metrics_routes",
     "models_routes",
     "openapi_routes",
+    "page_routes",
     "responses_routes",
     "speculation_routes",
 ]

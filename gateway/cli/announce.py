@@ -31,11 +31,13 @@ class Announcer:
         url: Where the gateway listens.
         log_file: File with the worker's output; None: it goes to stderr as well.
         keys: Whether callers need a key.
+        page: Whether the gateway has a page.
     """
 
     url: str
     log_file: Path | None
     keys: bool
+    page: bool = False
 
     async def watch_pool(self, pool: Pool) -> None:
         """Watch a gateway that runs in this process."""
@@ -61,7 +63,10 @@ class Announcer:
             sys.stderr.write(f"specgate: the worker's output goes to {self.log_file}\n")
         models = await _wait(ready_models, started)
         took = time.monotonic() - started
-        sys.stderr.write(f"specgate: ready after {took:.0f} s on {self.url}/v1\n\n")
+        sys.stderr.write(f"specgate: ready after {took:.0f} s on {self.url}/v1\n")
+        if self.page:
+            sys.stderr.write(f"specgate: a page to try it is on {self.url}/\n")
+        sys.stderr.write("\n")
         sys.stderr.write(_example(self.url, next(iter(models), "MODEL"), keys=self.keys))
         sys.stderr.flush()
 
@@ -74,6 +79,7 @@ def announcer(settings: GatewaySettings, sock: socket.socket) -> Announcer:
         url=f"http://{shown}:{port}",
         log_file=None if settings.workers else settings.supervisor.log_file,
         keys=settings.keys.file is not None,
+        page=settings.page,
     )
 
 

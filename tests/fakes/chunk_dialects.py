@@ -50,6 +50,14 @@ def _prompt_ids(reply: Reply) -> list[int] | None:
     return PROMPT_IDS if reply.with_ids else None
 
 
+def _delta(reply: Reply, index: int) -> JsonDict:
+    text = reply.texts[index]
+    if reply.script.tool_name is None:
+        return {"content": text}
+    function = {"arguments": text} | ({} if index else {"name": reply.script.tool_name})
+    return {"tool_calls": [{"index": 0, "type": "function", "function": function}]}
+
+
 class _ChunkDialect:
     """What chat and text completions have in common."""
 
@@ -146,7 +154,7 @@ class Chat(_ChunkDialect):
         return [f'{head}"choices":[{{"index":0,{delta}}}]{usage},{tail}}}\n\n'.encode()]
 
     def piece(self, reply: Reply, index: int) -> bytes:
-        text = json.dumps(reply.texts[index], ensure_ascii=False)
+        delta = compact(_delta(reply, index))
         end, fingerprint = '"finish_reason":null', ""
         if index == len(reply.texts) - 1:
             end = f'"finish_reason":"{reply.script.finish_reason}","stop_reason":null'
@@ -154,7 +162,7 @@ class Chat(_ChunkDialect):
                 fingerprint = f',"system_fingerprint":"{FINGERPRINT}"'
         usage = _running_usage(reply, index + 1)
         return (
-            f'{self._head(reply)}"choices":[{{"index":0,"delta":{{"content":{text}}},'
+            f'{self._head(reply)}"choices":[{{"index":0,"delta":{delta},'
             f'"logprobs":null,{end},"token_ids":{compact(reply.ids(index))}}}]{usage}{fingerprint}'
             f"{_trace(reply, index)}}}\n\n"
         ).encode()

@@ -31,6 +31,7 @@ class Script(BaseModel):
         text: Text of each chunk, repeated in turn; sets `chunks` unless that is given as well.
         prompt_tokens: What usage reports.
         finish_reason: What the last chunk reports.
+        tool_name: The stream of a chat calls this tool; its text is the arguments.
         delay_headers_seconds: Wait before the status line.
         delay_first_seconds: Wait between the headers and the first byte of a stream.
         gap_seconds: Wait before each further chunk; zero writes each in its own loop turn.
@@ -76,6 +77,7 @@ class Script(BaseModel):
     text: list[str] | None = None
     prompt_tokens: Count = 7
     finish_reason: str = "stop"
+    tool_name: str | None = None
     delay_headers_seconds: Seconds = 0.0
     delay_first_seconds: Seconds = 0.0
     gap_seconds: Seconds = 0.0

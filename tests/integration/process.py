@@ -118,6 +118,7 @@ async def gateway_process(
     command: Sequence[str] = ALONE,
     wait_ready: bool = True,
     environment: Mapping[str, str] | None = None,
+    port: int | None = None,
     **settings: Any,
 ) -> AsyncIterator[GatewayProcess]:
     """Start a gateway; it is ended in any case.
@@ -128,9 +129,10 @@ async def gateway_process(
         command: `ALONE`, `SERVE` or `AT_A_TERMINAL`.
         wait_ready: Wait until it is ready.
         environment: Added to the test's environment.
+        port: On 127.0.0.1; None: any free one.
         settings: The profile's `gateway:` section.
     """
-    port = _free_port()
+    port = port or _free_port()
     settings = {**_DEFAULTS, "port": port, "workers": [w.url for w in workers], **settings}
     profile = folder / "profile.yaml"
     profile.write_text(yaml.safe_dump({"gateway": settings}), encoding="utf-8")

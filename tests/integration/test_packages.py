@@ -1,5 +1,6 @@
 """The gateway's wheel, installed in an empty environment without a compiler, serves requests."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -34,7 +35,11 @@ async def test_the_gateway_needs_neither_a_compiler_nor_torch(
     ) as gateway:
         body = {"model": DEFAULT_MODEL, "messages": [{"role": "user", "content": "Hello."}]}
         answer = await gateway.client.post("/v1/chat/completions", json=body)
+        page = await gateway.client.get("/")
+        files = re.findall(r'"(page/[^"]+)"', page.text)
+        statuses = {(await gateway.client.get(f"/{name}")).status_code for name in files}
 
     assert answer.status_code == 200
+    assert (page.status_code, statuses) == (200, {200})
     assert "\nspecgate==" in installed
     assert "torch" not in installed

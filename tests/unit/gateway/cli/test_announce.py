@@ -14,7 +14,9 @@ from tests.unit.gateway.virtual_time import run_in_virtual_time
 URL = "http://127.0.0.1:8000"
 
 
-def announced(*, log_file: Path | None = None, keys: bool = False, after: float = 0) -> None:
+def announced(
+    *, log_file: Path | None = None, keys: bool = False, page: bool = False, after: float = 0
+) -> None:
     """Announce a gateway whose worker is up after so many virtual seconds."""
 
     async def scenario() -> None:
@@ -22,7 +24,7 @@ def announced(*, log_file: Path | None = None, keys: bool = False, after: float 
         worker.models = {"my-model": {}}
         async with pool_of([worker]) as pool:
             asyncio.get_running_loop().call_later(after, pool.mark_up, worker)
-            await Announcer(URL, log_file=log_file, keys=keys).watch_pool(pool)
+            await Announcer(URL, log_file=log_file, keys=keys, page=page).watch_pool(pool)
 
     run_in_virtual_time(scenario())
 
@@ -44,6 +46,13 @@ def test_with_keys_the_example_request_has_a_key_header(
     announced(keys=True)
 
     assert "-H 'authorization: Bearer YOUR_KEY'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("page", [True, False])
+def test_the_page_is_named_if_there_is_one(capsys: pytest.CaptureFixture[str], page: bool) -> None:
+    announced(page=page)
+
+    assert (f"a page to try it is on {URL}/\n" in capsys.readouterr().err) == page
 
 
 def test_the_workers_log_file_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
