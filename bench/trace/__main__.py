@@ -28,7 +28,7 @@ _FAILURES = (StartError, ServiceError, TraceError, OSError)
 
 def main() -> int:
     """Run the benchmark and print its JSON line."""
-    rounds = 4 if new_parser("trace").parse_args().quick else 16
+    rounds = 12 if new_parser("trace").parse_args().quick else 48
     return print_line(lambda: asyncio.run(_run(rounds)), _FAILURES)
 
 

@@ -1,7 +1,7 @@
 import psutil
 import pytest
 
-from bench.trace.measure import Figures, TraceError, measure, report
+from bench.trace.measure import Figures, TraceError, measure, median_interval, report
 from tests.fakes.state import DEFAULT_MODEL
 from tests.fakes.worker import FakeWorker
 
@@ -19,6 +19,11 @@ def test_rounds_are_compared_one_by_one() -> None:
     assert found["tokens_per_second_ratio_spread"] == pytest.approx([0.98, 1.0])
     assert found["serving_ms_ratio"] == pytest.approx(1.15)
     assert found["engine_ms_ratio"] == 1.0
+
+
+def test_an_interval_leaves_out_what_is_rare() -> None:
+    assert median_interval([float(number) for number in range(101)]) == (40.0, 60.0)
+    assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
 
 
 async def test_a_server_that_does_not_trace_is_noticed() -> None:
