@@ -70,9 +70,7 @@ async def measure(
             before = _cpu_seconds(serving), _cpu_seconds([engine])
             seconds = await _stream_all(connections, model, prompts, traced=traced)
             after = _cpu_seconds(serving), _cpu_seconds([engine])
-            in_ms = (
-                1e6 * (end - begin) / _TOKENS for begin, end in zip(before, after, strict=True)
-            )
+            in_ms = (1e6 * (end - begin) / tokens for begin, end in zip(before, after, strict=True))
             figures[traced] = Figures(tokens / seconds, *in_ms)
         if number:
             found.append(figures)
