@@ -61,7 +61,8 @@ class _File:
 
 def page_routes() -> list[Route]:
     """The routes: `/`, and one for each file, which is read now."""
-    files = {path.name: _read(path) for path in sorted(_FOLDER.iterdir())}
+    known = (path for path in sorted(_FOLDER.iterdir()) if path.suffix in _MEDIA_TYPES)
+    files = {path.name: _read(path) for path in known}
     first = files.pop(_FIRST)
     return [
         Route("/", first.answer, methods=["GET"]),
