@@ -21,6 +21,7 @@ from engine.worker.metrics import (
     DraftingMetrics,
     ExactnessMetrics,
     HeadMetrics,
+    SamplingMetrics,
 )
 from engine.worker.versions import TESTED_VLLM_VERSIONS
 from gateway.settings import GatewaySettings
@@ -57,6 +58,7 @@ def metrics_page() -> str:
     DraftingMetrics(engine)
     HeadMetrics(engine)
     AdaptMetrics(engine)
+    SamplingMetrics(engine)
     ExactnessMetrics(engine)
     table = "| name | type | labels | meaning |\n|---|---|---|---|\n"
     head = (

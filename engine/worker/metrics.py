@@ -15,6 +15,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histo
 from engine.drafting import DECISIONS, SOURCE_NAMES, Drafter, Origin
 from engine.policy import Launch
 from engine.suffix import Stats
+from engine.worker.uniform import UniformTest
 
 # From 0.1 ms, the order of our own code, to the longest prefill.
 _STEP_BUCKETS = (
@@ -340,6 +341,31 @@ class AdaptMetrics:
         self._dropped.publish({(reason,): n for reason, n in dropped.items()})
         self._bytes.set(held_bytes)
         self._trainings.publish({(outcome,): n for outcome, n in trainings.items()})
+
+
+class SamplingMetrics:
+    """Whether sampled tokens are what the target would sample (`engine.worker.uniform`)."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+        self._checks = _Total(
+            "engine_sampling_checks",
+            "Sampled tokens at drafted places, by the tenth of [0, 1] (0 to 9) in which their "
+            "probability integral transform fell: all are equally likely.",
+            ("tenth",),
+            registry,
+        )
+        self._evidence = Gauge(
+            "engine_sampling_evidence",
+            "Decimal logarithm of the evidence that these are not equally likely. A correct "
+            "sampler ever reaches 6 with a probability of at most one in a million.",
+            multiprocess_mode="mostrecent",
+            registry=registry,
+        )
+
+    def publish(self, test: UniformTest) -> None:
+        """Publish what was found so far."""
+        self._checks.publish({(str(at),): count for at, count in enumerate(test.counts)})
+        self._evidence.set(test.evidence)
 
 
 class ExactnessMetrics:

@@ -16,13 +16,14 @@ from engine.suffix import SuffixIndex
 from engine.worker.adaptation import Adaptation
 from engine.worker.head import find_tables, gather_tables, warm_up
 from engine.worker.head_loader import HeadLoader, HeadSource
-from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, HeadMetrics
+from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, HeadMetrics, SamplingMetrics
 from engine.worker.periodic import Periodic
 from engine.worker.recent import Recent
 from engine.worker.report import ReportPart, report_folder
 from engine.worker.snapshots import Snapshots, identity_of
 from engine.worker.step import BatchView, StepDrafting
 from engine.worker.step_profile import Points, padded_sizes
+from engine.worker.uniform import UniformTest
 
 _DEFAULT_STEP_COST = ((1, 1.0), (8, 1.2), (32, 2.5), (128, 7.5))
 """Step time on an unknown machine, by number of tokens, relative to a step of one token."""
@@ -63,6 +64,7 @@ class RankSpeculation:
         drafter: Decides what each request drafts.
         step: Our part of the runner's steps.
         has_native: Whether vLLM's own drafter is a source.
+        sampling: Whether sampled tokens are what the target would sample.
     """
 
     def __init__(
@@ -105,6 +107,8 @@ class RankSpeculation:
         if adapt is not None:
             self._adaptation = adapt(self.step.control)
             self._watch = self._adaptation.watched
+        self.sampling = UniformTest()
+        self._sampling_metrics, self._sampling_report = SamplingMetrics(), report("sampling")
         self._loader: HeadLoader | None = None
         self._source: HeadSource | None = None
         self._report, self._heads_report = report("gate"), report("heads")
@@ -201,6 +205,14 @@ class RankSpeculation:
         index = None if self._index is None else self._index.stats()
         self._metrics.publish(self.drafter, index, self._sources, self.step.launch)
         self._report.write(self._facts())
+        self._sampling_metrics.publish(self.sampling)
+        self._sampling_report.write(
+            {
+                "checked": sum(self.sampling.counts),
+                "tenths": list(self.sampling.counts),
+                "evidence": round(self.sampling.evidence, 2),
+            }
+        )
         if "head" in self._sources:
             heads = self.step.heads
             self._head_metrics.publish(heads.roles, heads.results)

@@ -122,6 +122,16 @@ _SPECULATION = (
         "speculation-changed-an-answer",
     ),
     Alert(
+        "SpecgateSamplingBiased",
+        "critical",
+        "0m",
+        (Condition("max by (namespace, instance) (engine_sampling_evidence)", "> 6"),),
+        "Sampled text on {{ $labels.instance }} is not what the model would sample.",
+        "The evidence is 10 to the {{ $value | humanize }}; a correct sampler ever reaches 10 to "
+        "the 6 with a probability of at most one in a million.",
+        "sampled-text-is-not-what-the-model-would-sample",
+    ),
+    Alert(
         "SpecgateSuffixMemoryFull",
         "warning",
         "30m",

@@ -168,3 +168,24 @@ def test_live_and_top_show_the_load_and_why_each_source_drafts_or_not(service: S
     assert sources["native"]["verdict"] == "Off: not listed in engine.speculation.sources."
     assert "  suffix  Drafts: " in printed  # its figures may be those of a later sample
     assert "  native  Off: not listed in engine.speculation.sources." in printed
+
+
+def test_sampled_tokens_are_tested(service: Service) -> None:
+    """One place in one of eight steps that sample and verify; there is no evidence of a defect."""
+    before = service.worker_metric("engine_sampling_checks_total")
+    body = {
+        "model": MODEL,
+        "prompt": "one two three four one two three four one two three",
+        "max_tokens": 300,
+        "temperature": 0.7,
+        "ignore_eos": True,
+    }
+    httpx.post(f"{service.url}/v1/completions", json=body, timeout=120).raise_for_status()
+    deadline = time.monotonic() + 10  # the worker publishes once a second
+    while service.worker_metric("engine_sampling_checks_total") == before:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+    assert service.worker_metric("engine_sampling_evidence") < 6.0
+    (engine,) = service.get("/speculation")["workers"][0]["engines"]
+    assert engine["sampling"]["checked"] == sum(engine["sampling"]["tenths"]) > before

@@ -16,6 +16,7 @@ from engine.worker.metrics import (
     DraftingMetrics,
     ExactnessMetrics,
     HeadMetrics,
+    SamplingMetrics,
 )
 from gateway.telemetry import GatewayMetrics
 
@@ -68,6 +69,7 @@ def metrics() -> frozenset[str]:
     DraftingMetrics(registry)
     HeadMetrics(registry)
     AdaptMetrics(registry)
+    SamplingMetrics(registry)
     ExactnessMetrics(registry)
     endings = ("", "_total", "_bucket", "_sum", "_count")
     return frozenset(f"{family.name}{end}" for family in registry.collect() for end in endings)

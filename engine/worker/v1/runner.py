@@ -24,6 +24,7 @@ from engine.worker.sampling import all_processors, read_control_of
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.speculation import RankSpeculation, load_head
 from engine.worker.step import NOTHING_KNOWN, SampledStep
+from engine.worker.v1.spot_check import Place, SpotCheck
 from engine.worker.v1.verification import take_likeliest, verify, wants_only_tokens
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,7 @@ class _HybridDrafting(_Runner):
         batch = _V1Batch(self)
         drafts = get_tp_group().rank_in_group == 0
         self.speculation = RankSpeculation.start(vllm_config, batch) if drafts else None
+        self._spot_check = SpotCheck(self.speculation.sampling) if self.speculation else None
         self.most_rows = most_verified_rows(vllm_config)
         self._scheduled: Any = None
         self._sampled: Sequence[list[int]] = ()
@@ -111,8 +113,18 @@ class _HybridDrafting(_Runner):
         if spec_decode_metadata is not None:
             self._verified = spec_decode_metadata.num_draft_tokens
         drafted = spec_decode_metadata if any(self._verified or ()) else None
+        place = self._choose_place(logits, drafted)
         taken = self._sample_ourselves(logits, drafted)
-        return super()._sample(logits, drafted) if taken is None else taken
+        sampled = super()._sample(logits, drafted) if taken is None else taken
+        if place is not None and self._spot_check is not None:
+            self._spot_check.end(place, sampled.sampled_token_ids)
+        return sampled
+
+    def _choose_place(self, logits: Any, drafted: Any) -> Place | None:
+        """Return a place whose token is to be tested; None in most steps, and on GPUs."""
+        if drafted is None or self._spot_check is None or logits.device.type != "cpu":
+            return None
+        return self._spot_check.begin(drafted, logits, self.input_batch.sampling_metadata)
 
     def _sample_ourselves(self, logits: Any, drafted: Any) -> Any:
         """Sample and verify with our own code; None if vLLM's is needed."""

@@ -30,13 +30,24 @@ def wants_only_tokens(sampling: Any) -> bool:
     Args:
         sampling: vLLM's `SamplingMetadata`.
     """
-    holder = sampling.thinking_budget_state_holder
     return bool(
-        sampling.no_penalties
+        leaves_logits(sampling)
         and sampling.top_k is None
         and sampling.top_p is None
         and sampling.max_num_logprobs is None
         and not sampling.logprob_token_ids
+    )
+
+
+def leaves_logits(sampling: Any) -> bool:
+    """Tell whether nothing but temperature, top-k and top-p shapes a step's probabilities.
+
+    Args:
+        sampling: vLLM's `SamplingMetadata`.
+    """
+    holder = sampling.thinking_budget_state_holder
+    return bool(
+        sampling.no_penalties
         and sampling.allowed_token_ids_mask is None
         and not sampling.bad_words_token_ids
         and not any(map(_changes_logits, sampling.logitsprocs.non_argmax_invariant))

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics
+from engine.worker.metrics import AcceptanceMetrics, DraftingMetrics, SamplingMetrics
 from gateway.telemetry import GatewayMetrics
 from monitoring.__main__ import CHART, generated, stale, write
 
@@ -33,6 +33,7 @@ def test_all_queried_metrics_exist() -> None:
     GatewayMetrics(registry)
     AcceptanceMetrics(registry)
     DraftingMetrics(registry)
+    SamplingMetrics(registry)
     families = list(registry.collect())
     known = {
         f"{family.name}{suffix}"

@@ -10,15 +10,15 @@ from prometheus_client import CollectorRegistry
 
 from engine.config import Speculation
 from engine.worker import speculation
-from engine.worker.metrics import DraftingMetrics, HeadMetrics
+from engine.worker.metrics import DraftingMetrics, HeadMetrics, SamplingMetrics
 from engine.worker.report import ReportPart, read_reports
 from engine.worker.step import BatchView
 
 
 @pytest.fixture(autouse=True)
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, metrics in (("DraftingMetrics", DraftingMetrics), ("HeadMetrics", HeadMetrics)):
-        monkeypatch.setattr(speculation, name, partial(metrics, CollectorRegistry()))
+    for metrics in (DraftingMetrics, HeadMetrics, SamplingMetrics):
+        monkeypatch.setattr(speculation, metrics.__name__, partial(metrics, CollectorRegistry()))
 
 
 def reported(folder: Path, **settings: Any) -> dict[str, Any]:

@@ -87,6 +87,11 @@ def _defects(story: str, values: str, *, at: str, fires: bool) -> Case:
     return Case("SpecgateCanaryDefect", story, series, at, labels if fires else None)
 
 
+def _sampling(story: str, values: str, *, fires: bool) -> Case:
+    series = {named("engine_sampling_evidence", WORKER): values}
+    return Case("SpecgateSamplingBiased", story, series, "30m", WORKER if fires else None)
+
+
 def _memory(story: str, used: int, evicted: int, *, fires: bool) -> Case:
     series = {
         named("engine_suffix_bytes", WORKER): f"{used}x120",
@@ -203,6 +208,8 @@ CASES = [
     _defects("one more", "0x80 1x10", at="85m", fires=True),
     _defects("none", "_x20 0x40", at="22m", fires=False),
     _defects("long ago", "1x160", at="150m", fires=False),
+    _sampling("a biased sampler", "0x10 7x40", fires=True),
+    _sampling("luck", "0x10 5.9x40", fires=False),
     _memory("full, and half of it evicted within an hour", 990, 600, fires=True),
     _memory("full, with few evictions", 990, 10, fires=False),
     _memory("half full", 500, 600, fires=False),

@@ -15,6 +15,7 @@ from vllm.v1.worker.gpu_model_runner import GPUModelRunner
 from engine.drafting import Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
 from engine.worker.step import BatchView, NextStep, SampledStep
+from engine.worker.uniform import UniformTest
 from engine.worker.v1 import runner
 from engine.worker.v1.runner import HybridGPUModelRunner, NoDrafts, _HybridDrafting, _V1Batch
 from tests.unit.engine.worker.v1.test_verification import sampling
@@ -118,6 +119,9 @@ class Hooked(_HybridDrafting, Plain):
     def _sample_ourselves(self, logits: Any, drafted: Any) -> Any:
         return None if logits is None else super()._sample_ourselves(logits, drafted)
 
+    def _choose_place(self, logits: Any, drafted: Any) -> Any:
+        return None if logits is None else super()._choose_place(logits, drafted)
+
     def compute(self, sampled: list[list[int]], verified: list[int] | None = None) -> Any:
         """Compute a step; return what the sampler was given and the drafts that we return."""
         metadata = None if verified is None else SimpleNamespace(num_draft_tokens=verified)
@@ -136,7 +140,10 @@ def step() -> Step:
 @pytest.fixture
 def hooked(monkeypatch: pytest.MonkeyPatch, step: Step) -> Hooked:
     speculation = SimpleNamespace(
-        step=step, has_native=False, drafter=SimpleNamespace(native_tokens=lambda: 2)
+        step=step,
+        has_native=False,
+        drafter=SimpleNamespace(native_tokens=lambda: 2),
+        sampling=UniformTest(),
     )
     group = SimpleNamespace(rank_in_group=0)
     monkeypatch.setattr(runner, "get_tp_group", lambda: group)
@@ -154,6 +161,33 @@ def test_our_step_is_told_what_was_verified(hooked: Hooked, step: Step) -> None:
     assert first == SampledStep(["a", "b"], [[5, 6], [7]], [1, 2], 6, next_step=NEXT)
     assert second == SampledStep(["a", "b"], [[5], []], [0, 0], 6, next_step=NEXT)
     assert step.gone == [({"x"}, set())] * 2
+
+
+def test_a_sampled_place_is_tested(hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    class Spot:
+        def begin(self, *step: Any) -> str | None:
+            seen.append(step)
+            return "place" if step[0].num_draft_tokens == [1, 0] else None
+
+        def end(self, *step: Any) -> None:
+            seen.append(step)
+
+    monkeypatch.setattr(hooked, "_spot_check", Spot())
+    output = SimpleNamespace(sampled_token_ids="tokens", num_draft_tokens=[1, 0])
+    monkeypatch.setattr(hooked, "_sample_ourselves", lambda *_: output)
+    hooked.input_batch.sampling_metadata = "sampling"
+    logits = torch.zeros(3, 4)
+
+    hooked._sample(logits, SimpleNamespace(num_draft_tokens=[0, 1]))
+    hooked._sample(logits, output)
+    hooked._sample(logits, None)
+    hooked._sample(logits.to("meta"), output)  # as on a GPU
+
+    assert [step[1:] for step in seen] == [
+        (logits, "sampling"), (logits, "sampling"), ("tokens",)
+    ]  # fmt: skip
 
 
 def test_if_nothing_is_verified_the_ordinary_sampler_samples(hooked: Hooked) -> None:
