@@ -136,7 +136,7 @@ def random_answers(*, seed: int, first: int, count: int) -> Iterator[AnswerCase]
 
 def _reply(tag: str, *, stream: bool) -> Reply:
     texts = [f" {tag}", *_TEXTS]
-    return Reply("fake-model", DEFAULT, stream, stream, texts, serial="0" * 16, created=1)
+    return Reply("fake-model", DEFAULT, stream, stream, texts=texts, serial="0" * 16, created=1)
 
 
 def _valid(path: str, tag: str, *, stream: bool) -> bytes:
