@@ -36,10 +36,31 @@ def connect(chosen: argparse.Namespace, *, timeout_seconds: float) -> httpx.Clie
     Raises:
         ConfigError: The profile or the key file cannot be used.
     """
+    return httpx.Client(
+        base_url=url_of(chosen),
+        headers=key_headers(chosen),
+        timeout=timeout_seconds,
+        trust_env=False,
+    )
+
+
+def url_of(chosen: argparse.Namespace) -> str:
+    """The gateway's URL, without a slash at the end.
+
+    Raises:
+        ConfigError: The profile cannot be used.
+    """
+    return (chosen.url or _address(find_profile(chosen.config))).rstrip("/")
+
+
+def key_headers(chosen: argparse.Namespace) -> dict[str, str]:
+    """The header with the key; empty without one.
+
+    Raises:
+        ConfigError: The key file cannot be used.
+    """
     key = client_key() if chosen.key_file is None else read_secret(chosen.key_file)
-    headers = {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
-    url = chosen.url or _address(find_profile(chosen.config))
-    return httpx.Client(base_url=url, headers=headers, timeout=timeout_seconds, trust_env=False)
+    return {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
 
 
 def member_of(answer: httpx.Response, name: str) -> Any:

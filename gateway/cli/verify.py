@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from gateway.canary import MARGINS
-from gateway.settings import client_key, read_secret
+from gateway.cli.connection import add_connection_arguments, key_headers, url_of
 from gateway.verify import (
     KINDS,
     Compared,
@@ -36,9 +36,7 @@ _SECONDS = 600.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
-    parser.add_argument(
-        "--url", default="http://127.0.0.1:8000", help="of the server that drafts (%(default)s)"
-    )
+    add_connection_arguments(parser, key="a key")
     parser.add_argument(
         "--plain-url",
         metavar="URL",
@@ -62,7 +60,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--margin", type=float, metavar="M", help="say it yourself, in nats")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the report as an HTML page")
-    parser.add_argument("--key-file", type=Path, help="file with a key (or OPENAI_API_KEY)")
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -85,7 +82,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.out is not None:
         facts = {
             "Model": model,
-            "Server": chosen.url,
+            "Server": url_of(chosen),
             "Without drafts": chosen.plain_url or "the same, asked with mode off",
             "Prompts at once": str(chosen.concurrency),
             "Largest margin of a near-tie": f"{margin:g}",
@@ -117,13 +114,11 @@ def _prompts(chosen: argparse.Namespace) -> list[Prompt]:
 async def _verify(
     chosen: argparse.Namespace, prompts: Sequence[Prompt], margin: float
 ) -> tuple[str, list[Compared]]:
-    key = client_key() if chosen.key_file is None else read_secret(chosen.key_file)
-    headers = {} if key is None else {"authorization": f"Bearer {key.get_secret_value()}"}
-    url = chosen.url.rstrip("/")
+    url = url_of(chosen)
     plain = None if chosen.plain_url is None else chosen.plain_url.rstrip("/")
     limits = httpx.Limits(max_connections=None, keepalive_expiry=1.0)
     async with httpx.AsyncClient(
-        headers=headers, timeout=_SECONDS, limits=limits, trust_env=False
+        headers=key_headers(chosen), timeout=_SECONDS, limits=limits, trust_env=False
     ) as client:
         model = await find_model(client, url, chosen.model)
         if plain is not None:
