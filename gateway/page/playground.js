@@ -1,7 +1,7 @@
 // The playground: a conversation, with speculation and, to compare, without.
 
 import { byId, el, say } from "./dom.js";
-import { Run } from "./run.js";
+import { Run, SPECULATION_OFF, TRACED } from "./run.js";
 
 const SAMPLES = [
   ["Count", "Count from one to thirty in words, separated by commas."],
@@ -183,7 +183,7 @@ function parse(id, label) {
 
 function lanes(body) {
   const streamed = { ...body, stream: true, stream_options: { include_usage: true } };
-  const on = { title: "Speculation on", body: { ...streamed, speculation: { trace: true } } };
-  const off = { title: "Speculation off", body: { ...streamed, speculation: { trace: true, mode: "off" } } };
+  const on = { title: "Speculation on", body: { ...streamed, ...TRACED } };
+  const off = { title: "Speculation off", body: { ...streamed, ...SPECULATION_OFF } };
   return byId("compare").checked ? [on, off] : [on];
 }

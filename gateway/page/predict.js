@@ -3,7 +3,7 @@
 import { changes, withoutFence } from "./diff.js";
 import { byId, el, say } from "./dom.js";
 import { write } from "./figures.js";
-import { Run } from "./run.js";
+import { Run, SPECULATION_OFF, TRACED } from "./run.js";
 
 const CONTEXT_LINES = 3;
 const CHARACTERS_PER_TOKEN = 2; // few, so that a file of short words is not cut
@@ -84,8 +84,8 @@ function lanes(model, instruction, file) {
     stream_options: { include_usage: true },
   };
   const prediction = { type: "content", content: file };
-  const on = { title: "With the prediction", body: { ...body, prediction, speculation: { trace: true } } };
-  const off = { title: "Speculation off", body: { ...body, speculation: { trace: true, mode: "off" } } };
+  const on = { title: "With the prediction", body: { ...body, prediction, ...TRACED } };
+  const off = { title: "Speculation off", body: { ...body, ...SPECULATION_OFF } };
   return byId("edit-compare").checked ? [on, off] : [on];
 }
 

@@ -9,6 +9,11 @@ const CHAT = "v1/chat/completions";
 const CONTEXT_CHARACTERS = 20;
 const asked = new Set();
 
+/** What a request adds to be traced. */
+export const TRACED = { speculation: { trace: true } };
+/** The same without speculation. With a cache of its own: it must not find there what the first one has read. */
+export const SPECULATION_OFF = { speculation: { trace: true, mode: "off" }, cache_salt: "off" };
+
 /**
  * A prompt and its answers.
  *

@@ -48,6 +48,7 @@ async def test_the_second_waits_for_the_first_and_both_are_greedy(
     assert off.json()["vllm_xargs"]["specgate_mode"] == "off"
     assert on.json()["temperature"] == off.json()["temperature"] == 0
     assert on.json()["messages"] == off.json()["messages"]
+    assert on.json()["cache_salt"] != off.json()["cache_salt"]
     assert off.received_at - on.received_at > 0.3
     assert "times as fast" in found
     assert "The text is the same." in found

@@ -82,10 +82,11 @@ async def test_the_colours_add_up_to_usage_and_metrics(page: Page, service: Serv
 async def test_comparing_says_the_gain_and_that_the_text_is_the_same(
     page: Page, service: Service
 ) -> None:
-    await page.set_viewport_size({"width": 1200, "height": 1050})
+    await page.set_viewport_size({"width": 1100, "height": 1120})
     await visit(page, service.url)
 
-    await ask(page, "Write a Python class Point with x, y, z and an __add__ method.", compare=True)
+    await page.fill("#max-tokens", "80")
+    await ask(page, "Write a Python class Point with __init__, __add__ and __sub__.", compare=True)
     await finished(page, answers=2)
     verdict = page.locator(".verdict[data-outcome=done]")
     await verdict.wait_for()
