@@ -106,6 +106,8 @@ async def test_each_process_shows_the_numbers_of_both(worker: FakeWorker, folder
 
         worker.state.stall = hanging.state.stall = False
         await asyncio.gather(*streams)
+        # A process may count a request as ended a moment after its client has the end.
+        await _until_shown(gateway, lambda page: page["series"]["active"][-1] == 0)
         for index in range(2):
             with _alone(gateway, index):
                 found = await _until_shown(gateway, lambda page: sum(page["gaps"]["raw"]) == 48)
