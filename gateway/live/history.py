@@ -138,11 +138,14 @@ def _times(first: Distribution, second: Distribution) -> Times:
 def _drafts(
     first: Mapping[DraftKey, DraftTotals], second: Mapping[DraftKey, DraftTotals]
 ) -> dict[str, DraftTotals]:
-    """What each source drafted in between, at the engines that told it both times."""
+    """What each source drafted in between, at the engines that told it both times.
+
+    Without sources that have never drafted.
+    """
     found: dict[str, DraftTotals] = {}
     for key, now in second.items():
         then = first.get(key)
-        if then is None:
+        if then is None or not now.drafted:
             continue
         if now.drafted < then.drafted:
             then = DraftTotals(0, 0)  # the worker was restarted

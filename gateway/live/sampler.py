@@ -15,7 +15,7 @@ import structlog
 from gateway.errors import UpstreamError
 from gateway.live.history import SOURCES, DraftTotals, History, Sample
 from gateway.live.page import Links, WorkerView, build_page
-from gateway.live.report import read_report
+from gateway.live.report import EngineReport, read_report
 from gateway.supervisor import SupervisorFacts
 from gateway.telemetry import Totals, WorkerTotals
 from gateway.types import WorkerId
@@ -112,10 +112,9 @@ class Sampler:
                 reading.totals,
                 tuple(engine.price for _, engine in engines if engine.price is not None),
                 {
-                    (worker, engine.engine, name): DraftTotals(count.drafted, count.accepted)
+                    (worker, engine.engine, name): _drafts_of(engine, name)
                     for worker, engine in engines
-                    for name, count in engine.drafts.items()
-                    if name in SOURCES
+                    for name in SOURCES
                 },
             )
         )
@@ -152,6 +151,12 @@ class Sampler:
         except UpstreamError as error:
             return replace(view, error=error.message)
         return replace(view, engines=engines, reported=round(self._now(), 3), error=None)
+
+
+def _drafts_of(engine: EngineReport, source: str) -> DraftTotals:
+    """What a source has drafted; an engine says nothing of one that never drafted."""
+    count = engine.drafts.get(source)
+    return DraftTotals(0, 0) if count is None else DraftTotals(count.drafted, count.accepted)
 
 
 def _names(worker: Worker) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ async def test_what_was_served_appears_without_a_reload(page: Page, service: Ser
         page, "/L/.test(document.querySelector('#live-charts .plot .line').getAttribute('d'))"
     )
     await until(page, "/Drafts: /.test(document.querySelector('.worker').textContent)")
+    await until(page, "/suffix index/.test(document.querySelector('#live-charts').textContent)")
 
     worker = page.locator(".worker")
     assert await worker.locator("h3").inner_text() == "local"

@@ -66,6 +66,16 @@ def test_a_worker_that_did_not_tell_before_makes_no_peak() -> None:
     assert found.drafted_per_second == {}
 
 
+def test_the_first_drafts_count_and_sources_that_never_drafted_do_not() -> None:
+    first = {(W, 0, "suffix"): (0, 0), (W, 0, "head"): (0, 0)}
+    second = {(W, 0, "suffix"): (10, 5), (W, 0, "head"): (0, 0)}
+
+    found = between(sample(0.0, drafts=first), sample(5.0, drafts=second))
+
+    assert found.drafted_per_second == {"suffix": 2.0}
+    assert found.acceptance == {"suffix": 0.5}
+
+
 def test_the_first_sample_is_no_interval() -> None:
     history = History()
 
