@@ -18,7 +18,7 @@ serve: install-engine ## set up, then serve CONFIG (configs/cpu-smollm2.yaml) wi
 	@exec $(VENV)/bin/specgate serve --config $(CONFIG)
 
 .PHONY: test
-test: install-tests ## run the tests, a real worker and the SDKs included: twenty minutes, 8 GiB
+test: install-tests ## run the tests, a real worker and the SDKs included: half an hour, 8 GiB
 	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
 	$(VENV)/bin/pytest -n 2 tests/unit tests/integration
 	$(VENV)/bin/pytest tests/e2e
