@@ -52,7 +52,10 @@ async def _restarts_once(gateway: GatewayProcess, state: str) -> dict[str, Any]:
 
 
 def _alive(pid: int) -> bool:
-    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def test_requests_are_served_by_the_worker_it_starts(folder: Path) -> None:
