@@ -9,7 +9,8 @@ docs/adr/0046 has the reasons, and what the test can find.
 
 import math
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
 BINS = 10
 _BETS = tuple((waves, size) for waves in (1, 2) for size in (-0.9, -0.3, -0.1, 0.1, 0.3, 0.9))
@@ -45,11 +46,13 @@ class UniformTest:
         return (most + math.log(mean)) / math.log(10.0)
 
 
-def place_of(probabilities: torch.Tensor, *, draft: int, token: int, fraction: float) -> float:
+def place_of(
+    probabilities: NDArray[np.float32], *, draft: int, token: int, fraction: float
+) -> float:
     """Return the transform of a sampled token.
 
     Args:
-        probabilities: Of all tokens under the target, float64, [vocabulary].
+        probabilities: Of all tokens under the target, [vocabulary].
         draft: The token that was drafted here.
         token: The token that came.
         fraction: Drawn from [0, 1).
@@ -57,5 +60,5 @@ def place_of(probabilities: torch.Tensor, *, draft: int, token: int, fraction: f
     first = float(probabilities[draft])
     if token == draft:
         return fraction * first
-    before = float(probabilities[:token].sum()) - (first if draft < token else 0.0)
+    before = float(probabilities[:token].sum(dtype=np.float64)) - (first if draft < token else 0.0)
     return min(1.0, first + before + fraction * float(probabilities[token]))

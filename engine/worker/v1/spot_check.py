@@ -8,7 +8,9 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 
 from engine.worker.uniform import UniformTest, place_of
@@ -28,13 +30,13 @@ class Place:
         row: Of its request in the batch.
         at: Tokens of the draft before it, which must have been accepted.
         draft: The drafted token.
-        probabilities: Of all tokens under the target, float64, [vocabulary].
+        probabilities: Of all tokens under the target, [vocabulary].
     """
 
     row: int
     at: int
     draft: int
-    probabilities: torch.Tensor
+    probabilities: NDArray[np.float32]
 
 
 class SpotCheck:
@@ -99,12 +101,15 @@ class SpotCheck:
         at = self._random.randrange(counts[row])
         place = sum(counts[:row]) + at
         line = int(metadata.target_logits_indices[place])
+        # NumPy where it can: torch would share each of these small sums among its threads, and wait
+        # for the slowest.
+        scores = torch.from_numpy(logits[line].to(torch.float32).numpy() / temperatures[row])
         scores = apply_top_k_top_p(
-            logits[line : line + 1].to(torch.float32) / temperatures[row],
+            scores.unsqueeze(0),
             None if sampling.top_k is None else sampling.top_k[row : row + 1],
             None if sampling.top_p is None else sampling.top_p[row : row + 1],
         )
-        probabilities = scores[0].to(torch.float64).softmax(-1)
+        probabilities = scores[0].softmax(-1).numpy()
         return Place(row, at, int(metadata.draft_token_ids[place]), probabilities)
 
     def _fail(self, exc: Exception) -> None:

@@ -1,11 +1,11 @@
 import random
 
+import numpy as np
 import pytest
-import torch
 
 from engine.worker.uniform import UniformTest, place_of
 
-PROBABILITIES = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+PROBABILITIES = np.array([0.1, 0.2, 0.3, 0.4], np.float32)
 
 
 @pytest.mark.parametrize(
