@@ -1,15 +1,14 @@
 """`specgate heads` against a scripted gateway."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.cli import main
+from tests.unit.gateway.cli.scripted import Request, serving
 
 SERVING = {"version": "0a1b2c3d4e5f", "name": "shipped", "max_draft_tokens": 3}
 BESIDE = {
@@ -52,31 +51,14 @@ class Gateway:
 def gateway() -> Iterator[Gateway]:
     scripted = Gateway()
 
-    class Answering(BaseHTTPRequestHandler):
-        def serve(self) -> None:
-            length = int(self.headers.get("content-length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            key = self.headers.get("authorization")
-            scripted.requests.append((self.command, self.path, key, body))
-            status, answer = scripted.answer(self.command)
-            content = json.dumps(answer).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def answer(request: Request) -> tuple[int, bytes]:
+        body = json.loads(request.body) if request.body else None
+        scripted.requests.append((request.method, request.path, request.key, body))
+        status, found = scripted.answer(request.method)
+        return status, json.dumps(found).encode()
 
-        do_GET = do_POST = do_DELETE = serve  # http.server's names
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        scripted.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with serving(answer) as scripted.url:
         yield scripted
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture(autouse=True)

@@ -1,15 +1,13 @@
 """`specgate top` without a terminal, against a scripted gateway; tests/integration has one."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
 from gateway.cli import main
 from tests.unit.gateway.cli.pages import VERDICT, raw_page
+from tests.unit.gateway.cli.scripted import Request, serving
 
 
 class Gateway:
@@ -30,25 +28,12 @@ class Gateway:
 def gateway() -> Iterator[Gateway]:
     scripted = Gateway()
 
-    class Answering(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # http.server's name
-            scripted.paths.append(self.path)
-            status, content = scripted.answer
-            self.send_response(status)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def answer(request: Request) -> tuple[int, bytes]:
+        scripted.paths.append(request.path)
+        return scripted.answer
 
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
-        scripted.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
+    with serving(answer) as scripted.url:
         yield scripted
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("options", [[], ["--once"]], ids=["pipe", "once"])

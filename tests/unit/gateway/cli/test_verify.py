@@ -1,15 +1,14 @@
 """`specgate verify` against a scripted server."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gateway.cli import main
+from tests.unit.gateway.cli.scripted import Request, serving
 
 
 class Server:
@@ -60,30 +59,13 @@ class Server:
 def server() -> Iterator[Server]:
     scripted = Server()
 
-    class Answering(BaseHTTPRequestHandler):
-        def serve(self) -> None:
-            length = int(self.headers.get("content-length") or 0)
-            body = json.loads(self.rfile.read(length)) if length else None
-            status, found = scripted.answer(self.path, body)
-            text = json.dumps(found).encode()
-            self.send_response(status)
-            self.send_header("content-length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+    def answer(request: Request) -> tuple[int, bytes]:
+        body = json.loads(request.body) if request.body else None
+        status, found = scripted.answer(request.path, body)
+        return status, json.dumps(found).encode()
 
-        do_GET = do_POST = serve  # names of the library
-
-        def log_message(self, format: str, *args: object) -> None:  # likewise
-            pass
-
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
-    scripted.url = f"http://127.0.0.1:{listening.server_port}"
-    thread = threading.Thread(target=listening.serve_forever)
-    thread.start()
-    yield scripted
-    listening.shutdown()
-    thread.join()
-    listening.server_close()
+    with serving(answer) as scripted.url:
+        yield scripted
 
 
 @pytest.fixture
