@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import psutil
 
-from bench.drift.traffic import worker_on
+from bench.drift.traffic import client_of, worker_on
 from bench.rounds import Summary, summary_of
 from engine.traffic import AdaptFolder
 from loadtest.progress import say
@@ -52,11 +52,7 @@ async def measure_slowdown(recorded: Path, short: Path, *, turns: int, answers: 
     worker = worker_on(short, short / "own", threads=1)
     await worker.start()
     try:
-        async with httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=f"{short}/s"),
-            base_url="http://worker",
-            timeout=600.0,
-        ) as client:
+        async with client_of(short) as client:
             await _answer(client, answers)  # warms up
             for turn in range(turns):
                 # Each pair repeats its prompts, and every other one begins with the trainer.

@@ -58,12 +58,7 @@ async def record(root: Path, *, tokens: Mapping[str, int]) -> Recorded:
         worker = worker_on(Path(short), folder.root)
         await worker.start()
         try:
-            async with httpx.AsyncClient(
-                transport=httpx.AsyncHTTPTransport(uds=f"{short}/s"),
-                base_url="http://worker",
-                timeout=600.0,
-                limits=httpx.Limits(keepalive_expiry=1.0),
-            ) as client:
+            async with client_of(Path(short)) as client:
                 for kind, most in tokens.items():
                     if kind not in until:
                         begin = max(until.values(), default="")
@@ -105,6 +100,18 @@ async def _answer(
 
 def _held(folder: AdaptFolder, after: str) -> int:
     return sum(tokens_of(one) for one in list_segments(folder.segments(0)) if one.name > after)
+
+
+def client_of(short: Path) -> httpx.AsyncClient:
+    """Return a client of the worker in this folder (`worker_on`)."""
+    return httpx.AsyncClient(
+        # The worker closes a connection that was idle for 5 s.
+        transport=httpx.AsyncHTTPTransport(
+            uds=str(short / "s"), limits=httpx.Limits(keepalive_expiry=1.0)
+        ),
+        base_url="http://worker",
+        timeout=600.0,
+    )
 
 
 def worker_on(short: Path, folder: Path, *, threads: int | None = None) -> ChildProcess:
