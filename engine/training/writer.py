@@ -60,14 +60,20 @@ class Writer:
             TrainingError: The worker rejected the request, or is gone.
         """
         try:
-            answer = await self._client.post(
-                "/v1/completions", json={"model": self._model} | fields
-            )
+            answer = await self._post(fields)
             answer.raise_for_status()
         except httpx.HTTPError as exc:
             raise TrainingError(f"the worker failed: {exc!r}") from exc
         found: dict[str, Any] = answer.json()
         return found
+
+    async def _post(self, fields: dict[str, JsonValue]) -> httpx.Response:
+        body: dict[str, JsonValue] = {"model": self._model} | fields
+        try:
+            return await self._client.post("/v1/completions", json=body)
+        except httpx.RemoteProtocolError:
+            # On a busy machine the worker may close an idle connection just as it is used.
+            return await self._client.post("/v1/completions", json=body)
 
     async def read(self, path: str) -> str:
         """Return the text of one of the worker's pages, such as `/metrics`.

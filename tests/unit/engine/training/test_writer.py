@@ -28,6 +28,7 @@ if {dies}:
 
 class Worker(http.server.BaseHTTPRequestHandler):
     health = 0
+    has_closed = False
 
     def reply(self, status, body):
         self.send_response(status)
@@ -46,6 +47,9 @@ class Worker(http.server.BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if asked["max_tokens"] == 400:
             return self.reply(400, b"too long")
+        if asked["max_tokens"] == 7 and not Worker.has_closed:
+            Worker.has_closed = self.close_connection = True
+            return None
         written = [*asked["prompt"], asked["max_tokens"], asked["temperature"], asked["model"]]
         reason = "stop" if asked["max_tokens"] else "length"
         choice = {{"token_ids": written, "finish_reason": reason}}
@@ -98,6 +102,17 @@ async def test_the_worker_is_asked_and_then_stopped(
     assert cut == ([3, 0, 1.0, "served"], False)
     assert yaml.safe_load(first_line(log)[0]) == {"engine": {"model": "m"}}
     assert not worker.is_running()
+
+
+async def test_a_connection_that_closes_as_it_is_used_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: Path
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+
+    async with starting_writer({}, model="served", log=log) as writer:
+        written, _ = await writer.write([1], most=7, temperature=1.0)
+
+    assert written == [1, 7, 1.0, "served"]
 
 
 async def test_a_killed_worker_is_reported(
