@@ -68,7 +68,7 @@ class Writer:
         return found
 
     async def _post(self, fields: dict[str, JsonValue]) -> httpx.Response:
-        body: dict[str, JsonValue] = {"model": self._model} | fields
+        body = {"model": self._model} | fields
         try:
             return await self._client.post("/v1/completions", json=body)
         except httpx.RemoteProtocolError:
