@@ -7,6 +7,7 @@ VENV ?= .venv
 CONFIG ?= configs/cpu-smollm2.yaml
 RECIPE ?= configs/recipes/smollm2-135m.yaml
 BENCH_FLAGS := $(if $(QUICK),--quick)
+HEAD_TESTS := $(patsubst %,tests/e2e/exactness/test_%.py,adaptation head_ahead medusa)
 export VENV
 
 .PHONY: help
@@ -25,9 +26,11 @@ test: install-tests ## run the tests, a real worker and the SDKs included: half 
 	SPECGATE_TEST_RUNNER=v2 $(VENV)/bin/pytest tests/e2e/exactness/test_greedy.py
 
 .PHONY: test-v2
-test-v2: install-tests ## run the exactness tests on vLLM's V2 model runner, interpreted: 40 minutes
+test-v2: install-tests ## run the exactness tests on vLLM's V2 model runner, interpreted: an hour
 	$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml
 	SPECGATE_TEST_RUNNER=v2 $(VENV)/bin/pytest tests/e2e/exactness
+	SPECGATE_TEST_RUNNER=v2 $(VENV)/bin/pytest -m slow $(HEAD_TESTS)
+	SPECGATE_TEST_RUNNER=v2-ahead $(VENV)/bin/pytest -m "" tests/e2e/exactness/test_head_swap.py $(HEAD_TESTS)
 
 .PHONY: test-all
 test-all: export SANITIZE_SECONDS ?= 60

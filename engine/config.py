@@ -244,7 +244,7 @@ class Speculation(BaseModel):
         default="auto",
         description="With async scheduling: whether a step waits for the tokens of the one before "
         "it, which gives the best drafts, or is launched ahead of them, which saves a pause. auto "
-        "measures which brings more tokens per second.",
+        "measures which brings more tokens per second. While draft heads are compared, steps wait.",
     )
     step_cost: Curve | None = Field(
         default=None,

@@ -107,6 +107,7 @@ Of a step in flight nothing is read but what was scheduled for it; `test_runner.
 | acceptance, which calibrates sources and trust | of drafts up to step n | up to step n - 1 |
 | lengths of the drafts in step n | verified | scheduled |
 | hidden states, for our heads | of step n | of step n, on the device only |
+| recorded traffic | of step n, prompts included | of step n - 1, without prompts |
 | drafts of our heads | tokens, probabilities | how many; they stay on the device |
 | drafts of vLLM's own drafter | tokens, copied to the CPU | how many; they stay on the device |
 | load: sequences, prompts, room | as of scheduling step n | as of scheduling step n - 1 |

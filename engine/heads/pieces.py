@@ -18,6 +18,9 @@ Priorities do not do this. A thread of the class SCHED_IDLE that holds Python's 
 use all processors stops the step for up to 0.3 s (docs/adr/0036).
 """
 
+# vLLM's CPU worker replaces `torch.set_num_threads` with a function that refuses.
+_set_threads: Callable[[int], None] = torch._C.set_num_threads
+
 _is_unhurried: ContextVar[bool] = ContextVar("is_unhurried", default=False)
 
 
@@ -25,13 +28,13 @@ _is_unhurried: ContextVar[bool] = ContextVar("is_unhurried", default=False)
 def unhurried() -> Iterator[None]:
     """Have `by_rows` pause between pieces in this thread, and torch use this thread alone."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # of this thread only
+    _set_threads(1)  # of this thread only
     token = _is_unhurried.set(True)
     try:
         yield
     finally:
         _is_unhurried.reset(token)
-        torch.set_num_threads(threads)
+        _set_threads(threads)
 
 
 def by_rows(table: Tensor, compute: Callable[[Tensor], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:

@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -78,7 +78,7 @@ class _TorchFile:
         return _Slice(self._tensors[name])
 
     def get_tensor(self, name: str) -> Tensor:
-        return self._tensors[name].clone()  # the file is mapped, and may be replaced
+        return self._tensors[name]
 
 
 class StoredWeights:
@@ -215,7 +215,9 @@ class StoredWeights:
         if found != tuple(shape):
             raise self._error(name, f"found shape {found}, expected {tuple(shape)}")
         self._left.discard(name)
-        return file.get_tensor(stored_name)
+        # Both readers map the file. One that is written over would change a head that serves, and
+        # one that becomes shorter would end the worker.
+        return cast("Tensor", file.get_tensor(stored_name)).clone()
 
     def _error(self, name: str, problem: str) -> HeadFileError:
         return HeadFileError(f"{self._found[name][0]}: {name}: {problem}")

@@ -20,6 +20,9 @@ DROP_REASONS = ("disk", "error", "queue")
 
 _MOST_WAITING = 64
 
+# vLLM's CPU worker replaces `torch.set_num_threads` with a function that refuses.
+_set_threads: Callable[[int], None] = torch._C.set_num_threads
+
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
@@ -89,6 +92,7 @@ class SegmentWriter:
         self._thread.join()
 
     def _run(self) -> None:
+        _set_threads(1)  # more would take the processors from a step
         while (stretch := self._waiting.get()) is not None:
             try:
                 segment = stretch.segment()

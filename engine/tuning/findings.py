@@ -114,11 +114,8 @@ class Simulation:
 
     def goodput(self, variant: Variant, seats: Sequence[int]) -> dict[int, float]:
         """Return tokens a second by requests at once; one alone is always among them."""
-        measured = self.measured[variant.name]
-        curve, head = self.curve, None
-        if variant.forward is not None:
-            head = self._head(variant)
-            curve = measured_curve(list(self.measured.values()), measured.pass_ms)
+        head = None if variant.forward is None else self._head(variant)
+        curve = self._curve(variant)
         decoding = {
             at: simulated(variant, self.recording, head, curve, at) for at in sorted({1, *seats})
         }
@@ -135,6 +132,16 @@ class Simulation:
             / simulated(index, self.recording, None, self.curve, at)
             for at in seats
         }
+
+    def _curve(self, variant: Variant) -> Curve:
+        """Return what its steps cost; vLLM's own drafter drafts inside of them."""
+        alike = [
+            one
+            for name, one in self.measured.items()
+            if one.step_ms and ("native" in name) == ("native" in variant.sources)
+        ]
+        passes = self.measured[variant.name].pass_ms
+        return measured_curve(alike or list(self.measured.values()), passes)
 
     def _head(self, variant: Variant) -> HeadTrace:
         one = self.measured[variant.name]

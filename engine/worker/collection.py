@@ -104,6 +104,12 @@ class Recorder:
             if len(self._open[request].tokens) >= _MOST_ROWS:
                 self._finish(request)
 
+    def drop_prompts(self) -> None:
+        """Drop requests of which only a part of the prompt is recorded."""
+        for request, found in list(self._open.items()):
+            if len(found.tokens) == found.prompt_rows:
+                del self._open[request]
+
     def forget(self, requests: Collection[str]) -> None:
         """Finish requests that ended or left the batch; unknown ones are ignored."""
         for request in requests:

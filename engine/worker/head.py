@@ -154,6 +154,18 @@ class StepStates:
             return self.hidden, sequences
         return self.hidden, [self.first[at] + len(sampled[at]) - 1 for at in sequences]
 
+    def of(self, sequences: Sequence[int]) -> "StepStates":
+        """Return the states of some sequences only, in this order; copies nothing.
+
+        Args:
+            sequences: Indices of sequences in the step.
+        """
+        found = StepStates(self.hidden, None)
+        found.first = (
+            list(sequences) if self.first is None else [self.first[at] for at in sequences]
+        )
+        return found
+
 
 @dataclass(slots=True)
 class HeadRun:

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from engine.errors import HeadError
+from engine.errors import HeadError, HeadTargetError
 from engine.heads import HeadConfig, HeadMemory, SharedTables, unhurried
 from engine.worker.head import load_for_target, tokenizer_hash, warm_up
 from engine.worker.head_commands import HeadCommand, read_commands
 from engine.worker.heads import Change, Heads
+from engine.worker.options import NEVER_AHEAD
 from engine.worker.trial import LoadedHead
 
 _log = logging.getLogger(__name__)
@@ -38,16 +39,25 @@ class HeadSource:
         device: Of the target.
         most: Longest draft of a head.
         requests: Most sequences of a step.
+        always_ahead: Whether every step is launched ahead of the last one's tokens.
     """
 
     def __init__(
-        self, tables: SharedTables, model_config: Any, *, device: Any, most: int, requests: int
+        self,
+        tables: SharedTables,
+        model_config: Any,
+        *,
+        device: Any,
+        most: int,
+        requests: int,
+        always_ahead: bool = False,
     ) -> None:
         self.tables = tables
         self._model_config = model_config
         self._device = device
         self._most = most
         self._requests = requests
+        self._always_ahead = always_ahead
 
     @property
     def tokenizer(self) -> str | None:
@@ -58,7 +68,7 @@ class HeadSource:
         """Load a head.
 
         Raises:
-            HeadError: The folder holds no head, or one for another target.
+            HeadError: The folder holds no head, one for another target, or one that never drafts.
             OSError: A file cannot be read.
         """
         name, folder = folder.name, folder.resolve()  # a link may change meanwhile
@@ -66,6 +76,8 @@ class HeadSource:
         head = load_for_target(folder, self.tables, self._model_config, device=self._device)
         memory = None
         if head.config.window:
+            if self._always_ahead:
+                raise HeadTargetError(f"engine.speculation.launch is ahead, but {NEVER_AHEAD}")
             memory = HeadMemory(head, requests=self._requests, device=self._device)
         most = most_tokens(head.config, self._most)
         return LoadedHead(head, most, memory, version, name, folder)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -80,6 +81,12 @@ def _scheduling(settings: EngineSettings, *, is_v2: bool) -> dict[str, JsonValue
     if not is_v2 or _count(settings.vllm, "data_parallel_size") > 1:
         return {"async_scheduling": False}
     return {}
+
+
+def _is_async(settings: EngineSettings, *, is_v2: bool) -> bool:
+    """Tell whether vLLM schedules asynchronously, which is its default where it can."""
+    options = {**settings.vllm, **_scheduling(settings, is_v2=is_v2)}
+    return options.get("async_scheduling") is not False
 
 
 NATIVE_IN_STEP = (
@@ -179,7 +186,7 @@ def _speculation_options(
         "speculation": speculation.model_dump(mode="json"),
         "snapshot": snapshot,
         "profiles": str(settings.cache_dir / "profiles"),
-        "head": _head_folder(settings),
+        "head": _head_folder(settings, is_async=_is_async(settings, is_v2=is_v2)),
     }
     return {
         "additional_config": {"specgate": ours},
@@ -209,11 +216,28 @@ def _file_name(name: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)[-100:]}-{digest[:16]}"
 
 
-def _head_folder(settings: EngineSettings) -> str | None:
+NEVER_AHEAD = (
+    "a head that looks back (its config.json has a window) drafts only in steps that wait; use "
+    "auto or wait, or a head without a window"
+)
+
+
+def _looks_back(head: Path) -> bool:
+    """Tell whether a head has a window; of a folder that holds no head, the worker will say so."""
+    try:
+        config = json.loads((head / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and bool(config.get("window"))
+
+
+def _head_folder(settings: EngineSettings, *, is_async: bool) -> str | None:
     if "head" not in settings.speculation.sources:
         return None
     folder = settings.speculation.head.path or shipped_head(settings.model)
     if folder is not None:
+        if is_async and settings.speculation.launch == "ahead" and _looks_back(folder):
+            raise ConfigError([f"engine.speculation.launch: ahead, but {NEVER_AHEAD}: {folder}"])
         return str(folder)
     if settings.speculation.head.watch is not None:
         return None

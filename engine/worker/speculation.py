@@ -285,12 +285,13 @@ def load_head(
         # Other ranks cannot be asked for their parts later, while they compute steps.
         tables = gather_tables(target, read_head_config(folder), model.get_vocab_size())
     if speculation is not None:
-        requests = vllm_config.scheduler_config.max_num_seqs
+        settings, scheduling = read_settings(vllm_config), vllm_config.scheduler_config
         source = HeadSource(
             tables,
             model,
             device=device,
-            most=read_settings(vllm_config).head.max_draft_tokens,
-            requests=requests,
+            most=settings.head.max_draft_tokens,
+            requests=scheduling.max_num_seqs,
+            always_ahead=bool(scheduling.async_scheduling) and settings.launch == "ahead",
         )
         speculation.take_heads(source, folder)

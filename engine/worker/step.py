@@ -67,7 +67,9 @@ class SampledStep:
             cache, or where a grammar forbids a token.
         tokens: All tokens computed: next tokens, drafts and prompts.
         has_new: Whether requests have joined the batch.
-        states: Hidden states for the head; None if there is no head, or if they are overwritten.
+        states: Hidden states of what was sampled; None if there is no head.
+        is_latest: Whether no later step was launched and no request has left since. Only then the
+            head can draft from the states, and those of prompts can be read.
         next_step: What is known of the next step.
         in_flight: The next step, if it has been launched already; drafts are for the one after it.
     """
@@ -78,6 +80,7 @@ class SampledStep:
     tokens: int
     has_new: bool = False
     states: StepStates | None = None
+    is_latest: bool = True
     next_step: NextStep = NOTHING_KNOWN
     in_flight: InFlight | None = None
 
@@ -194,7 +197,7 @@ class StepDrafting:
         """
         began, began_cpu = time.perf_counter(), time.thread_time()
         if self.launch is not None:
-            self.goes_ahead = self.launch.choose(step.decoding)
+            self.goes_ahead = self.launch.choose(step.decoding) and not self._compares(step)
         head = self._head_run(step)
         drafts = self.drafter.step(
             step.requests,
@@ -257,7 +260,7 @@ class StepDrafting:
         serving = self.heads.serving
         if serving is None:
             return None
-        if step.states is None or not self.drafter.allows_head():
+        if step.states is None or not step.is_latest or not self.drafter.allows_head():
             self.heads.clear()
             return None
         try:
@@ -286,11 +289,18 @@ class StepDrafting:
             if step.states is None:
                 recorder.clear()
                 return
-            if step.has_prompts:
+            if not step.is_latest:
+                recorder.drop_prompts()  # what follows them is missing
+            elif step.has_prompts:
                 self._batch.note_prompts(recorder, recorder.wants)
             recorder.take(step.requests, step.sampled, step.states)
         except Exception as exc:  # noqa: BLE001  # counted, logged, and never a failed request
             recorder.fail(exc)
+
+    def _compares(self, step: SampledStep) -> bool:
+        """Whether heads are compared in these steps, which then wait for the tokens on the CPU."""
+        is_trying = self.heads.is_trying and self.drafter.gate.price < 1.0
+        return is_trying and any(map(self._wants_head, step.requests))
 
     def _try_challenger(self, head: HeadRun, step: SampledStep) -> float:
         """Go on with the trial of another head; return the seconds of its passes."""

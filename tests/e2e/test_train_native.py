@@ -83,7 +83,12 @@ def prepare(folder: Path, **sections: dict[str, Any]) -> Path:
 
 
 def start(recipe: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "engine.training", recipe], cwd=ROOT)
+    """Start the training; Ctrl-C reaches it even if the tests are a background job of a shell."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "engine.training", recipe],
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
 
 
 @pytest.mark.parametrize(
@@ -119,25 +124,29 @@ def test_a_drafter_is_trained_and_drafts(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_training_that_was_stopped_goes_on_from_where_it_was(tmp_path: Path) -> None:
-    train = {"epochs": 40, "sequence_tokens": 64}
+    train = {"epochs": 8, "sequence_tokens": 64, "checkpoints_per_epoch": 2}
     recipe = prepare(tmp_path, head={"kind": "eagle3"}, train=train)
     checkpoints = tmp_path / "native" / "train"
 
     with start(recipe) as process:
-        while not (checkpoints / "1").exists():
+        while not (checkpoints / "1").exists():  # in the middle of the second epoch
             assert process.poll() is None
             time.sleep(0.05)
         leader = psutil.Process(process.pid)
         started = leader.children(recursive=True)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 128 + signal.SIGTERM
+        process.send_signal(signal.SIGINT)  # Ctrl-C
+        assert process.wait() == 128 + signal.SIGINT
     assert not psutil.wait_procs(started, timeout=5)[1]
-    assert not (checkpoints / "39").exists()
-    first = (checkpoints / "0" / "model.safetensors").stat().st_mtime_ns
+    assert not (checkpoints / "7").exists()
+    state = json.loads((checkpoints / "1" / "training_state.json").read_text(encoding="utf-8"))
+    assert state["local_step"] > 0
+    kept = [checkpoints / "0" / "model.safetensors", *(tmp_path / "native" / "data").rglob("*.*")]
+    before = [path.stat().st_mtime_ns for path in kept]
 
     with start(recipe) as process:
         assert process.wait() == 0
 
-    assert (checkpoints / "0" / "model.safetensors").stat().st_mtime_ns == first
+    assert [path.stat().st_mtime_ns for path in kept] == before
     assert (tmp_path / "native" / "head" / "config.json").exists()

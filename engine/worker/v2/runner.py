@@ -50,7 +50,7 @@ class _Step:
         requests: Its requests by id, in the batch's order; None for one that nobody told us of.
         on_device: Tokens that vLLM's own drafter, or else the head, drafts in it for each sequence.
         hidden: Hidden states of all positions, for a head; overwritten by the next step.
-        states: Those of the positions that are sampled.
+        states: A copy of those of the positions that are sampled.
         output: vLLM's `AsyncOutput`, whose tokens come to the CPU meanwhile.
         gone: Requests that ended, or left the batch, since it was launched.
     """
@@ -195,13 +195,12 @@ class _HybridDrafting(_Runner):
         self._known = step
         names, sampled, drafted = list(step.requests), step.sampled(), step.drafted
         self.requests.extend(step.requests, sampled)
-        following = self._steps[0] if self._steps else None
-        # A step in flight overwrites the states, and those of requests that left have no row.
-        states = None if following is not None or step.gone else step.states
+        following, states = self._steps[0] if self._steps else None, step.states
         if step.gone:
             here = [at for at, name in enumerate(names) if name not in step.gone]
             names, sampled = [names[at] for at in here], [sampled[at] for at in here]
             drafted = [drafted[at] for at in here]
+            states = None if states is None else states.of(here)
         in_flight = None
         if following is not None:
             verifies = dict(zip(following.requests, following.drafted, strict=True))
@@ -224,6 +223,7 @@ class _HybridDrafting(_Runner):
                 step.scheduled.total_num_scheduled_tokens,
                 has_new=bool(step.scheduled.scheduled_new_reqs),
                 states=states,
+                is_latest=following is None and not step.gone,
                 next_step=step.scheduled.specgate_next_step,
                 in_flight=in_flight,
             ),

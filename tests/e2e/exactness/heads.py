@@ -13,7 +13,7 @@ from tests.e2e.service import MODEL
 
 def write_blind_head(folder: Path) -> Path:
     """Write the head without what it looks back with: one that also drafts ahead."""
-    shipped = _shipped()
+    shipped = shipped_path()
     config = json.loads((shipped / "config.json").read_text(encoding="utf-8"))
     weights = load_file(shipped / "model.safetensors")
     looks_back = ("attentions.", "recorders.")
@@ -25,9 +25,14 @@ def write_blind_head(folder: Path) -> Path:
     return folder
 
 
-def write_worse_head(folder: Path) -> Path:
-    """Write the head with noise in its weights."""
-    shutil.copytree(_shipped(), folder)
+def write_worse_head(folder: Path, good: Path) -> Path:
+    """Write a head with noise in its weights.
+
+    Args:
+        folder: Where to.
+        good: The head without.
+    """
+    shutil.copytree(good, folder)
     draws = torch.Generator().manual_seed(1)
     weights = load_file(folder / "model.safetensors")
     for name, tensor in weights.items():
@@ -38,7 +43,8 @@ def write_worse_head(folder: Path) -> Path:
     return folder
 
 
-def _shipped() -> Path:
+def shipped_path() -> Path:
+    """Return the folder of the head that ships."""
     folder = shipped_head(MODEL)
     assert folder is not None
     return folder

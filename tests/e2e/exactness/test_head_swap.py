@@ -1,4 +1,7 @@
-"""Draft heads come and go while a worker serves: no request fails, and no text changes."""
+"""Draft heads come and go while a worker serves: no request fails, and no text changes.
+
+Where steps are launched ahead, they wait while heads are compared.
+"""
 
 import shutil
 import threading
@@ -10,19 +13,13 @@ from typing import Any
 
 import pytest
 
-from engine.models import shipped_head
 from tests.e2e.exactness.answers import Answer
 from tests.e2e.exactness.conftest import profile, speculation
 from tests.e2e.exactness.heads import write_worse_head
 from tests.e2e.exactness.prompts import make_prose
-from tests.e2e.exactness.worker import RUNNER, SCHEDULING, Worker, starting_worker
-from tests.e2e.service import MODEL
+from tests.e2e.exactness.worker import RUNNER, Worker, good_head, starting_worker
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(SCHEDULING == "ahead", reason="heads are tried in steps that wait"),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 _END = ("adopted", "failed", "forgotten", "kept", "refused", "replaced", "rolled_back", "unloaded")
 _SECONDS = 400 if RUNNER == "v1" else 800
@@ -30,15 +27,13 @@ _BODIES = [{"prompt": prompt, "max_tokens": 48} for prompt in make_prose(6, seed
 
 
 @pytest.fixture(scope="module")
-def good() -> Path:
-    folder = shipped_head(MODEL)
-    assert folder is not None
-    return folder
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return good_head(tmp_path_factory.mktemp("good") / "head")
 
 
 @pytest.fixture(scope="module")
-def worse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_worse_head(tmp_path_factory.mktemp("heads") / "worse")
+def worse(good: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_worse_head(tmp_path_factory.mktemp("heads") / "worse", good)
 
 
 @pytest.fixture(scope="module")

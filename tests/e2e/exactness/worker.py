@@ -21,7 +21,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.exactness.answers import Answer, Frames
-from tests.e2e.exactness.heads import write_blind_head
+from tests.e2e.exactness.heads import shipped_path, write_blind_head
 from tests.e2e.service import MODEL, ROOT
 from tests.v2_on_cpus.environment import environment
 
@@ -184,6 +184,15 @@ class Worker:
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
 
 
+def good_head(folder: Path) -> Path:
+    """Return a head that drafts with the scheduling that these tests are run with.
+
+    Args:
+        folder: Where to make one if need be.
+    """
+    return write_blind_head(folder) if SCHEDULING == "ahead" else shipped_path()
+
+
 def _scheduled(engine: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the section with the scheduling that these tests are run with."""
     speculation = engine.get("speculation")
@@ -192,7 +201,7 @@ def _scheduled(engine: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if SCHEDULING == "ahead" and isinstance(speculation, dict):
         head = speculation.get("head", {})
         if "head" in speculation.get("sources", ()) and "path" not in head:
-            head = {**head, "path": str(write_blind_head(folder / "blind head"))}
+            head = {**head, "path": str(good_head(folder / "blind head"))}
         return {**engine, "speculation": {**speculation, "head": head, "launch": "ahead"}}
     return dict(engine)
 

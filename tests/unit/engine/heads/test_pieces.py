@@ -56,6 +56,19 @@ def test_it_pauses_for_longer_than_it_computes(monkeypatch: pytest.MonkeyPatch) 
     assert min(slept) >= 0.006
 
 
+def test_one_thread_computes_whatever_vllm_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    with monkeypatch.context() as vllms:
+        vllms.setattr(torch, "set_num_threads", lambda _: None)  # as in its CPU worker
+        with unhurried():
+            inside = torch.get_num_threads()
+    after = torch.get_num_threads()
+    torch.set_num_threads(before)
+
+    assert (inside, after) == (1, 2)
+
+
 def test_other_threads_are_not_slowed() -> None:
     threads = torch.get_num_threads()
     pieces: list[int] = []

@@ -24,6 +24,25 @@ def test_tensors_of_all_files_are_found(tmp_path: Path) -> None:
         stored.finish()
 
 
+@pytest.mark.parametrize(
+    ("name", "save"),
+    [("a.safetensors", save_file), ("a.pt", torch.save)],
+    ids=["safetensors", "pt"],
+)
+def test_a_file_that_is_written_over_changes_no_tensor(
+    tmp_path: Path, name: str, save: Callable[[object, Path], None]
+) -> None:
+    path = tmp_path / name
+    save({"a": torch.ones(4096)}, path)
+    with StoredWeights(tmp_path, files=("a.*",)) as stored:
+        tensor = stored.take("a", (4096,))
+
+    with path.open("r+b") as file:  # as cp does
+        file.write(bytes(path.stat().st_size))
+
+    assert tensor.sum() == 4096
+
+
 def test_a_name_with_and_without_prefix_is_rejected(tmp_path: Path) -> None:
     write(tmp_path, **{"speculator.a": torch.ones(2), "a": torch.zeros(2)})
 

@@ -43,6 +43,26 @@ def test_what_copies_is_simulated_faster_with_the_index() -> None:
     assert result.is_best_at() == {1: "suffix", 8: "suffix"}
 
 
+def test_what_vllms_drafter_takes_is_in_its_steps() -> None:
+    native = Variant(("native",), {"method": "mtp"})
+    by_name = measured()
+    by_name["native"] = measurement(
+        "native",
+        80.0,
+        answers=[TEXT] * 3,
+        trace=[[3] * 15] * 3,
+        trace_tokens=3,
+        step_ms=[(1, 40.0), (64, 80.0)],
+        verify_ms=[(1, 0.0)],
+    )
+
+    result = find([OFF, SUFFIX, native], by_name, PROMPTS, SEATS, [])
+
+    assert result is not None
+    # Four tokens in a step that takes four times as long.
+    assert result.simulation["native"][1] == pytest.approx(result.simulation["off"][1], rel=0.2)
+
+
 def test_other_load_while_one_variant_was_measured_does_not_decide() -> None:
     calm, busy = found(measured()).simulation, found(measured(suffix=20.0)).simulation
 

@@ -120,6 +120,22 @@ def test_a_prompt_that_is_read_again_begins_another_stretch(
     assert [stretch.prompt_rows for stretch in writer.offered] == [0, 2]
 
 
+def test_a_prompt_of_which_a_part_is_missing_is_not_kept(
+    recorder: Recorder, writer: Writer
+) -> None:
+    recorder.note(["a", "b"], [[7, 8], [9]], hidden(10), [0, 2])
+    step(recorder, ["b"], [list(range(8))])
+
+    recorder.drop_prompts()
+    step(recorder, ["a", "b"], [list(range(8)), [8]])
+    recorder.clear()
+
+    assert [(one.prompt_rows, list(one.tokens)) for one in writer.offered] == [
+        (1, [9, *range(9)]),
+        (0, list(range(8))),
+    ]
+
+
 def test_only_so_many_requests_are_recorded_at_once(recorder: Recorder) -> None:
     names = [f"r{number}" for number in range(70)]
     step(recorder, names, [[1]] * 70)

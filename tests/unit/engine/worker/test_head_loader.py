@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.errors import HeadError
 from engine.heads import DraftHead, HeadConfig, SharedTables, save_head
 from engine.worker.head_commands import HeadCommand, write_command
 from engine.worker.head_loader import HeadLoader, HeadSource, most_tokens, version_of
@@ -123,6 +124,14 @@ def broken(folder: Path) -> Path:
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     return folder
+
+
+def test_a_head_that_would_never_draft_is_refused(source: HeadSource, tmp_path: Path) -> None:
+    source._always_ahead = True
+
+    assert source.load(save(tmp_path / "blind")).head.config.window == 0
+    with pytest.raises(HeadError, match="launch is ahead, but a head that looks back"):
+        source.load(save(tmp_path / "looks back", window=4, attention_heads=1))
 
 
 @pytest.mark.parametrize(

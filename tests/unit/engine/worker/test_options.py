@@ -1,4 +1,7 @@
+import json
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import JsonValue
@@ -283,6 +286,36 @@ def test_every_served_name_has_a_snapshot_of_its_own() -> None:
     assert {path.parent for path in paths} == {Path("/cache/suffix")}
     assert len({path.name.lower() for path in paths}) == len(names)
     assert max(len(path.name) for path in paths) < 200
+
+
+@pytest.mark.parametrize(
+    ("window", "launch", "vllm", "is_v2", "is_refused"),
+    [
+        (64, "ahead", {}, True, True),
+        (64, "auto", {}, True, False),
+        (0, "ahead", {}, True, False),
+        (64, "ahead", {}, False, False),
+        (64, "ahead", {"async_scheduling": False}, True, False),
+    ],
+    ids=["refused", "auto", "without window", "V1", "synchronous"],
+)
+def test_a_head_that_looks_back_is_refused_where_every_step_is_launched_ahead(
+    tmp_path: Path,
+    window: int,
+    launch: str,
+    vllm: dict[str, object],
+    is_v2: bool,
+    is_refused: bool,
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"window": window}), encoding="utf-8")
+    speculation = {"sources": ["head"], "head": {"path": str(tmp_path)}, "launch": launch}
+    chosen = settings(speculation=speculation, vllm=vllm)
+    outcome: Any = nullcontext()
+    if is_refused:
+        outcome = pytest.raises(ConfigError, match="launch: ahead, but a head that looks back")
+
+    with outcome:
+        build_options(chosen, MODEL, has_bfloat16=True, is_v2=is_v2)
 
 
 def test_a_model_without_a_shipped_head_needs_a_folder() -> None:

@@ -17,9 +17,11 @@ from engine.heads import DraftHead, HeadMemory
 from engine.policy import Gate, Launch
 from engine.suffix import SuffixIndex
 from engine.worker.head import StepStates
+from engine.worker.heads import Change
 from engine.worker.metrics import DraftingMetrics
 from engine.worker.step import NextStep, SampledStep, StepDrafting, StepTimer, TimedStep
 from engine.worker.trial import LoadedHead
+from tests.unit.engine.worker.scripted_heads import loaded
 
 TEXT = (1, 2, 3, 4, 5, 6, 1, 2, 3)
 
@@ -296,6 +298,28 @@ def test_the_head_drafts_on_the_device_where_it_can_and_that_pays(
     assert drafting.head_on_device() == (None if expected is None else (head, expected))
 
 
+@pytest.mark.parametrize(
+    ("cost", "control", "waits"),
+    [(1.0, Control(), True), (640.0, Control(), False), (1.0, Control(head=False), False)],
+    ids=["compared", "no draft pays", "no request takes the head's drafts"],
+)
+def test_steps_wait_while_heads_are_compared(cost: float, control: Control, waits: bool) -> None:
+    drafter = Drafter(None, Gate(((1, 1.0), (64, cost)), ((1, 0.01),)), most=8, head_most=3)
+    batch: Any = SimpleNamespace(
+        text=lambda _: np.array(TEXT, np.int32), left=lambda _: 9, control=lambda _: control
+    )
+    metrics = DraftingMetrics(CollectorRegistry())
+    drafting = StepDrafting(drafter, metrics, batch, launch=Launch("ahead"))
+    drafting.heads.start(loaded(0.5, "old"))
+    drafting.draft(sampled("r"))
+    assert drafting.goes_ahead
+
+    drafting.heads.offer(loaded(0.5, "new"), Change("1", "load", "test"))
+    drafting.draft(sampled("r"))
+
+    assert drafting.goes_ahead != waits
+
+
 def test_without_async_scheduling_nothing_is_chosen(drafting: StepDrafting) -> None:
     drafting.draft(SampledStep(["r"], [[1]], [0], 1))
 
@@ -317,6 +341,9 @@ class FailingRecorder:
         if self.error is not None:
             raise self.error
         self.calls.append("take")
+
+    def drop_prompts(self) -> None:
+        self.calls.append("drop prompts")
 
     def clear(self) -> None:
         self.calls.append("clear")
@@ -342,6 +369,19 @@ def test_traffic_is_recorded_where_there_are_states(
 
     assert recorder.calls == ["forget 0", "forget 0", "take", "clear", "forget 1", "forget 0"]
     assert requests.noted == 1
+
+
+def test_steps_that_were_launched_ahead_are_recorded_without_prompts(
+    drafting: StepDrafting, requests: Requests
+) -> None:
+    recorder: Any = FailingRecorder()
+    drafting.recorder = recorder
+    states = StepStates(torch.zeros(1, 4), None)
+
+    drafting.draft(sampled("a", states=states, is_latest=False, has_new=True))
+
+    assert recorder.calls == ["drop prompts", "take"]
+    assert requests.noted == 0
 
 
 def test_an_error_of_the_recorder_leaves_drafts_as_they_are(drafting: StepDrafting) -> None:

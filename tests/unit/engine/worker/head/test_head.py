@@ -51,6 +51,16 @@ def test_a_sequence_continues_from_its_last_accepted_token(
     assert all_states[list(positions), 0].tolist() == expected
 
 
+@pytest.mark.parametrize(("drafted", "expected"), [(None, [2, 0]), ([2, 0, 3], [4, 0])])
+def test_states_of_some_sequences_are_those_they_had(
+    drafted: list[int] | None, expected: list[int]
+) -> None:
+    found = StepStates(states(8), drafted).of([2, 0])
+
+    assert found.first == expected
+    assert found.hidden.shape == (8, 4)
+
+
 def test_a_pass_returns_drafts_by_sequence_and_its_time() -> None:
     run = HeadRun(
         Echo(),  # type: ignore[arg-type]  # of the head only `guess` is used

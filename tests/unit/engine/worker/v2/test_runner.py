@@ -365,9 +365,9 @@ def test_drafts_follow_the_oldest_step_and_know_what_the_one_in_flight_verifies(
     assert first.ahead
     (told, _), (after, _) = step.told
     assert (told.sampled, told.in_flight) == ([[5], [6]], InFlight([1, 2]))
-    assert told.states is None  # the step in flight overwrites them
+    assert not told.is_latest  # the step in flight overwrites states of other positions
     assert (after.sampled, after.in_flight) == ([[7, 8], [9]], None)
-    assert after.states is not None
+    assert after.is_latest
     assert second is not None
     assert hooked.requests.text("a").tolist() == [1, 2, 5, 7, 8]
 
@@ -399,7 +399,8 @@ def test_a_request_that_ended_while_its_last_step_was_in_flight_does_not_begin_a
 
     told = step.told[-1][0]
     assert (told.requests, told.sampled, told.verified) == (["b"], [[9]], [2])
-    assert told.states is None  # they have rows of both
+    assert told.states is not None
+    assert (told.states.first, told.is_latest) == ([2], False)
 
 
 def test_a_sequence_that_the_step_in_flight_lacks_is_told(hooked: Hooked, step: Step) -> None:
