@@ -137,7 +137,9 @@ class CheckedSampler(_RejectionSampler):
         check: Of the rank that drafts; None on the others.
     """
 
-    check: SpotCheck | None = None
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.check: SpotCheck | None = None
 
     def __call__(
         self,
