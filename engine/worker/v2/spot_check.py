@@ -164,7 +164,13 @@ class CheckedSampler(_RejectionSampler):
             or self.use_block_verification
             or self.synthetic_conditional_rates is not None
             or self.watermark_key is not None
+            or not all(map(_is_vllms, self.sampler.logits_processors))
         )
+
+
+def _is_vllms(processor: Any) -> bool:
+    """Whether vLLM brings a logits processor. Requests that use one of these are left out."""
+    return type(processor).__module__.startswith("vllm.")
 
 
 def take_our_sampler() -> None:

@@ -10,6 +10,7 @@ import torch
 from vllm import SamplingParams
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 from vllm.v1.worker.gpu import model_runner as vllms
+from vllm.v1.worker.gpu.sample.bad_words import BadWordsState
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 
 from engine.worker.uniform import CHECK_EVERY, UniformTest, place_of
@@ -259,6 +260,7 @@ def sampler(monkeypatch: pytest.MonkeyPatch, check: Noted | None, **changed: Any
         "use_block_verification": False,
         "synthetic_conditional_rates": None,
         "watermark_key": None,
+        "sampler": SimpleNamespace(logits_processors=[BadWordsState.__new__(BadWordsState)]),
     }
     for name, value in {**plain, **changed}.items():
         setattr(made, name, value)
@@ -284,6 +286,7 @@ def test_a_place_is_chosen_before_and_tested_after_sampling(
         ({"use_block_verification": True}, None),
         ({"synthetic_conditional_rates": [0.5]}, None),
         ({"watermark_key": 3}, None),
+        ({"sampler": SimpleNamespace(logits_processors=[Noted()])}, None),
     ],
 )
 def test_what_is_accepted_by_other_rules_is_not_tested(
