@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from bench.calls import MODEL, chat_request
-from bench.canary.front import CanaryError, read_counts, wait_until_settled
+from bench.canary.front import CanaryError, Counts, read_counts, wait_until_settled
 from bench.client import LoadConnection
 from bench.rounds import Json
 from loadtest.progress import say
@@ -24,8 +24,10 @@ _WATCHED = 40
 _ID = re.compile(r"bench-(\d+)-")
 """Of a request at the worker; the gateway adds something of its own."""
 
+_SAID_BURSTS = 100
 _ANSWER_SECONDS = 30.0
 _SETTLE_SECONDS = 60.0
+_LOG_SECONDS = 10.0
 _QUIET_SECONDS = 0.6
 """Longer than the canary waits before it asks again, and than it takes to ask once."""
 
@@ -67,9 +69,7 @@ class Found:
     skipped: int
 
 
-async def measure(
-    gateway: RunningGateway, case: Case, *, alarms: int, seed: int = 1, log_seconds: float = 10.0
-) -> Found:
+async def measure(gateway: RunningGateway, case: Case, *, alarms: int, seed: int = 1) -> Found:
     """Send requests until the canary has raised so many alarms, or twice as many are expected.
 
     Args:
@@ -77,10 +77,10 @@ async def measure(
         case: Its canary's share, and how rare defects are.
         alarms: How many.
         seed: Chooses the requests with a defect, and their places.
-        log_seconds: How long a line may take to be in the log.
 
     Raises:
         CanaryError: A request failed, or was not asked again.
+        TimeoutError: Alarms that were counted are not in the log.
     """
     rng = Random(seed)
     wrong: dict[int, int] = {}
@@ -92,37 +92,40 @@ async def measure(
                 place = rng.randrange(_TOKENS) if rng.random() * case.one_in < 1 else None
                 if place is not None:
                     wrong[number] = place
-                exchange = await connection.exchange(
-                    _request(number, place), timeout_seconds=_ANSWER_SECONDS
-                )
-                if exchange.flaw is not None:
-                    raise CanaryError(exchange.flaw)
+                await _ask(connection, _request(number, place))
             sent += burst
-            await _wait(gateway.port, sent if case.share == 1.0 else None)
-            counts = await read_counts(gateway.port)
-            if counts.compared.get("differs", 0) >= alarms:
+            counts = await _settled(gateway.port, sent if case.share == 1.0 else None)
+            found = counts.compared.get("differs", 0)
+            if sent % (_SAID_BURSTS * burst) == 0 or found >= alarms:
+                say(f"one in {case.one_in}, share {case.share}: {found} alarms, {sent} requests")
+            if found >= alarms:
                 break
     finally:
         connection.close()
-    lines = await _alarms(gateway, counts.compared.get("differs", 0), log_seconds)
-    say(f"share {case.share}, one in {case.one_in}: {len(lines)} alarms in {sent} requests")
+    lines = await _alarms(gateway, found)
     compared, skipped = sum(counts.compared.values()), sum(counts.skipped.values())
     return Found(sent, wrong, lines, compared, skipped)
 
 
-async def _wait(port: int, count: int | None) -> None:
+async def _ask(connection: LoadConnection, request: bytes) -> None:
+    exchange = await connection.exchange(request, timeout_seconds=_ANSWER_SECONDS)
+    if exchange.flaw is not None:
+        raise CanaryError(exchange.flaw)
+
+
+async def _settled(port: int, count: int | None) -> Counts:
     """Wait until so many requests were asked again; None: until no more of them are."""
     if count is not None:
-        await wait_until_settled(port, count, within_seconds=_SETTLE_SECONDS)
-        return
-    before, settled = -1, 0
-    while settled != before:
+        return await wait_until_settled(port, count, within_seconds=_SETTLE_SECONDS)
+    before, counts = None, await read_counts(port)
+    while before is None or counts.settled != before.settled:
         await asyncio.sleep(_QUIET_SECONDS)
-        before, settled = settled, (await read_counts(port)).settled
+        before, counts = counts, await read_counts(port)
+    return counts
 
 
-async def _alarms(gateway: RunningGateway, count: int, seconds: float) -> list[dict[str, Any]]:
-    async with asyncio.timeout(seconds):
+async def _alarms(gateway: RunningGateway, count: int) -> list[dict[str, Any]]:
+    async with asyncio.timeout(_LOG_SECONDS):
         while True:
             lines = [one for one in gateway.log_lines() if one.get("event") == "canary_differs"]
             if len(lines) >= count:
