@@ -87,7 +87,8 @@ async def _turn(port: int, model: str, first: int, pauses: Sequence[float]) -> l
     try:
         for number, pause in enumerate(pauses, first):
             await asyncio.sleep(pause)
-            request = greedy_request(model, number, tokens=_TOKENS, stream=True)
+            # Of one kind: with two, the median would lie in the gap between them.
+            request = greedy_request(model, 2 * number, tokens=_TOKENS, stream=True)
             exchange = await connection.exchange(request, timeout_seconds=_ANSWER_SECONDS)
             if exchange.flaw is not None:
                 raise CanaryError(exchange.flaw)
