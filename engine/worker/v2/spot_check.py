@@ -5,6 +5,7 @@ copied to the CPU before the step's tokens are. It is read when these are (docs/
 """
 
 import logging
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import torch
 from vllm.v1.worker.gpu import model_runner as vllms
 from vllm.v1.worker.gpu.spec_decode.rejection_sampler import RejectionSampler
 
-from engine.worker.sampling import temperature_of
+from engine.worker.sampling import decodes_plainly, temperature_of
 from engine.worker.uniform import CHECK_EVERY, UniformTest
 from engine.worker.v2.requests import Request
 
@@ -82,7 +83,7 @@ class SpotCheck:
             return None
 
     def end(self, place: Place, output: Any, invalid: torch.Tensor | None) -> None:
-        """Compute the transform of the token that came at the place.
+        """Compute the transform of the token that came at the place; NaN if none came.
 
         Args:
             place: Of `begin`.
@@ -110,7 +111,7 @@ class SpotCheck:
     def collect(self, value: torch.Tensor) -> None:
         """Test a number that `take` returned, once the tokens of its step are on the CPU."""
         number = float(value.numpy()[0])
-        if number == number:  # a place behind a refused token has none
+        if not math.isnan(number):
             self._test.add(number)
 
     def _choose(self, logits: torch.Tensor, batch: Any) -> Place | None:
@@ -187,6 +188,7 @@ def _is_tested(request: Request) -> bool:
     return bool(
         len(request.tokens) > request.prompt
         and temperature_of(params) > 0.0
+        and not decodes_plainly(params)
         and not params.presence_penalty
         and not params.frequency_penalty
         and params.repetition_penalty == 1.0

@@ -147,6 +147,8 @@ def test_probabilities_are_those_that_vllm_samples_from(asked: dict[str, Any]) -
         request_of(known=2),
         request_of(SamplingParams(temperature=0.0)),
         request_of(SamplingParams(top_k=1)),
+        request_of(SamplingParams(logit_bias={1: 0.5})),
+        request_of(SamplingParams(min_p=0.1)),
         request_of(SamplingParams(presence_penalty=0.1)),
         request_of(SamplingParams(frequency_penalty=0.1)),
         request_of(SamplingParams(repetition_penalty=1.1)),
