@@ -79,7 +79,7 @@ async def _on_a_model(stack: AsyncExitStack, folder: Path, chosen: argparse.Name
         found["latency"] = latency.report(measured, counts)
     if "alarms" in chosen.only:
         front = await start_front(stack, port, alarms.SETTINGS)
-        requests = chosen.requests or (96 if chosen.quick else 10_000)
+        requests = chosen.requests or (48 if chosen.quick else 10_000)
         found["alarms"] = alarms.report(await alarms.measure(front.port, model, requests=requests))
     return found
 
