@@ -77,6 +77,10 @@ bench-swap: install-dev ## measure steps while draft heads are loaded and tried 
 bench-trace: install-dev ## measure what the origin of each token costs in an answer (QUICK=1 for two minutes)
 	@$(VENV)/bin/python -m bench.trace $(BENCH_FLAGS)
 
+.PHONY: bench-canary
+bench-canary: install-dev ## measure the canary: what it costs, false alarms, how soon it finds a defect (ONLY=latency,alarms,defects REQUESTS=10000, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m bench.canary $(BENCH_FLAGS) $(addprefix --only ,$(ONLY)) $(addprefix --requests ,$(REQUESTS))
+
 .PHONY: bench-drift
 bench-drift: install-dev ## acceptance of a static and of an adapted head while the workload changes (FOLDER=dir to go on later, QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m bench.drift $(BENCH_FLAGS) $(addprefix --folder ,$(FOLDER))

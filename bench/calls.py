@@ -56,11 +56,12 @@ def stream_call(*, chunks: int, gap_seconds: float = 0.0) -> Call:
     return Call(request=chat_request({**_ASKED, "stream": True, "fake": script}), chunks=chunks)
 
 
-def chat_request(fields: Mapping[str, object]) -> bytes:
-    """A chat completion request with these members, as the bytes of HTTP."""
+def chat_request(fields: Mapping[str, object], *, request_id: str | None = None) -> bytes:
+    """A chat completion request with these members, and with this id, as the bytes of HTTP."""
     body = json.dumps(fields).encode()
+    named = "" if request_id is None else f"x-request-id: {request_id}\r\n"
     head = (
-        f"POST {_PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        f"POST {_PATH} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n{named}"
         f"authorization: Bearer unused\r\ncontent-length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

@@ -21,6 +21,7 @@ class Control:
         temperature: Of sampling, >= 0; 0: greedy. The value of drafts is learnt from requests of
             similar temperature.
         adapt: Whether its tenant agreed that heads learn from it (docs/heads.md).
+        indexed: Whether the suffix index takes in its text, and so may draft for it.
     """
 
     tenant: str = "default"
@@ -32,6 +33,7 @@ class Control:
     price: float | None = None
     temperature: float = 0.0
     adapt: bool = False
+    indexed: bool = True
 
 
 def read_control(
@@ -67,6 +69,7 @@ def read_control(
         price=_chance(extra_args.get("specgate_price")),
         temperature=temperature,
         adapt=extra_args.get("specgate_adapt") in (1, True),
+        indexed=extra_args.get("specgate_indexed") not in (0, False),
     )
 
 

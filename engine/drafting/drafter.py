@@ -213,7 +213,7 @@ class Drafter:
             most = self._most if control.most is None else min(control.most, self._most)
             known = len(beginning.tokens)
             self._batch.begin(name, control, most=most, left=beginning.left, known=known)
-            if self._index is not None and not self._index_breaker.is_open:
+            if self._index is not None and control.indexed and not self._index_breaker.is_open:
                 self._begin_in_index(self._index, name, control, beginning.tokens)
         except Exception as exc:  # noqa: BLE001  # as in `step`
             self._count(exc)

@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 10
+CHECK_EVERY = 8
+"""Steps from one check to the next."""
+
 _BETS = tuple((waves, size) for waves in (1, 2) for size in (-0.9, -0.3, -0.1, 0.1, 0.3, 0.9))
 
 

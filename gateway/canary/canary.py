@@ -129,6 +129,7 @@ class Canary:
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._quiet_since_seconds = float("-inf")
         self._asking: asyncio.Task[bool] | None = None
         self.defects = defects
 
@@ -165,6 +166,7 @@ class Canary:
                 self._asking.cancel()
         else:
             self._idle.set()
+            self._quiet_since_seconds = self._clock()
 
     async def run(self) -> None:
         """Ask again, until cancelled."""
@@ -210,8 +212,11 @@ class Canary:
                 self._arrived.clear()
                 await self._arrived.wait()
             await self._idle.wait()
-            await asyncio.sleep(max(_QUIET_SECONDS, self._budget.pause_seconds(self._clock())))
-            if self._waiting and self._idle.is_set():
+            now = self._clock()
+            quiet = self._quiet_since_seconds + _QUIET_SECONDS - now
+            if (pause := max(quiet, self._budget.pause_seconds(now))) > 0:
+                await asyncio.sleep(pause)
+            elif self._waiting:
                 return self._waiting.popleft()
 
     def _put_back(self, watched: Watched) -> None:

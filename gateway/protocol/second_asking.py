@@ -48,6 +48,7 @@ def second_body(body: bytes, dialect: Dialect, *, max_tokens: int, salt: str) ->
     for name in _DROPPED_XARGS:
         xargs.pop(f"specgate_{name}", None)
     xargs["specgate_mode"] = json_text("off")
+    xargs["specgate_indexed"] = json_text(0)  # the suffix index has the text already
     members["vllm_xargs"] = msgspec.Raw(write_members(xargs))
     ours: dict[str, object] = {
         "max_tokens": max_tokens,

@@ -77,6 +77,7 @@ class MadeUpCuda(TorchDispatchMode):
     Attributes:
         waits: Operations for which the host waited for the stream, in order.
         copies_in: Number of copies from the host to the device.
+        copies_out: Number of those to the host that it does not wait for; zeros until it waits.
         captures: Number of graphs captured.
     """
 
@@ -84,22 +85,26 @@ class MadeUpCuda(TorchDispatchMode):
         super().__init__()
         self.waits: list[str] = []
         self.copies_in = 0
+        self.copies_out = 0
         self.captures = 0
         self._graph: Graph | None = None
         self._pinned: dict[int, torch.Tensor] = {}
         # Sources of copies that may still run, and what was in them when these began.
         self._running: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._arriving: list[tuple[torch.Tensor, torch.Tensor]] = []  # and what they will hold
 
     def reset(self) -> None:
         """Count from zero."""
-        self.waits, self.copies_in, self.captures = [], 0, 0
+        self.waits, self.copies_in, self.copies_out, self.captures = [], 0, 0, 0
 
     def synchronize(self, reason: str = "synchronize") -> None:
         """Wait for the stream."""
         assert self._graph is None, f"{reason} waits during a capture"
         for source, content in self._running:
             assert torch.equal(source, content), "the source of a copy changed before its end"
-        self._running = []
+        for copy, content in self._arriving:
+            copy.copy_(content)
+        self._running, self._arriving = [], []
         self.waits.append(reason)
 
     @contextmanager
@@ -133,6 +138,8 @@ class MadeUpCuda(TorchDispatchMode):
             if (to_device, inside[-1]) == (True, False):
                 self._copy_in(tensors[-1], is_asynchronous=_is_asynchronous(func, args, named))
             elif (to_device, inside[-1]) == (False, True):
+                if func is _aten._to_copy.default and _is_asynchronous(func, args, named):
+                    return self._copy_out(self._compute(func, args, named, to_device=False))
                 self.synchronize("copy to the host")
         elif asked == "cuda":
             to_device = True
@@ -163,6 +170,11 @@ class MadeUpCuda(TorchDispatchMode):
             self._running.append((source, source.clone()))
         else:
             self.synchronize("copy to the device")
+
+    def _copy_out(self, copy: torch.Tensor) -> torch.Tensor:
+        self.copies_out += 1
+        self._arriving.append((copy, copy.clone()))
+        return copy.zero_()
 
     def _is_pinned(self, tensor: torch.Tensor) -> bool:
         if isinstance(tensor, DeviceTensor):

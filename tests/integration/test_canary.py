@@ -65,6 +65,7 @@ async def test_a_right_answer_is_the_same_the_second_time(
     assert second["vllm_xargs"] == {
         "specgate_mode": "off",
         "specgate_tenant": first["vllm_xargs"]["specgate_tenant"],
+        "specgate_indexed": 0,
     }
     assert second["max_tokens"] == 12
     assert second["cache_salt"] != first["cache_salt"]

@@ -121,8 +121,13 @@ class _HybridDrafting(_Runner):
         return sampled
 
     def _choose_place(self, logits: Any, drafted: Any) -> Place | None:
-        """Return a place whose token is to be tested; None in most steps, and on GPUs."""
+        """Return a place whose token is to be tested; None in most steps, and on GPUs.
+
+        Where vLLM's drafter has left probabilities, a draft is accepted by the quotient of both.
+        """
         if drafted is None or self._spot_check is None or logits.device.type != "cpu":
+            return None
+        if self._draft_probs is not None or self.rejection_sampler.synthetic_mode:
             return None
         return self._spot_check.begin(drafted, logits, self.input_batch.sampling_metadata)
 

@@ -13,13 +13,10 @@ import torch
 from numpy.typing import NDArray
 from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p
 
-from engine.worker.uniform import UniformTest, place_of
+from engine.worker.uniform import CHECK_EVERY, UniformTest, place_of
 from engine.worker.v1.verification import leaves_logits
 
 _log = logging.getLogger(__name__)
-
-_EVERY = 8
-"""Steps from one check to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class SpotCheck:
         if self._is_failed or sampling.all_greedy:
             return None
         self._steps += 1
-        if self._steps % _EVERY:
+        if self._steps % CHECK_EVERY:
             return None
         try:
             return self._choose(metadata, logits, sampling)

@@ -34,6 +34,10 @@ class Requests:
     def __getitem__(self, request: str) -> Request:
         return self._requests[request]
 
+    def get(self, request: str) -> Request | None:
+        """Return a request; None if nobody told of it, or it is gone."""
+        return self._requests.get(request)
+
     def update(self, added: Sequence[Any], gone: Collection[str]) -> None:
         """Follow a step's scheduler output.
 

@@ -36,6 +36,7 @@ from engine.worker.step import SampledStep
 from engine.worker.v2.graphs import capture_steps_of
 from engine.worker.v2.requests import Request, Requests
 from engine.worker.v2.speculator import HeadPlan, take_our_speculator
+from engine.worker.v2.spot_check import CheckedSampler, SpotCheck, take_our_sampler
 
 _Runner: Any = object
 
@@ -52,6 +53,7 @@ class _Step:
         hidden: Hidden states of all positions, for a head; overwritten by the next step.
         states: A copy of those of the positions that are sampled.
         output: vLLM's `AsyncOutput`, whose tokens come to the CPU meanwhile.
+        checked: A number to be tested that comes to the CPU with the tokens; None in most steps.
         gone: Requests that ended, or left the batch, since it was launched.
     """
 
@@ -62,6 +64,7 @@ class _Step:
     hidden: Any
     states: StepStates | None
     output: Any
+    checked: torch.Tensor | None
     gone: set[str] = field(default_factory=set)
 
     @property
@@ -90,11 +93,15 @@ class _HybridDrafting(_Runner):
 
     def __init__(self, vllm_config: Any, device: Any) -> None:
         take_our_speculator()
+        take_our_sampler()
         super().__init__(vllm_config, device)
         self.requests = Requests()
         group = get_tp_group()
         drafts = group.rank_in_group == 0
         self.speculation = RankSpeculation.start(vllm_config, _V2Batch(self)) if drafts else None
+        self._spot_check: SpotCheck | None = None
+        if self.speculation is not None:
+            self._spot_check = SpotCheck(self.speculation.sampling, self.requests.get)
         # The other ranks could not read what the head drafts on this rank's device.
         self._is_alone = group.world_size == 1
         self._head_ahead: tuple[DraftHead, int] | None = None
@@ -107,6 +114,8 @@ class _HybridDrafting(_Runner):
     def load_model(self, *args: Any, **kwargs: Any) -> None:
         """Load the target, then its draft head if there is one."""
         super().load_model(*args, **kwargs)
+        if isinstance(self.rejection_sampler, CheckedSampler):
+            self.rejection_sampler.check = self._spot_check
         load_head(self.speculation, self.model, self.vllm_config, device=self.device)
 
     def warm_up_head(self) -> None:
@@ -176,7 +185,10 @@ class _HybridDrafting(_Runner):
             made = state.num_spec_tokens_to_schedule
         else:
             made = self.speculator.drafted
-        self._steps.append(_Step(self._scheduled, batch, requests, made, hidden, states, output))
+        checked = None if self._spot_check is None else self._spot_check.take()
+        self._steps.append(
+            _Step(self._scheduled, batch, requests, made, hidden, states, output, checked)
+        )
         return output
 
     def take_draft_token_ids(self) -> DraftTokenIds | None:
@@ -195,6 +207,8 @@ class _HybridDrafting(_Runner):
         self._known = step
         names, sampled, drafted = list(step.requests), step.sampled(), step.drafted
         self.requests.extend(step.requests, sampled)
+        if step.checked is not None and self._spot_check is not None:
+            self._spot_check.collect(step.checked)
         following, states = self._steps[0] if self._steps else None, step.states
         if step.gone:
             here = [at for at, name in enumerate(names) if name not in step.gone]

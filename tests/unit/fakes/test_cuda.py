@@ -52,6 +52,17 @@ def test_computing_does_not_wait(cuda: MadeUpCuda, on_device: Tensor) -> None:
     assert not cuda.waits
 
 
+def test_a_copy_to_the_host_that_it_does_not_wait_for_arrives_later(
+    cuda: MadeUpCuda, on_device: Tensor
+) -> None:
+    copy = (on_device + 1).to("cpu", non_blocking=True)
+    assert (cuda.waits, cuda.copies_out, copy.tolist()) == ([], 1, [0.0] * 4)
+
+    cuda.synchronize()
+
+    assert copy.tolist() == (on_device + 1).tolist()
+
+
 def test_only_pinned_memory_is_copied_without_waiting(cuda: MadeUpCuda) -> None:
     torch.ones(3).pin_memory().to(DEVICE, non_blocking=True)
     assert (cuda.copies_in, cuda.waits) == (1, [])

@@ -89,3 +89,11 @@ def test_a_tenant_agrees_with_1_only(value: object, agreed: bool) -> None:
     control = read_control({"specgate_adapt": value})
 
     assert control.adapt is agreed
+
+
+@pytest.mark.parametrize(
+    ("value", "indexed"), [(0, False), (0.0, False), (False, False), (1, True), ("0", True)]
+)
+def test_only_0_keeps_a_text_out_of_the_index(value: object, indexed: bool) -> None:
+    assert read_control({"specgate_indexed": value}).indexed is indexed
+    assert read_control({"specgate_mode": "off"}).indexed

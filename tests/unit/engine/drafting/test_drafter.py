@@ -160,6 +160,20 @@ def test_an_answer_is_kept_or_not(keep: bool) -> None:
     assert drafts.tokens == [[3, 4] if keep else []]
 
 
+def test_the_index_never_hears_of_a_request_that_is_not_indexed() -> None:
+    index = suffix()
+    hybrid = drafter(index)
+
+    drafts = hybrid.step(["r"], [[11, 12]], begin(Control(indexed=False)))
+    assert index.stats().requests == 0
+    hybrid.step(["r"], [[1, 2, 3]], begin())
+    hybrid.end(["r"], keep=True)
+
+    assert drafts.tokens == [[]]
+    assert (index.stats().tokens, index.stats().tenants) == (0, 0)
+    assert not hybrid.counters.fallbacks
+
+
 def test_a_request_that_was_preempted_begins_again() -> None:
     hybrid = drafter(suffix())
     hybrid.step(["r"], [[1]], begin())

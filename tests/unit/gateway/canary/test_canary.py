@@ -1,6 +1,8 @@
 """Which requests are watched, and which of them are not asked again."""
 
 import asyncio
+import time
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -16,7 +18,9 @@ from tests.unit.gateway.requests import CHAT, request_to
 class Made:
     """A canary that does not run, with its clock and metrics."""
 
-    def __init__(self, *, share: float, seed: int = 1) -> None:
+    def __init__(
+        self, *, share: float, seed: int = 1, clock: Callable[[], float] | None = None
+    ) -> None:
         self.now = 0.0
         self.registry = CollectorRegistry()
         self.canary = Canary(
@@ -26,7 +30,7 @@ class Made:
             GatewayMetrics(self.registry),
             find_worker=lambda _: None,
             random=Random(seed),
-            clock=lambda: self.now,
+            clock=clock or (lambda: self.now),
         )
 
     def skipped(self, reason: str) -> float:
@@ -103,6 +107,21 @@ async def test_a_request_that_waits_too_long_is_dropped() -> None:
     following.cancel()
 
     assert made.skipped("late") == 1
+
+
+async def test_a_quarter_of_a_second_of_quiet_is_enough_for_all_that_wait() -> None:
+    made = Made(share=1.0, clock=time.monotonic)
+    made.canary.slots_changed(1, 0)
+    for _ in range(8):
+        made.canary.offer(watched())
+    running = asyncio.create_task(made.canary.run())
+    await asyncio.sleep(0.3)
+    made.canary.slots_changed(0, 0)
+
+    seconds = await eventually(lambda: made.skipped("worker_gone") == 8)
+    running.cancel()
+
+    assert 0.2 < seconds < 1.5
 
 
 async def test_the_counters_of_a_model_start_at_zero() -> None:

@@ -46,7 +46,12 @@ def test_the_second_body_is_the_first_without_drafts(
         "cache_salt": "s",
         "return_token_ids": True,
         "return_tokens_as_token_ids": True,
-        "vllm_xargs": {"mine": 1, "specgate_mode": "off", "specgate_tenant": "t"},
+        "vllm_xargs": {
+            "mine": 1,
+            "specgate_mode": "off",
+            "specgate_tenant": "t",
+            "specgate_indexed": 0,
+        },
         **logprobs,
     }
 

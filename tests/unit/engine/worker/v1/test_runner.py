@@ -36,6 +36,7 @@ class Plain:
         self.speculative_config: Any = None
         self._draft_probs: Any = None
         self._draft_prob_req_ids: Any = None
+        self.rejection_sampler: Any = SimpleNamespace(synthetic_mode=False)
         self.logits_rows: list[int] = []
         self.model = SimpleNamespace(
             compute_logits=lambda hidden: self.logits_rows.append(len(hidden))
@@ -184,6 +185,8 @@ def test_a_sampled_place_is_tested(hooked: Hooked, monkeypatch: pytest.MonkeyPat
     hooked._sample(logits, output)
     hooked._sample(logits, None)
     hooked._sample(logits.to("meta"), output)  # as on a GPU
+    hooked._draft_probs = "left by vLLM's drafter"  # by which a token is accepted, too
+    hooked._sample(logits, output)
 
     assert [step[1:] for step in seen] == [
         (logits, "sampling"), (logits, "sampling"), ("tokens",)

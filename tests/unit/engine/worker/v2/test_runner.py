@@ -16,6 +16,7 @@ from engine.drafting import HEAD, NATIVE, InFlight, Origin, StepDrafts
 from engine.drafting.origin import SUFFIX
 from engine.worker.scheduler import SourcedDraftTokenIds
 from engine.worker.step import NextStep, SampledStep
+from engine.worker.uniform import UniformTest
 from engine.worker.v2 import runner
 from engine.worker.v2.runner import (
     HybridGPUModelRunner,
@@ -23,6 +24,7 @@ from engine.worker.v2.runner import (
     _V2Batch,
 )
 from engine.worker.v2.speculator import OwnSpeculator
+from engine.worker.v2.spot_check import CheckedSampler
 from tests.unit.engine.worker.v1.test_runner import Step
 
 NEXT = NextStep(room_tokens=5)
@@ -53,6 +55,10 @@ class Plain:
             compute_logits=lambda hidden: self.logits_rows.append(len(hidden))
         )
         self.output: Any = None
+        self.rejection_sampler = CheckedSampler.__new__(CheckedSampler)
+
+    def load_model(self) -> None:
+        pass
 
     def execute_model(self, scheduled: Any, **_: Any) -> None:
         self.seen_drafts.append(self.req_states.draft_tokens.tolist())
@@ -159,9 +165,11 @@ def hooked(monkeypatch: pytest.MonkeyPatch, step: Step) -> Hooked:
     speculation = SimpleNamespace(
         step=step,
         has_native=False,
+        sampling=UniformTest(),
         drafter=SimpleNamespace(native_tokens=lambda: 2, fail_head=lambda _: None),
     )
-    monkeypatch.setattr(vllms, "init_speculator", None)  # undone after the test
+    for name in ("init_speculator", "RejectionSampler"):
+        monkeypatch.setattr(vllms, name, None)  # undone after the test
     group = SimpleNamespace(rank_in_group=0, world_size=1)
     monkeypatch.setattr(runner, "get_tp_group", lambda: group)
     monkeypatch.setattr(runner, "most_verified_rows", lambda _: 512)
@@ -513,7 +521,7 @@ def test_nothing_of_a_step_in_flight_is_read_but_what_was_scheduled(
     ahead.num_computed_tokens_np = Unknown()
     hooked.launch(Scheduled(), ahead, output([7], [8]))
     ahead.idx_mapping = Unknown()
-    hooked._steps[-1].output = Unknown()
+    hooked._steps[-1].output = hooked._steps[-1].checked = Unknown()
 
     hooked.take_draft_token_ids()
 
@@ -561,3 +569,40 @@ def test_a_step_launched_ahead_neither_waits_nor_reads_from_the_device(
 
     assert copied == [[2, 0], [[3, 4], [5, 0]]]  # slots and tokens
     assert (copies.to_device, copies.to_cpu) == ([], 0)
+
+
+def test_a_check_is_read_with_the_tokens_of_its_step(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "load_head", lambda *_, **__: None)
+    hooked.vllm_config = None
+    hooked.load_model()
+    check = hooked.rejection_sampler.check
+    assert check is not None
+    check._value = torch.tensor([0.25])
+    hooked.launch(FIRST, batch(), output([5], [6]))
+    check._value = torch.tensor([0.75])
+    hooked.launch(Scheduled(), batch([1, 2]), output([7, 8], [9]))
+    assert hooked.speculation is not None
+    counts = hooked.speculation.sampling.counts
+    assert sum(counts) == 0
+
+    hooked.take_draft_token_ids()
+    assert (counts[2], sum(counts)) == (1, 1)
+    hooked.take_draft_token_ids()
+    assert (counts[7], sum(counts)) == (1, 2)
+
+
+def test_a_rank_that_does_not_draft_checks_nothing(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "load_head", lambda *_, **__: None)
+    monkeypatch.setattr(
+        runner, "get_tp_group", lambda: SimpleNamespace(rank_in_group=1, world_size=2)
+    )
+    other = Hooked(None, None)
+    other.vllm_config = None
+
+    other.load_model()
+
+    assert other.rejection_sampler.check is None

@@ -1,0 +1,1 @@
+"""What the canary costs, and what it finds (`make bench-canary`)."""
