@@ -62,13 +62,16 @@ class Answer:
         usage = _last(parts, "usage")
         counts = Counts()
         counts.take({"usage": usage, "metrics": _last(parts, "metrics")})
+        ids = [
+            token
+            for part in parts
+            for choice in part["choices"]
+            for token in choice.get("token_ids") or ()
+        ]
+        if asked.tokens and len(asked.tokens) != len(ids):
+            raise ValueError(f"{len(asked.tokens)} log-probabilities for {len(ids)} tokens")
         return cls(
-            ids=tuple(
-                token
-                for part in parts
-                for choice in part["choices"]
-                for token in choice.get("token_ids") or ()
-            ),
+            ids=tuple(ids),
             likeliest=tuple(_likeliest(token) for token in asked.tokens),
             message=asked.message,
             finish_reason=asked.finish_reason,

@@ -54,6 +54,7 @@ async def ask_all(worker: Server, one: Pass, prompts: Sequence[Prompt], records:
                 say(f"{one.name}: {done} of {count} in {time.monotonic() - began:.0f} s")
 
     await asyncio.gather(*(client() for _ in range(one.clients)))
+    say(f"{one.name}: {count} prompts in {time.monotonic() - began:.0f} s")
     if failed := fallbacks(await worker.metrics()):
         raise WorkerError(f"{one.name}: speculation failed {failed} times")
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -33,7 +34,7 @@ def made_up(kind: str, seed: int) -> Iterator[Body]:
     """
     assert kind in KINDS
     source = Random(f"{seed} {kind}")
-    make = _MAKERS.get(kind, lambda source: _plain(kind, source))
+    make: Maker = _MAKERS.get(kind, partial(_plain, kind))
     seen: set[str] = set()
     repeats = 0
     while repeats < _MOST_REPEATS:

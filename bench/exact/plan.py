@@ -10,19 +10,24 @@ from gateway.verify import Prompt
 
 Dtype = Literal["bfloat16", "float32"]
 Kernels = Literal["ours", "vllm"]
-Drafter = Literal["none", "specgate", "ngram", "arctic_suffix"]
+Peer = Literal["ngram", "arctic_suffix"]
+Drafter = Literal["none", "specgate"] | Peer
 
 DTYPES: Sequence[Dtype] = ("bfloat16", "float32")
 KERNELS: Sequence[Kernels] = ("ours", "vllm")
-PEERS: Sequence[Drafter] = ("ngram", "arctic_suffix")
+PEERS: Sequence[Peer] = ("ngram", "arctic_suffix")
 CROWD = 16
 """Clients of a setting in company: each prompt is among 15 others."""
 
-STEP_TOKENS = 40
+STEP_TOKENS = 30
 """`max_num_batched_tokens` where prompts are cut: longer ones take several steps."""
 
 BLOCK_TOKENS = 32
 """Of the prefix cache. vLLM's default on CPUs, 128, would find few prompts again."""
+
+_SOME, _FEW = 5, 7
+"""Every so-manieth prompt of a kind is asked in settings that show less. Odd: recorded and made-up
+prompts take turns."""
 
 MODES = {"hybrid": "auto", "suffix": "suffix", "head": "head"}
 """Sources of a specgate, as `specgate_mode` of a request."""
@@ -125,21 +130,25 @@ def chosen(prompts: Sequence[Prompt], every: int) -> Sequence[Prompt]:
 def _ours(dtype: Dtype) -> Iterator[Pass]:
     """Our sources on our kernels."""
     yield Pass(Serving(dtype, "ours", "none"), "none", 1)
-    for cuts in (False, True):
-        for clients in (CROWD, 1):
-            for source in MODES:
-                yield Pass(Serving(dtype, "ours", "specgate", cuts), source, clients)
+    whole, cut = (Serving(dtype, "ours", "specgate", cuts) for cuts in (False, True))
+    for source in MODES:
+        yield Pass(whole, source, CROWD)
+    for source in MODES:
+        yield Pass(whole, source, 1, every=1 if source == "hybrid" else _SOME)
+    for source in MODES:
+        yield Pass(cut, source, CROWD, every=1 if source == "hybrid" else _SOME)
+    yield Pass(cut, "hybrid", 1, every=_SOME)
 
 
-def _others(dtype: Dtype, kernels: Kernels, every: int) -> Iterator[Pass]:
+def _others(dtype: Dtype, kernels: Kernels) -> Iterator[Pass]:
     """Peers; and on vLLM's kernels hybrid as well."""
+    drafters: dict[Drafter, str] = {peer: peer for peer in PEERS}
     if kernels == "vllm":
-        yield Pass(Serving(dtype, kernels, "none"), "none", 1, every)
+        yield Pass(Serving(dtype, kernels, "none"), "none", 1, every=_FEW)
+        drafters = {"specgate": "hybrid", **drafters}
+    for drafter, source in drafters.items():
         for clients in (CROWD, 1):
-            yield Pass(Serving(dtype, kernels, "specgate"), "hybrid", clients, every)
-    for peer in PEERS:
-        for clients in (CROWD, 1):
-            yield Pass(Serving(dtype, kernels, peer), peer, clients, every)
+            yield Pass(Serving(dtype, kernels, drafter), source, clients, every=_FEW)
 
 
 def _quick(dtype: Dtype) -> Iterator[Pass]:
@@ -153,7 +162,7 @@ FULL = Plan(
     answer_tokens=32,
     passes=[
         *(one for dtype in DTYPES for one in _ours(dtype)),
-        *(one for dtype in DTYPES for kernels in KERNELS for one in _others(dtype, kernels, 4)),
+        *(one for dtype in DTYPES for kernels in KERNELS for one in _others(dtype, kernels)),
     ],
 )
 """1,008 prompts."""

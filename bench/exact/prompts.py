@@ -16,7 +16,7 @@ MOST_BYTES = 6_000
 """Of a recorded prompt. A token is at least a byte."""
 
 _ANSWER_TOKENS: Mapping[str, int] = {
-    "json_schema": 64, "tool": 64, "parallel_tools": 96, "streamed_tool": 64,
+    "json_schema": 48, "tool": 64, "parallel_tools": 64, "streamed_tool": 64,
 }  # fmt: skip
 """Kinds whose answers end by themselves get the room for it."""
 
@@ -48,9 +48,9 @@ def prompts_of(folder: Path, *, each: int, answer_tokens: int) -> list[Prompt]:
     columns = []
     for kind in KINDS:
         following = _in_turn(iter(recorded.get(kind, ())), made_up(kind, SEED))
-        bodies = islice(_distinct(chain(shipped[kind], following)), each)
         most = max(answer_tokens, _ANSWER_TOKENS.get(kind, 0))
-        columns.append([(kind, {**body, "max_tokens": most}) for body in bodies])
+        bodies = ({**body, "max_tokens": most} for body in chain(shipped[kind], following))
+        columns.append([(kind, body) for body in islice(_distinct(bodies), each)])
     rows = chain.from_iterable(zip(*columns, strict=True))
     return [Prompt(number, kind, body) for number, (kind, body) in enumerate(rows, 1)]
 

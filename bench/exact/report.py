@@ -19,7 +19,7 @@ _WORDS = {
     Outcome.SKIPPED: REFUSED,
 }
 _COLUMNS = (
-    "same_share", SAME, NEAR_TIE, DEFECT, UNTESTED, REFUSED, "drafted", "accepted",
+    "prompts", "same_share", SAME, NEAR_TIE, DEFECT, UNTESTED, REFUSED, "drafted", "accepted",
 )  # fmt: skip
 
 DEFINITIONS = {
@@ -111,8 +111,8 @@ def table_of(found: Json) -> str:
         lines.append("|---" * (len(_COLUMNS) + 1) + "|")
         for row, figures in found[name].items():
             share = figures["same_share"]
-            cells = ["-" if share is None else f"{share:.2%}"]
-            cells += [str(figures[column]) for column in _COLUMNS[1:]]
+            shown = {**figures, "same_share": "-" if share is None else f"{share:.2%}"}
+            cells = [str(shown[column]) for column in _COLUMNS]
             lines.append(f"| {row} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join(lines)
