@@ -1,11 +1,20 @@
 """Compares the answers that were kept, and sums up. Pure but for reading them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.exact.answers import Answer
-from bench.exact.plan import DTYPES, PEERS, STEP_TOKENS, Pass, reference_of
+from bench.exact.plan import (
+    DTYPES,
+    KERNELS,
+    PEERS,
+    STEP_TOKENS,
+    Dtype,
+    Pass,
+    Serving,
+    reference_of,
+)
 from bench.exact.records import Answers, Records, key_of
 from bench.rounds import Json
 from gateway.canary import MARGINS
@@ -62,12 +71,12 @@ def report(passes: Sequence[Pass], prompts: Sequence[Prompt], records: Records) 
         prompts: Of the plan; answers to others are left out.
         records: The answers.
     """
-    references = {one: records.load(one) for one in map(reference_of, passes)}
+    kept = {one.name: records.load(one) for one in passes}
     found = [
         compared
         for one in passes
         if not one.is_reference
-        for compared in _compare(one, prompts, records.load(one), references[reference_of(one)])
+        for compared in _compare(one, prompts, kept[one.name], kept[reference_of(one).name])
     ]
     ours = [one for one in found if one.by.serving.drafter == "specgate"]
     promised = {
@@ -96,9 +105,12 @@ def report(passes: Sequence[Pass], prompts: Sequence[Prompt], records: Records) 
             for kind in KINDS
             for dtype in DTYPES
         },
-        "kernels": {dtype: _kernels(dtype, references, prompts) for dtype in DTYPES},
-        "differences": [_difference(one) for one in found if one.result.place is not None],
-        "left_out": [one.name for one in passes if not records.load(one)],
+        "kernels": {
+            dtype: _kernels([kept.get(name, {}) for name in _references(dtype)], prompts, dtype)
+            for dtype in DTYPES
+        },
+        "differences": [_difference(one) for one in found if one.outcome in (NEAR_TIE, DEFECT)],
+        "left_out": [name for name, answers in kept.items() if not answers],
         "definitions": DEFINITIONS,
     }
 
@@ -142,18 +154,17 @@ def _is_tested(one: Pass, answer: Answer, *, again: bool) -> bool:
     return answer.drafted > 0 and was_cached == again and (was_cut or not one.serving.cuts)
 
 
-def _kernels(dtype: str, references: Mapping[Pass, Answers], prompts: Sequence[Prompt]) -> Json:
-    """Compare the references on both kernels, which share no error in a layer."""
-    of_dtype = {
-        one.serving.kernels: answers
-        for one, answers in references.items()
-        if one.serving.dtype == dtype
-    }
-    ours, others = of_dtype.get("ours", {}), of_dtype.get("vllm", {})
-    keys = [key for key in map(key_of, prompts) if key in ours and key in others]
+def _references(dtype: Dtype) -> Sequence[str]:
+    return [Pass(Serving(dtype, kernels, "none"), "none", 1).name for kernels in KERNELS]
+
+
+def _kernels(references: Sequence[Answers], prompts: Sequence[Prompt], dtype: Dtype) -> Json:
+    """Compare the references on both kernels, which share no code in a layer."""
+    ours, others = references
     outcomes = Counter(
         compare(ours[key][0].asked(), others[key][0].asked(), margin=MARGINS[dtype]).outcome
-        for key in keys
+        for key in map(key_of, prompts)
+        if key in ours and key in others
     )
     return {
         "same": outcomes[Outcome.SAME],

@@ -98,6 +98,15 @@ def test_a_prompt_that_was_refused_shows_nothing(tmp_path: Path) -> None:
     assert found["kinds"]["chat"][MISS] == {**COUNTS, "refused": 1}
 
 
+def test_a_request_that_was_refused_once_is_a_defect(records: Records) -> None:
+    records.add(HYBRID, CHAT, [Answer(refusal="too long"), hit(1, 2, 3)])
+
+    found = report(PLAN, PROMPTS, records)
+
+    assert found["defects"] == 1
+    assert found["differences"][0]["why"] == "refused once: too long"
+
+
 def test_what_peers_do_is_counted_apart(records: Records) -> None:
     records.add(NGRAM, CHAT, [drafted(1, 9, 3), hit(1, 2, 3)])
 
