@@ -9,16 +9,15 @@ import argparse
 import asyncio
 import sys
 import tempfile
-import time
+from collections.abc import Sequence
 from contextlib import ExitStack
-from itertools import groupby
+from functools import partial
 from pathlib import Path
 
 from bench.command import add_data, look_at_machine, new_parser, print_line
 from bench.engine.facts import facts_of
-from bench.engine.worker import WorkerError
-from bench.exact.ask import ask_all
-from bench.exact.plan import FULL, QUICK, Plan, chosen
+from bench.exact.ask import ask_plan
+from bench.exact.plan import FULL, QUICK, Plan
 from bench.exact.prompts import prompts_of
 from bench.exact.records import Records
 from bench.exact.report import report, table_of
@@ -50,9 +49,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.table and arguments.folder is None:
         parser.error("--table needs --folder")
-    return print_line(
-        lambda: _measure(arguments), (DataError, EngineError, InstallError, OSError, WorkerError)
-    )
+    return print_line(lambda: _measure(arguments), (DataError, EngineError, InstallError, OSError))
 
 
 def _measure(arguments: argparse.Namespace) -> Json:
@@ -63,32 +60,23 @@ def _measure(arguments: argparse.Namespace) -> Json:
             stack.enter_context(tempfile.TemporaryDirectory(prefix="sg-exact-"))
         )
         records = Records(folder.resolve())
-        if not arguments.table:
-            asyncio.run(_ask(plan, prompts, records, arguments.config))
+        failed = {} if arguments.table else asyncio.run(_ask(plan, prompts, records, arguments))
         found = report(plan.passes, prompts, records)
     sys.stderr.write(table_of(found))
     machine = asyncio.run(look_at_machine())
-    return {**found, **facts_of(load_settings(arguments.config), machine)}
+    return {**found, "failed": failed, **facts_of(load_settings(arguments.config), machine)}
 
 
-async def _ask(plan: Plan, prompts: list[Prompt], records: Records, config: Path) -> None:
-    """Ask all that has no answer yet, with one worker after another."""
-    ends_at = time.monotonic() + plan.seconds
-    for serving, passes in groupby(plan.passes, key=lambda one: one.serving):
-        missing = [one for one in passes if records.missing(one, chosen(prompts, one.every))]
-        if not missing or time.monotonic() > ends_at:
-            continue
-        packages = await _packages() if serving.drafter == "arctic_suffix" else Path()
-        say(f"{serving.name} starts")
-        async with running(serving, config, packages) as worker:
-            for one in missing:
-                if time.monotonic() <= ends_at:
-                    await ask_all(worker, one, chosen(prompts, one.every), records)
-
-
-async def _packages() -> Path:
-    peer = await install("arctic", ARCTIC_REQUIREMENTS)
-    return next(peer.glob("lib/python*/site-packages"))
+async def _ask(
+    plan: Plan, prompts: Sequence[Prompt], records: Records, arguments: argparse.Namespace
+) -> dict[str, str]:
+    packages = Path()
+    if any(one.serving.drafter == "arctic_suffix" for one in plan.passes):
+        say("installing the peer where it is missing")
+        peer = await install("arctic", ARCTIC_REQUIREMENTS)
+        packages = next(peer.glob("lib/python*/site-packages"))
+    start = partial(running, config=arguments.config, packages=packages)
+    return await ask_plan(plan, prompts, records, start)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ DEFINITIONS = {
     "refused": "refused by the reference as well",
     "same_share": "same over same, near_tie and defect: of specgate on our kernels",
     "defects": "of specgate in all settings",
+    "failed": "workers that did not start, or did not answer; they are asked again in the next run",
     "kernels": "both references of a dtype, on our kernels and on vLLM's, beside each other",
     "cut": f"steps have at most {STEP_TOKENS} tokens, so that longer prompts take several",
 }

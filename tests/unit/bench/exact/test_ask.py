@@ -1,12 +1,16 @@
 import json
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
 import pytest
 
 from bench.engine.worker import WorkerError
-from bench.exact.ask import ask_all
-from bench.exact.plan import Pass, Serving
+from bench.exact.ask import Start, ask_all, ask_plan
+from bench.exact.plan import Pass, Plan, Serving
 from bench.exact.records import Records, key_of
 from tests.unit.bench.exact.example import body, prompt
 
@@ -75,14 +79,65 @@ async def test_a_specgate_is_told_who_drafts_and_a_peer_is_not(tmp_path: Path) -
     assert "vllm_xargs" not in peer.bodies[0]
 
 
-async def test_an_interrupted_pass_goes_on(tmp_path: Path) -> None:
-    await ask_all(Fake(), HYBRID, PROMPTS[:3], Records(tmp_path))
-    later = Fake()
+def plan(*passes: Pass, seconds: float = math.inf) -> Plan:
+    return Plan(each=5, answer_tokens=8, passes=passes, seconds=seconds)
 
-    await ask_all(later, HYBRID, PROMPTS, Records(tmp_path))
+
+def starting(workers: Mapping[Serving, Fake], started: list[Serving]) -> Start:
+    @asynccontextmanager
+    async def start(serving: Serving) -> AsyncIterator[Fake]:
+        started.append(serving)
+        yield workers[serving]
+
+    return start
+
+
+async def test_a_worker_serves_all_its_passes_and_each_has_its_prompts(tmp_path: Path) -> None:
+    some = replace(HEAD, every=2)
+    workers = {REFERENCE.serving: Fake(), HYBRID.serving: Fake()}
+    started: list[Serving] = []
+    records = Records(tmp_path)
+
+    failed = await ask_plan(
+        plan(REFERENCE, HYBRID, some), PROMPTS, records, starting(workers, started)
+    )
+
+    assert failed == {}
+    assert started == [REFERENCE.serving, HYBRID.serving]
+    assert [len(records.load(one)) for one in (REFERENCE, HYBRID, some)] == [5, 5, 3]
+
+
+async def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
+    await ask_all(Fake(), REFERENCE, PROMPTS, Records(tmp_path))
+    await ask_all(Fake(), HYBRID, PROMPTS[:3], Records(tmp_path))
+    later, started = Fake(), list[Serving]()
+
+    start = starting({HYBRID.serving: later}, started)
+    await ask_plan(plan(REFERENCE, HYBRID), PROMPTS, Records(tmp_path), start)
 
     asked = {json.dumps(sent["messages"]) for sent in later.bodies}
     assert asked == {json.dumps(one.body["messages"]) for one in PROMPTS[3:]}
+    assert started == [HYBRID.serving]
+
+
+async def test_a_worker_that_fails_does_not_keep_others_from_being_asked(tmp_path: Path) -> None:
+    broken = Fake(httpx.Response(500, text="out of order"))
+    workers = {NGRAM.serving: broken, HYBRID.serving: Fake()}
+    records = Records(tmp_path)
+
+    failed = await ask_plan(plan(NGRAM, HYBRID), PROMPTS, records, starting(workers, []))
+
+    assert list(failed) == [NGRAM.serving.name]
+    assert "out of order" in failed[NGRAM.serving.name]
+    assert len(records.load(HYBRID)) == 5
+
+
+async def test_no_worker_is_started_when_the_time_is_up(tmp_path: Path) -> None:
+    started: list[Serving] = []
+
+    await ask_plan(plan(HYBRID, seconds=-1.0), PROMPTS, Records(tmp_path), starting({}, started))
+
+    assert started == []
 
 
 async def test_a_worker_that_does_not_answer_ends_the_run(tmp_path: Path) -> None:
