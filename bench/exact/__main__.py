@@ -1,6 +1,6 @@
 """`make bench-exact`: whether speculation changes an answer, in every setting.
 
-    python -m bench.exact [--quick] [--data DIR] [--folder DIR] [--config FILE] [--table]
+    python -m bench.exact [--quick] [--each N] [--data DIR] [--folder DIR] [--config FILE] [--table]
 
 Progress goes to stderr; the last line on stdout is one JSON object (keys: see report.py).
 """
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +43,9 @@ def main() -> int:
         type=Path,
         help="for the answers (100 MB): an interrupted run goes on there; else they are deleted",
     )
+    parser.add_argument(
+        "--each", type=int, help=f"prompts of each kind, for a first look in full ({FULL.each})"
+    )
     parser.add_argument("--config", type=Path, default=CONFIG, help="the profile")
     parser.add_argument(
         "--table", action="store_true", help="ask nothing; print the folder's answers as a table"
@@ -54,6 +58,7 @@ def main() -> int:
 
 def _measure(arguments: argparse.Namespace) -> Json:
     plan = QUICK if arguments.quick else FULL
+    plan = replace(plan, each=arguments.each or plan.each)
     prompts = prompts_of(arguments.data.resolve(), each=plan.each, answer_tokens=plan.answer_tokens)
     with ExitStack() as stack:
         folder = arguments.folder or Path(
