@@ -89,7 +89,8 @@ class Pass:
         """Name the setting of each asking."""
         serving = self.serving
         company = "alone" if self.clients == 1 else f"{self.clients} at once"
-        parts = [serving.dtype, f"{serving.kernels} kernels", self.source, company]
+        kernels = "our kernels" if serving.kernels == "ours" else "vLLM's kernels"
+        parts = [serving.dtype, kernels, self.source, company]
         cut = ["cut"] if serving.cuts else []
         return [", ".join([*parts, cache, *cut]) for cache in ("miss", "hit")]
 

@@ -1,7 +1,7 @@
 """Compares the answers that were kept, and sums up. Pure but for reading them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.exact.answers import Answer
@@ -27,10 +27,6 @@ _WORDS = {
     Outcome.DIFFERS: DEFECT,
     Outcome.SKIPPED: REFUSED,
 }
-_COLUMNS = (
-    "prompts", "same_share", SAME, NEAR_TIE, DEFECT, UNTESTED, REFUSED, "drafted", "accepted",
-)  # fmt: skip
-
 DEFINITIONS = {
     "same": "the same tokens, message and finish_reason as without drafts, alone and with nothing "
     "cached, where something was drafted, and the prompt was cached or cut if the setting says so",
@@ -117,18 +113,44 @@ def report(passes: Sequence[Pass], prompts: Sequence[Prompt], records: Records) 
 
 
 def table_of(found: Json) -> str:
-    """Return the settings, and the kinds on our kernels, as tables in Markdown."""
-    lines: list[str] = []
-    for name in ("settings", "ours_by_kind"):
-        lines.append(f"| {name} | {' | '.join(_COLUMNS)} |")
-        lines.append("|---" * (len(_COLUMNS) + 1) + "|")
-        for row, figures in found[name].items():
-            share = figures["same_share"]
-            shown = {**figures, "same_share": "-" if share is None else f"{share:.2%}"}
-            cells = [str(shown[column]) for column in _COLUMNS]
-            lines.append(f"| {row} | {' | '.join(cells)} |")
-        lines.append("")
-    return "\n".join(lines)
+    """Return all settings, and the kinds on our kernels, as tables in Markdown."""
+    settings = found["settings"]
+    sums = {
+        word: sum(figures[word] for figures in settings.values())
+        for word in ("drafted", "accepted", UNTESTED, REFUSED)
+    }
+    return "\n".join([
+        *_grid(settings, row_parts=3),
+        "",
+        "{drafted} tokens were drafted, {accepted} of them accepted. {untested} answers are "
+        "untested, {refused} were refused.".format(**sums),
+        "",
+        *_grid(found["ours_by_kind"], row_parts=1),
+        "",
+    ])  # fmt: skip
+
+
+def _grid(figures: Mapping[str, Json], *, row_parts: int) -> Iterator[str]:
+    """Yield a table: a figure's row is named by the first parts of its name."""
+    cells: dict[str, dict[str, str]] = {}
+    for name, counts in figures.items():
+        parts = name.split(", ")
+        column = ", ".join(parts[row_parts:])
+        cells.setdefault(", ".join(parts[:row_parts]), {})[column] = _cell(counts)
+    columns = list(dict.fromkeys(column for row in cells.values() for column in row))
+    yield f"| | {' | '.join(columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for name, row in cells.items():
+        yield f"| {name} | {' | '.join(row.get(column, '') for column in columns)} |"
+
+
+def _cell(counts: Json) -> str:
+    tested = counts[SAME] + counts[NEAR_TIE] + counts[DEFECT]
+    if not tested:
+        return ""
+    words = {NEAR_TIE: "near-ties", DEFECT: "defects"}
+    found = [f"{counts[key]} {word}" for key, word in words.items() if counts[key]]
+    return ", ".join([f"{counts[SAME]} of {tested}", *found])
 
 
 def _compare(

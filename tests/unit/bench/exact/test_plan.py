@@ -64,8 +64,8 @@ def test_settings_are_named_by_what_differs() -> None:
     names = [name for one in FULL.passes if not one.is_reference for name in one.settings]
 
     assert len(set(names)) == len(names)
-    assert "bfloat16, ours kernels, hybrid, 16 at once, miss" in names
-    assert "float32, ours kernels, hybrid, alone, hit, cut" in names
+    assert "bfloat16, our kernels, hybrid, 16 at once, miss" in names
+    assert "float32, vLLM's kernels, ngram, alone, hit" in names
 
 
 def test_every_so_manieth_prompt_of_a_kind_is_chosen() -> None:
