@@ -166,7 +166,7 @@ FULL = Plan(
         *(one for dtype in DTYPES for kernels in KERNELS for one in _others(dtype, kernels)),
     ],
 )
-"""1,008 prompts."""
+"""1,008 prompts: some 90 minutes on two idle cores (estimated)."""
 QUICK = Plan(
     each=2,
     answer_tokens=24,
