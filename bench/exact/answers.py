@@ -5,7 +5,7 @@ without: steps that need them are verified by vLLM and not by us, and hardly any
 Both are asked for their token ids, which are what is compared.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -62,6 +62,8 @@ class Answer:
         usage = _last(parts, "usage")
         counts = Counts()
         counts.take({"usage": usage, "metrics": _last(parts, "metrics")})
+        # Behind a stop string vLLM reports no drafts; the trace has those that were accepted.
+        traced = sum(source != "target" for part in parts for source, _ in _trace(part))
         ids = [
             token
             for part in parts
@@ -77,8 +79,8 @@ class Answer:
             finish_reason=asked.finish_reason,
             prompt_tokens=usage["prompt_tokens"],
             cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0,
-            drafted=counts.drafted.total(),
-            accepted=counts.accepted.total(),
+            drafted=counts.drafted.total() or traced,
+            accepted=counts.accepted.total() or traced,
         )
 
     @classmethod
@@ -132,6 +134,10 @@ def answer_of(response: httpx.Response, *, is_streamed: bool) -> Answer:
     if not response.is_success:
         raise ValueError(f"status {response.status_code}: {response.text[:200]}")
     return Answer.read(response.text, is_streamed=is_streamed)
+
+
+def _trace(part: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
+    return (part.get("speculation") or {}).get("trace") or ()
 
 
 def _last(parts: Iterable[Mapping[str, Any]], name: str) -> Any:

@@ -125,4 +125,5 @@ def _wishes(one: Pass) -> Json:
     """What a specgate is told with each request; the index of a pass begins empty."""
     if one.serving.drafter != "specgate":
         return {}
-    return {"vllm_xargs": {"specgate_mode": MODES[one.source], "specgate_tenant": one.name}}
+    wishes = {"specgate_mode": MODES[one.source], "specgate_tenant": one.name, "specgate_trace": 1}
+    return {"vllm_xargs": wishes}

@@ -32,6 +32,15 @@ def test_log_probabilities_must_be_of_all_tokens() -> None:
         Answer.read(json.dumps(lacking), is_streamed=False)
 
 
+def test_behind_a_stop_string_the_trace_tells_what_was_accepted() -> None:
+    stopped = json.loads(body([7, 8, 9]))
+    stopped["speculation"] = {"trace": [["target", 2], ["suffix", 3], ["head", 1]]}
+
+    found = Answer.read(json.dumps(stopped), is_streamed=False)
+
+    assert (found.drafted, found.accepted) == (2, 2)
+
+
 def test_a_stream_is_put_together() -> None:
     chunks = [
         {"choices": [{"delta": {"role": "assistant", "content": ""}}]},

@@ -74,7 +74,7 @@ async def test_a_specgate_is_told_who_drafts_and_a_peer_is_not(tmp_path: Path) -
     await ask_all(ours, HEAD, PROMPTS[:1], Records(tmp_path))
     await ask_all(peer, NGRAM, PROMPTS[:1], Records(tmp_path))
 
-    wishes = {"specgate_mode": "head", "specgate_tenant": HEAD.name}
+    wishes = {"specgate_mode": "head", "specgate_tenant": HEAD.name, "specgate_trace": 1}
     assert ours.bodies[0]["vllm_xargs"] == wishes
     assert "vllm_xargs" not in peer.bodies[0]
 
