@@ -85,6 +85,11 @@ bench-canary: install-dev ## measure the canary: what it costs, false alarms, ho
 bench-drift: install-dev ## acceptance of a static and of an adapted head while the workload changes (FOLDER=dir to go on later, QUICK=1 for three minutes)
 	@$(VENV)/bin/python -m bench.drift $(BENCH_FLAGS) $(addprefix --folder ,$(FOLDER))
 
+.PHONY: bench-exact
+bench-exact: install-dev ## compare answers with and without drafts in every setting, 1,008 prompts (DATA=dir FOLDER=dir to go on later, QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml >&2
+	@$(VENV)/bin/python -m bench.exact $(BENCH_FLAGS) $(addprefix --data ,$(DATA)) $(addprefix --folder ,$(FOLDER))
+
 .PHONY: bench-rival
 bench-rival: install-dev ## measure specgate against llama-server (MODEL= DATA=dir, QUICK=1 for three minutes; builds it once: 8 minutes)
 	@$(VENV)/bin/python -m bench.rival $(BENCH_FLAGS) $(addprefix --model ,$(MODEL)) $(addprefix --data ,$(DATA))

@@ -120,6 +120,22 @@ class BenchWorker:
         count: int = (await self._tokenize({"messages": ask.messages}))["count"]
         return count <= room
 
+    @property
+    def model(self) -> str:
+        """Its model's name in requests, once it has been started."""
+        return self._model
+
+    async def send(self, method: str, path: str, body: object = None) -> httpx.Response:
+        """Send a request and return the response, whatever its status.
+
+        Raises:
+            WorkerError: There was none.
+        """
+        try:
+            return await self._client.request(method, path, json=body)
+        except httpx.HTTPError as error:
+            raise WorkerError(self._process.explained(f"{path}: {error!r}")) from error
+
     async def metrics(self) -> str:
         """Its metrics in the Prometheus text format."""
         response = await self._client.get("/metrics")
@@ -133,10 +149,7 @@ class BenchWorker:
         return await self._request("POST", "/tokenize", {"model": self._model, **text})
 
     async def _request(self, method: str, path: str, body: object = None) -> Any:
-        try:
-            response = await self._client.request(method, path, json=body)
-        except httpx.HTTPError as error:
-            raise WorkerError(self._process.explained(f"{path}: {error!r}")) from error
+        response = await self.send(method, path, body)
         if response.status_code != 200:
             raise WorkerError(f"{self.method.name}: {path}: {response.text[:400]}")
         return response.json()

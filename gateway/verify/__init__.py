@@ -5,7 +5,17 @@ compared token by token (compare.py). A difference where the target itself found
 equally likely is a near-tie; any other is a defect.
 """
 
-from gateway.verify.ask import Asked, Side, VerifyError, ask, find_model, find_sides
+from gateway.verify.ask import (
+    Asked,
+    Side,
+    Token,
+    VerifyError,
+    ask,
+    find_model,
+    find_sides,
+    read_answer,
+    read_parts,
+)
 from gateway.verify.compare import Outcome, Result, compare
 from gateway.verify.page import page_of, verdict_of
 from gateway.verify.prompts import KINDS, Prompt, PromptsError, read_prompts, shipped_prompts
@@ -21,12 +31,15 @@ __all__ = [
     "Result",
     "Side",
     "Summary",
+    "Token",
     "VerifyError",
     "ask",
     "compare",
     "find_model",
     "find_sides",
     "page_of",
+    "read_answer",
+    "read_parts",
     "read_prompts",
     "sentences_of",
     "shipped_prompts",

@@ -3,7 +3,7 @@
 import json
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -157,13 +157,26 @@ async def ask(client: httpx.AsyncClient, side: Side, model: str, prompt: Prompt)
     if not answer.is_success:
         return Asked(refusal=_why(answer))
     try:
-        return _read(answer.text, seconds, is_streamed=prompt.is_streamed)
+        return read_answer(read_parts(answer.text, is_streamed=prompt.is_streamed), seconds)
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise VerifyError(f"{side.url}: an answer is not OpenAI's: {error!r}") from error
 
 
-def _read(text: str, seconds: float, *, is_streamed: bool) -> Asked:
-    parts = list(_events(text)) if is_streamed else [json.loads(text)]
+def read_parts(text: str, *, is_streamed: bool) -> list[dict[str, Any]]:
+    """Read the body of an answer: its chunks, or the whole as the only one.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    return list(_events(text)) if is_streamed else [json.loads(text)]
+
+
+def read_answer(parts: Iterable[Mapping[str, Any]], seconds: float) -> Asked:
+    """Put an answer together from its chunks, or from the whole.
+
+    Raises:
+        ValueError, KeyError, TypeError, IndexError: It is not OpenAI's.
+    """
     tokens: list[Token] = []
     message: dict[str, Any] = {}
     reason, usage = None, 0
@@ -172,7 +185,7 @@ def _read(text: str, seconds: float, *, is_streamed: bool) -> Asked:
             raise ValueError(part["error"])
         usage = (part.get("usage") or {}).get("completion_tokens", usage)
         for choice in part["choices"][:1]:
-            _add(message, choice["delta" if is_streamed else "message"])
+            _add(message, choice["delta"] if "delta" in choice else choice["message"])
             reason = choice.get("finish_reason") or reason
             tokens += map(_token, (choice.get("logprobs") or {}).get("content") or ())
     return Asked(tuple(tokens), _plain(message), reason, usage, seconds)

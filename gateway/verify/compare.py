@@ -76,6 +76,8 @@ def _at(place: int, plain: Token, drafted: Token, margin: float) -> Result:
     if known is None:
         return Result(Outcome.DIFFERS, place, why="a token that is not among the likeliest")
     found = plain.logprob - known
-    if found <= margin:
+    if abs(found) <= margin:
         return Result(Outcome.NEAR_TIE, place, found)
-    return Result(Outcome.DIFFERS, place, found, why="a token that is less likely")
+    # Greedy decoding passes over a likelier token only where a grammar or a penalty forbids it.
+    why = "a token that is less likely" if found > 0 else "a likelier token that was forbidden"
+    return Result(Outcome.DIFFERS, place, found, why=why)

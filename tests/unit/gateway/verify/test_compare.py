@@ -40,6 +40,16 @@ def test_an_unlikely_token_is_a_defect_whatever_the_margin() -> None:
     assert found.margin is None
 
 
+def test_a_likelier_token_was_forbidden_and_is_no_near_tie() -> None:
+    plain = answer(A, token("b", -2.0, b=-2.0, c=-0.2))
+
+    found = compare(plain, answer(A, C), margin=0.5)
+
+    assert found.outcome is Outcome.DIFFERS
+    assert found.margin == pytest.approx(-1.8)
+    assert found.why == "a likelier token that was forbidden"
+
+
 @pytest.mark.parametrize(
     ("drafted", "place"),
     [
