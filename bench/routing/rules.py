@@ -165,7 +165,7 @@ class Ours:
         trip = self._trips.pop(id(job))
         request = job.request
         self.router.end(
-            trip, now, None if lost else (request.prompt_tokens, job.cached_tokens, request.answer_tokens)
+            trip, now, None if lost else (request.prompt_tokens, job.cached_tokens, request.answer_tokens, request.answer_tokens - job.steps)
         )
         if not lost:
             self.error.append((trip.expected_seconds, now - trip.sent))

@@ -47,6 +47,7 @@ class Job:
     sent: float
     cached_tokens: int = 0
     left_tokens: int = 0
+    steps: float = 0.0
     first: float | None = None
     ended: float | None = None
 
@@ -208,6 +209,7 @@ class Worker:
                 done.append(job)
                 self._jobs += 1
                 steps = (job.request.answer_tokens - 1) / self.acceptance(job.request)
+                job.steps = 1 + steps
                 heappush(self._decoding, (self._steps + steps, self._jobs, job))
         while self._decoding and self._decoding[0][0] <= self._steps + 1e-9:
             job = heappop(self._decoding)[2]

@@ -1,15 +1,19 @@
-"""Consistent hashing: replicas that know nothing of each other choose the same worker for a key."""
+"""Consistent hashing: replicas that know nothing of each other name the same worker for a key."""
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
 from hashlib import blake2b
 
 _POINTS = 64
-"""Of each worker on the ring. The most loaded of 256 has some 1.4 times the mean share."""
+"""Of each worker: then its share of the keys differs from the mean by some 12 %."""
+_BITS = 2**64 - 1
+_SPREAD = 0x9E3779B97F4A7C15
+"""2**64 over the golden ratio: multiples of it are spread evenly over the ring."""
+_JUMP = 2862933555777941757
+_SHIFTED = float(1 << 31)
 
 
 class Ring:
-    """Workers on a circle of 64-bit numbers. A key belongs to the next worker on it.
+    """Workers on a circle of 64-bit numbers. A number belongs to the next worker on it.
 
     Source: Karger et al., "Consistent Hashing and Random Trees" (1997).
     """
@@ -18,21 +22,39 @@ class Ring:
         self._points: list[tuple[int, int]] = []
 
     def join(self, worker: int, name: str) -> None:
-        """Add a worker; `name` decides where."""
+        """Add a worker; `name` decides where it is."""
         for at in range(_POINTS):
-            insort(self._points, (_hash(f"{name}#{at}"), worker))
+            digest = blake2b(f"{name}#{at}".encode(), digest_size=8).digest()
+            insort(self._points, (int.from_bytes(digest, "little"), worker))
 
     def leave(self, worker: int) -> None:
         """Remove a worker."""
         self._points = [point for point in self._points if point[1] != worker]
 
-    def owners(self, key: int) -> Iterator[int]:
-        """Workers for a key, most preferred first; some repeat."""
+    def owner(self, group: int, key: int, size: int) -> int:
+        """The worker of `key`.
+
+        Keys of one group go to `size` workers, some of which may be the same. Where two replicas
+        differ in the size, they differ in the workers of few keys.
+
+        Args:
+            group: 64 bits.
+            key: 64 bits.
+            size: At least 1.
+        """
+        number = (group + jump(key, size) * _SPREAD) & _BITS
         points = self._points
-        at = bisect_left(points, (key,))
-        for place in range(at, at + len(points)):
-            yield points[place - len(points)][1]
+        return points[bisect_left(points, (number,)) % len(points)][1]
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+def jump(key: int, size: int) -> int:
+    """A number below `size`; if that grows by one, 1 of `size` + 1 keys gets the new number.
+
+    Source: Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm" (2014).
+    """
+    found, following = 0, 0
+    while following < size:
+        found = following
+        key = (key * _JUMP + 1) & _BITS
+        following = int((found + 1) * (_SHIFTED / ((key >> 33) + 1)))
+    return found

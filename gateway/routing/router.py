@@ -9,17 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gateway.routing.groups import Groups
 from gateway.routing.prefix import Prefix
 from gateway.routing.residence import Residence
 from gateway.routing.ring import Ring
-from gateway.routing.speed import CROWDING, Speed, Speeds
+from gateway.routing import speed as S
+from gateway.routing.speed import Speed, Speeds
 from gateway.types import WorkerId
 
 Reason = Literal["cached", "hashed", "least_busy", "only"]
 
-_HOLDERS = 4
-_OWNERS = 2
-_TIE = 0.05
+HOLDERS = 4
+OWNERS = 2
+TIE = 0.05
+SPARE = 1.5
+BOUND = 0.0
+PRIOR_STEP = 0.05
 _DOWN = float("inf")
 _MOST_BLOCKS = 2**18
 _MOST_TOKENS = 1e6
@@ -97,6 +102,7 @@ class Router:
         self._residence = Residence(most_blocks=_MOST_BLOCKS, most_tokens=_MOST_TOKENS)
         self._speeds = Speeds()
         self._ring = Ring()
+        self._groups = Groups()
         self._slots: dict[WorkerId, int] = {}
         self._places: list[_Place | None] = []
         self._busy: list[float] = []
@@ -163,27 +169,28 @@ class Router:
             if mask & (mask - 1):
                 turn = prefix.key % len(places)
                 mask = (mask >> turn << turn) or mask
-            while mask and len(found) < _HOLDERS:
+            while mask and len(found) < HOLDERS:
                 low = mask & -mask
                 mask ^= low
                 slot = low.bit_length() - 1
                 if places[slot].up and can_take(places[slot].name):
                     found.append(slot)
                     kinds.append("cached")
-            if len(found) >= _HOLDERS:
+            if len(found) >= HOLDERS:
                 break
+        group = prefix.hashes[0] if prefix.hashes else prefix.key
+        size = self._groups.size(group, SPARE * self._up)
         owner = -1
-        count = 0
-        for slot in self._ring.owners(prefix.key):
+        key = prefix.key
+        for _ in range(OWNERS):
+            slot = self._ring.owner(group, key, size)
             if places[slot].up and can_take(places[slot].name):
                 if owner < 0:
                     owner = slot
                 if slot not in found:
                     found.append(slot)
                     kinds.append("hashed")
-                count += 1
-                if count == _OWNERS:
-                    break
+            key = (key * 0x9E3779B97F4A7C15 + 1) & (2**64 - 1)
         slot = busy.index(min(busy))
         if slot not in found and places[slot].up and can_take(places[slot].name):
             found.append(slot)
@@ -193,7 +200,6 @@ class Router:
         answer = speeds.expected_answer(ask.tenant)
         if ask.most_tokens is not None and ask.most_tokens < answer:
             answer = float(ask.most_tokens)
-        limit = 1.25 * (self._total + 1) / max(1, self._up) + 1
         best = None
         for slot, kind in zip(found, kinds):
             place = places[slot]
@@ -208,12 +214,12 @@ class Router:
                 prior = True
             crowd = place.running + place.others
             speed = place.speed
-            seconds = (place.reading + total_tokens - cached) * speed.read_seconds + answer * (
-                speed.token_seconds * speeds.pace(ask.tenant, slot) * (1 + CROWDING * 2 * crowd)
+            seconds = (place.reading + total_tokens - cached) * speed.read.value + (
+                answer / speeds.yield_of(ask.tenant, slot) * speed.step.value * (1 + S.CROWDING * crowd)
             )
             score = seconds
             if slot == owner:
-                score *= 1 - _TIE
+                score *= 1 - TIE
             if best is None or score < best[0]:
                 best = (score, slot, kind, seconds, cached, at, prior)
         _, slot, kind, seconds, cached, at, prior = best
@@ -238,6 +244,8 @@ class Router:
         place.running += 1
         trip.crowd = place.running + place.others
         self._total += 1
+        group = prefix.hashes[0] if prefix.hashes else prefix.key
+        self._groups.note(group, trip.expected_seconds)
         self._update(slot)
 
     def first_token(self, trip: Trip, now: float) -> None:
@@ -258,22 +266,18 @@ class Router:
         if trip.first is None:
             place.reading -= trip.read_tokens
         if usage is not None:
-            prompt, cached, answer = usage
+            prompt, cached, answer, accepted = usage
             prefix = trip.ask.prefix
             if prompt and prefix.length > 1000:
                 self._bytes_per_token += 0.02 * (prefix.length / prompt - self._bytes_per_token)
             self._check_cache(trip, place, prompt, cached)
             speeds = self._speeds
             speeds.read_tokens += 0.02 * (prompt - cached - speeds.read_tokens)
-            if trip.first is not None:
-                speeds.saw_answer(
-                    trip.ask.tenant,
-                    trip.slot,
-                    place.speed,
-                    tokens=answer,
-                    seconds=now - trip.first,
-                    crowd=(trip.crowd + place.running + 1 + place.others) / 2,
-                )
+            steps = max(1.0, answer - accepted)
+            speeds.saw_answer(trip.ask.tenant, trip.slot, tokens=answer, steps=steps)
+            if trip.first is not None and steps > 1:
+                crowd = (trip.crowd + place.running + 1 + place.others) / 2
+                speeds.saw_steps(place.speed, now - trip.first, steps - 1, crowd)
         self._update(trip.slot)
 
     def _check_cache(self, trip, place, prompt, cached) -> None:
@@ -297,6 +301,6 @@ class Router:
         speeds, speed = self._speeds, place.speed
         crowd = place.running + place.others
         self._up = len(self._slots)
-        self._busy[slot] = (place.reading + speeds.read_tokens) * speed.read_seconds + (
-            speeds.answer_tokens * speed.token_seconds * (1 + CROWDING * 2 * crowd)
+        self._busy[slot] = (place.reading + speeds.read_tokens) * speed.read.value + (
+            speeds.answer_tokens / 2 * speed.step.value * (1 + S.CROWDING * crowd)
         )
