@@ -10,6 +10,7 @@ from bench.routing.traffic import Request
 from bench.routing.worker import Job, Model, Worker
 
 _POLL_SECONDS = 1.0
+STICKY = 0.0
 _RETRY_SECONDS = 0.2
 
 
@@ -77,7 +78,7 @@ def play(
             push(at, 1, (slot, version[slot]))
 
     def send(request, now):
-        rule = random.choice(rules) if replicas > 1 else rules[0]
+        rule = rules[request.conversation % replicas if random.random() < STICKY else random.randrange(replicas)]
         slot = rule.choose(request, up, now)
         job = Job(request, now)
         owner[id(job)] = (rule, slot)
@@ -90,6 +91,7 @@ def play(
             push(polls[at] + rule_at / replicas, 2, (at, rule_at))
     for event in events:
         push(event.at, 3, event)
+    loads = None
     upcoming = iter(traffic)
     following = next(upcoming, None)
     while following is not None or heap:
@@ -98,8 +100,14 @@ def play(
             following = next(upcoming, None)
             continue
         now, _, kind, what = heappop(heap)
-        if now > seconds:
+        if now > seconds and (not owner or now > 4 * seconds):
             break
+        if now > seconds and loads is None:
+            for each in fleet:
+                each_done = each.advance(min(now, seconds))
+                settle(fleet.index(each), each_done)
+                schedule(fleet.index(each))
+            loads = [each.present_seconds for each in fleet]
         if kind == 1:
             slot, known = what
             if known == version[slot]:
@@ -124,17 +132,15 @@ def play(
                     rule.ended(job, slot, now, lost=True)
                     push(now + _RETRY_SECONDS, 4, job.request)
                 for rule in rules:
-                    rule.set_up(slot, False)
+                    rule.set_up(slot, False, now)
             elif what.what == "drain":
                 up = [at for at in up if at != slot]
             else:
                 fleet[slot].up = True
                 up = sorted({*up, slot})
                 for rule in rules:
-                    rule.set_up(slot, True)
+                    rule.set_up(slot, True, now)
             schedule(slot)
         else:
             send(what, now)
-    for slot in range(workers):
-        fleet[slot].advance(seconds)
-    return results, fleet, rules
+    return results, fleet, rules, loads

@@ -6,8 +6,7 @@ from typing import Protocol
 
 from bench.routing.traffic import Request
 from bench.routing.worker import Job, Worker
-from gateway.routing.prefix import Prefix, block_ends
-from gateway.routing.router import Ask, Router, Trip
+from gateway.routing import Answered, Ask, Prefix, Report, Route, Router, block_ends
 
 
 class Rule(Protocol):
@@ -27,7 +26,7 @@ class Deaf:
     def began(self, job, worker, now): ...
     def first(self, job, worker, now): ...
     def ended(self, job, worker, now, *, lost): ...
-    def set_up(self, worker, up): ...
+    def set_up(self, worker, up, now): ...
     def report(self, worker, state): ...
 
 
@@ -116,7 +115,7 @@ class CacheAware(PowerOfTwo):
             self._sizes[worker] -= size
             self._holders[node].discard(worker)
 
-    def set_up(self, worker, up):
+    def set_up(self, worker, up, now):
         if not up:
             for node in self._trees[worker]:
                 self._holders[node].discard(worker)
@@ -129,27 +128,28 @@ def prefix_of(request: Request) -> Prefix:
     per = request.bytes_per_token
     ends = block_ends(int(request.prompt_tokens * per))
     shared = request.system_tokens * per
-    system, own = hash(request.system), hash((request.conversation, 1))
+    system, own = hash((request.tenant, 7, 3)), hash((request.conversation, 1, 5))
     hashes = tuple(hash((system if end <= shared else own, end)) for end in ends)
     return Prefix(hashes, tuple(ends), int(request.prompt_tokens * per), own & (2**64 - 1), request.turn > 0)
 
 
 class Ours:
     def __init__(self, workers, random, fleet):
-        self.router = Router()
+        self.router = Router(most_load=1.25, slow_start_seconds=10.0)
         self.names = [f"w{i}" for i in range(workers)]
         self.index = {n: i for i, n in enumerate(self.names)}
         for name in self.names:
             self.router.join(name)
-        self._next: Trip | None = None
-        self._trips: dict[int, Trip] = {}
+            self.router.set_up(name, True, 0.0)
+        self._next: Route | None = None
+        self._trips: dict[int, Route] = {}
         self.reasons: dict[str, int] = {}
         self.error = []
 
     def choose(self, request, up, now):
         able = set(up) if len(up) < len(self.names) else None
         can = (lambda n: True) if able is None else (lambda n: self.index[n] in able)
-        trip = self.router.choose(Ask(str(request.tenant), prefix_of(request)), can)
+        trip = self.router.choose(Ask(str(request.tenant), prefix_of(request)), can, now)
         self._next = trip
         self.reasons[trip.reason] = self.reasons.get(trip.reason, 0) + 1
         return self.index[trip.worker]
@@ -165,21 +165,16 @@ class Ours:
         trip = self._trips.pop(id(job))
         request = job.request
         self.router.end(
-            trip, now, None if lost else (request.prompt_tokens, job.cached_tokens, request.answer_tokens, request.answer_tokens - job.steps)
+            trip, now, None if lost else Answered(request.prompt_tokens, job.cached_tokens, request.answer_tokens, round(request.answer_tokens - job.steps))
         )
         if not lost:
             self.error.append((trip.expected_seconds, now - trip.sent))
 
-    def set_up(self, worker, up):
-        self.router.set_up(self.names[worker], up)
+    def set_up(self, worker, up, now):
+        self.router.set_up(self.names[worker], up, now)
 
     def report(self, worker, state):
-        self.router.report(
-            self.names[worker],
-            running=state.running,
-            waiting=len(state.waiting),
-            cache_tokens=state.model.cache_tokens,
-        )
+        self.router.report(self.names[worker], Report(state.present, state.model.cache_tokens))
 
 
 class Oracle(Deaf):

@@ -1,37 +1,37 @@
-"""Prompts that open alike are a group. A group's share of the requests decides its workers."""
+"""How many workers a group of prompts needs: those that open alike, with the same system prompt."""
 
 from collections import OrderedDict
 from math import ceil
 
-_MOST_GROUPS = 65536
-_GROWTH = 1.001
-"""A request counts e times as much as one that came 1,000 requests before."""
+_MOST = 65536
+_GROWTH = 1.0002
+"""A request counts e times as much as one that came 5,000 requests before. With 1,000, replicas
+see shares that differ by chance, and disagree (adr/0047)."""
 _LARGE = 1e100
 
 
 class Groups:
-    """Shares of groups in the latest requests."""
+    """The shares of groups in the latest requests."""
 
     def __init__(self) -> None:
-        self._weights: OrderedDict[int, float] = OrderedDict()
+        self._amounts: OrderedDict[int, float] = OrderedDict()
         self._total = 1.0
         self._weight = 1.0
 
     def note(self, group: int, amount: float) -> None:
-        """A request of a group came, with `amount` of work."""
-        weights = self._weights
+        """A request of a group came; `amount` of work, in any unit."""
         self._weight *= _GROWTH
         added = self._weight * amount
-        weights[group] = weights.pop(group, 0.0) + added
+        self._amounts[group] = self._amounts.pop(group, 0.0) + added
         self._total += added
-        if len(weights) > _MOST_GROUPS:
-            weights.popitem(last=False)
+        if len(self._amounts) > _MOST:
+            self._amounts.popitem(last=False)
         if self._weight > _LARGE:
-            for name in weights:
-                weights[name] /= _LARGE
+            self._amounts = OrderedDict((name, old / _LARGE) for name, old in self._amounts.items())
             self._total /= _LARGE
             self._weight /= _LARGE
 
     def size(self, group: int, workers: float) -> int:
-        """How many of `workers` a group needs; at least 1."""
-        return ceil(self._weights.get(group, 0.0) / self._total * workers) or 1
+        """The group's share of `workers`: a power of two, so that replicas seldom differ in it."""
+        least = ceil(self._amounts.get(group, 0.0) / self._total * workers)
+        return 1 << max(0, least - 1).bit_length()

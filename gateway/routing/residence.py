@@ -66,9 +66,7 @@ class Residence:
         """When a block that `worker` holds was last used."""
         return self._held[worker].blocks[block][1]
 
-    def use(
-        self, worker: int, blocks: Sequence[int], tokens: Sequence[float], now: float
-    ) -> None:
+    def use(self, worker: int, blocks: Sequence[int], tokens: Sequence[float], now: float) -> None:
         """A prompt was sent to a worker: it will hold the prompt's blocks.
 
         Args:

@@ -47,6 +47,11 @@ class Ring:
         return points[bisect_left(points, (number,)) % len(points)][1]
 
 
+def other_key(key: int) -> int:
+    """Another key, made from `key`."""
+    return (key * _JUMP + 1) & _BITS
+
+
 def jump(key: int, size: int) -> int:
     """A number below `size`; if that grows by one, 1 of `size` + 1 keys gets the new number.
 
@@ -55,6 +60,6 @@ def jump(key: int, size: int) -> int:
     found, following = 0, 0
     while following < size:
         found = following
-        key = (key * _JUMP + 1) & _BITS
+        key = other_key(key)
         following = int((found + 1) * (_SHIFTED / ((key >> 33) + 1)))
     return found

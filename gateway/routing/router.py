@@ -1,306 +1,314 @@
-"""Sends each request where it is expected to be answered first.
+"""Sends each request where it is expected to end first (adr/0047).
 
-The expected time of a request at a worker is what is to be read there before its first token, plus
-its answer at the worker's speed. `choose` looks at a few workers: those that hold most of the prompt,
-those that consistent hashing names, and the least busy one.
+The expected time at a worker: reading what is unread there and what its cache lacks of the prompt,
+then the steps of the answer, at that worker's speed. `choose` looks at few workers: those that hold
+most of the prompt, two that consistent hashing names, and the least busy of all.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from collections.abc import Callable, Sequence
 
+from gateway.routing.choose import slow_start_weight
 from gateway.routing.groups import Groups
+from gateway.routing.place import Place
 from gateway.routing.prefix import Prefix
 from gateway.routing.residence import Residence
-from gateway.routing.ring import Ring
-from gateway.routing import speed as S
-from gateway.routing.speed import Speed, Speeds
+from gateway.routing.ring import Ring, other_key
+from gateway.routing.route import Answered, Ask, Reason, Report, Route
+from gateway.routing.speed import Speeds, crowded
 from gateway.types import WorkerId
 
-Reason = Literal["cached", "hashed", "least_busy", "only"]
-
-HOLDERS = 4
-OWNERS = 2
-TIE = 0.05
-SPARE = 1.5
-BOUND = 0.0
-PRIOR_STEP = 0.05
-_DOWN = float("inf")
-_MOST_BLOCKS = 2**18
-_MOST_TOKENS = 1e6
+_HOLDERS = 4
+_CREDITS = (0.3, 0.2)
+"""The share of its time that is forgiven to the first and the second worker that the hash names.
+Replicas agree by it, and less leave them to hash elsewhere (adr/0047)."""
+_SPARE = 3.0
+"""A group of prompts is hashed to this many times its share of the workers."""
+_UNKNOWN = 0.7
+"""A conversation is unknown here if less of its prompt was seen before."""
+_FOUND = 0.7
+"""A cache that holds less of what was expected has evicted it."""
+_PRIOR_STEP = 0.05
+_BYTES_STEP = 0.02
 _BYTES_PER_TOKEN = 4.0
+_LEAST_BYTES = 1024
+_MOST_BLOCKS = 2**18
+_LEAST_BLOCKS = 256
+_CACHE_TOKENS = 1e6
+_DOWN = float("inf")
 
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What is known of a request.
-
-    Attributes:
-        tenant: Whose it is.
-        prefix: Its prompt.
-        most_tokens: Longest answer; None: no limit.
-    """
-
-    tenant: str
-    prefix: Prefix
-    most_tokens: int | None = None
-
-
-@dataclass(slots=True)
-class Trip:
-    """A request at a worker.
-
-    Attributes:
-        worker: Where it goes.
-        reason: Why there.
-        expected_seconds: Until its end.
-        cached_tokens: Of its prompt, expected in the worker's cache.
-    """
-
-    ask: Ask
-    worker: WorkerId
-    reason: Reason
-    expected_seconds: float
-    cached_tokens: float
-    slot: int
-    known_at: int
-    prior: bool
-    sent: float = 0.0
-    used_before: float = 0.0
-    ahead_tokens: float = 0.0
-    read_tokens: float = 0.0
-    first: float | None = None
-    crowd: float = 0.0
-
-
-@dataclass(slots=True)
-class _Place:
-    """One worker.
-
-    Attributes:
-        running: Requests of ours there.
-        others: Requests of others, by its last report.
-        reading: Tokens that ours still have to have read, and those that wait of others.
-        tells: Whether it tells what its cache held.
-    """
-
-    name: WorkerId
-    speed: Speed
-    running: int = 0
-    others: int = 0
-    reading: float = 0.0
-    waiting: float = 0.0
-    up: bool = True
-    tells: bool = False
-    weight: float = 1.0
+CanTake = Callable[[WorkerId], bool]
 
 
 class Router:
-    """Chooses workers, and learns from what becomes of the requests."""
+    """Chooses workers, and learns from what becomes of the requests.
 
-    def __init__(self) -> None:
-        self._residence = Residence(most_blocks=_MOST_BLOCKS, most_tokens=_MOST_TOKENS)
+    Args:
+        most_load: A worker with this many times the mean number of requests gets no more, unless
+            it is the least busy.
+        slow_start_seconds: How long a worker that has recovered gets fewer.
+    """
+
+    def __init__(self, *, most_load: float, slow_start_seconds: float) -> None:
+        self._most_load = most_load
+        self._slow_start_seconds = slow_start_seconds
+        self._residence = Residence(most_blocks=_MOST_BLOCKS, most_tokens=_CACHE_TOKENS)
         self._speeds = Speeds()
         self._ring = Ring()
         self._groups = Groups()
         self._slots: dict[WorkerId, int] = {}
-        self._places: list[_Place | None] = []
+        self._places: list[Place | None] = []
         self._busy: list[float] = []
-        self._total = 0
-        self._up = 0
+        self._crowd = 0
         self._bytes_per_token = _BYTES_PER_TOKEN
-        self._prior = 0.5
+        self._priors = [0.5, 0.1]
 
     def join(self, worker: WorkerId) -> None:
-        """A worker joined."""
-        slot = self._places.index(None) if None in self._places else len(self._places)
-        if slot == len(self._places):
+        """A worker joined; it is not up yet."""
+        if None not in self._places:
             self._places.append(None)
             self._busy.append(_DOWN)
-        self._places[slot] = _Place(worker, self._speeds.new())
+        slot = self._places.index(None)
+        self._places[slot] = Place(worker, self._speeds.new())
         self._slots[worker] = slot
         self._residence.join(slot)
-        self._residence.most_blocks = max(256, _MOST_BLOCKS // len(self._slots))
+        self._residence.most_blocks = max(_LEAST_BLOCKS, _MOST_BLOCKS // len(self._slots))
         self._ring.join(slot, worker)
-        self._update(slot)
 
     def leave(self, worker: WorkerId) -> None:
         """A worker left."""
         slot = self._slots.pop(worker)
-        place = self._places[slot]
+        self._crowd -= self._place(slot).crowd
         self._places[slot] = None
         self._busy[slot] = _DOWN
         self._residence.leave(slot)
         self._ring.leave(slot)
 
-    def set_up(self, worker: WorkerId, up: bool) -> None:
+    def set_up(self, worker: WorkerId, up: bool, now: float) -> None:
+        """A worker came up, or went down and has lost its cache."""
         slot = self._slots[worker]
-        place = self._places[slot]
-        place.up = up
-        if not up:
+        place = self._place(slot)
+        if up:
+            place.recovered = now if place.ever_up else None
+            place.ever_up = True
+        else:
             self._residence.clear(slot)
+            self._crowd -= place.others
             place.others = 0
-            place.waiting = 0
+        place.up = up
         self._update(slot)
 
-    def report(self, worker: WorkerId, *, running: int, waiting: int, cache_tokens: int | None) -> None:
-        """A worker told how many requests it has, of all gateways."""
+    def report(self, worker: WorkerId, report: Report) -> None:
+        """A worker told of itself; what it has beyond ours is of other gateways."""
         slot = self._slots[worker]
-        place = self._places[slot]
-        place.others = max(0, running + waiting - place.running)
-        place.waiting = waiting
-        if cache_tokens:
-            self._residence.resize(slot, float(cache_tokens))
+        place = self._place(slot)
+        others = max(0, report.requests - place.running)
+        self._crowd += others - place.others
+        place.others = others
+        if report.cache_tokens is not None:
+            self._residence.resize(slot, report.cache_tokens)
         self._update(slot)
 
-    def choose(self, ask: Ask, can_take: Callable[[WorkerId], bool]) -> Trip:
-        prefix, places, busy = ask.prefix, self._places, self._busy
-        get = self._residence.where.get
-        holders = [get(block, 0) for block in prefix.hashes]
+    def choose(self, ask: Ask, can_take: CanTake, now: float) -> Route | None:
+        """Choose a worker.
+
+        Args:
+            ask: The request.
+            can_take: Whether a worker can take it.
+            now: Seconds.
+
+        Returns:
+            None if no worker can take it.
+        """
+        prefix, where = ask.prefix, self._residence.where
+        holders = [where.get(block, 0) for block in prefix.hashes]
+        idle = self._least_busy(can_take)
+        if idle is None:
+            return None
+        holding = self._holding(holders, prefix.key, can_take)
+        owners = self._owners(prefix, can_take)
+        most = self._most_load * (self._crowd / len(self._slots) + 1)
+        steps = self._speeds.expected_steps(ask.tenant, ask.most_tokens)
+        prompt_tokens = self._tokens(prefix.length)
+        unknown = prefix.continues and _known_bytes(prefix, holders) < _UNKNOWN * prefix.length
+        best: Route | None = None
+        best_score = _DOWN
+        for slot in dict.fromkeys((idle, *owners, *holding)):
+            place = self._place(slot)
+            crowd = place.crowd
+            if crowd > most and slot != idle:
+                continue
+            block = _last_held(holders, slot)
+            cached = self._tokens(prefix.ends[block]) if block >= 0 else 0.0
+            rank = owners.index(slot) if slot in owners else -1
+            credit = _CREDITS[rank] if rank >= 0 else 0.0
+            if not unknown:
+                rank = -1
+            elif rank >= 0:
+                cached = max(cached, self._priors[rank] * prompt_tokens)
+            seconds = (
+                place.unread_tokens + prompt_tokens - cached
+            ) * place.speed.read.value + steps * place.speed.step.value * crowded(crowd)
+            score = seconds * (1 - credit)
+            if place.recovered is not None:
+                score /= slow_start_weight(
+                    now - place.recovered, ramp_seconds=self._slow_start_seconds
+                )
+            if score < best_score:
+                best_score = score
+                reason: Reason = "hashed" if credit else "cached" if block >= 0 else "idle"
+                best = Route(ask, place.name, reason, seconds, cached, slot, block, rank)
+        return best
+
+    def begin(self, route: Route, now: float) -> None:
+        """The request is sent."""
+        place = self._place(route.slot)
+        prefix = route.ask.prefix
+        route.sent = now
+        if route.block >= 0:
+            route.used = self._residence.last_used(route.slot, prefix.hashes[route.block])
+        sizes = [
+            (end - start) / self._bytes_per_token
+            for start, end in zip((0, *prefix.ends), prefix.ends, strict=False)
+        ]
+        self._residence.use(route.slot, prefix.hashes, sizes, now)
+        self._groups.note(prefix.group, route.expected_seconds)
+        route.read_tokens = max(1.0, self._tokens(prefix.length) - route.cached_tokens)
+        place.unread_tokens += route.read_tokens
+        route.ahead_tokens = place.unread_tokens
+        self._count(route.slot, 1)
+
+    def first_token(self, route: Route, now: float) -> None:
+        """Its first token came."""
+        route.first = now
+        place = self._place_of(route)
+        if place is not None:
+            place.unread_tokens -= route.read_tokens
+            route.crowd = place.crowd - 1
+            seconds = now - route.sent
+            self._speeds.saw_read(place.speed, seconds, ahead_tokens=route.ahead_tokens)
+            self._update(route.slot)
+
+    def end(self, route: Route, now: float, answered: Answered | None) -> None:
+        """It has ended.
+
+        Args:
+            route: As `choose` returned it.
+            now: Seconds.
+            answered: What the worker counted; None: it failed, or did not count.
+        """
+        place = self._place_of(route)
+        if place is None:
+            return
+        if route.first is None:
+            place.unread_tokens -= route.read_tokens
+        if answered is not None and answered.completion_tokens:
+            self._learn(route, place, answered, now)
+        self._count(route.slot, -1)
+
+    def _learn(self, route: Route, place: Place, answered: Answered, now: float) -> None:
+        tokens, prompt = answered.completion_tokens, answered.prompt_tokens
+        steps = max(1, tokens - answered.accepted_tokens)
+        read = max(0, prompt - answered.cached_tokens)
+        self._speeds.saw_answer(route.ask.tenant, read=read, tokens=tokens, steps=steps)
+        if route.first is not None and steps > 1:
+            crowd = (route.crowd + place.crowd - 1) / 2
+            seconds = now - route.first
+            self._speeds.saw_steps(place.speed, seconds, steps=steps - 1, crowd=crowd)
+        prefix = route.ask.prefix
+        if prompt and prefix.length >= _LEAST_BYTES:
+            seen = prefix.length / prompt
+            self._bytes_per_token += _BYTES_STEP * (seen - self._bytes_per_token)
+        place.tells = place.tells or answered.cached_tokens > 0
+        if not place.tells:
+            return
+        if route.rank >= 0 and prompt:
+            found = min(1.0, answered.cached_tokens / prompt)
+            self._priors[route.rank] += _PRIOR_STEP * (found - self._priors[route.rank])
+        if route.block >= 0:
+            if answered.cached_tokens < _FOUND * self._tokens(prefix.ends[route.block]):
+                self._residence.correct(route.slot, route.used)
+            else:
+                self._residence.confirm(route.slot)
+
+    def _holding(self, holders: Sequence[int], key: int, can_take: CanTake) -> list[int]:
+        """Workers that hold most of the prompt, the longest part first."""
         found: list[int] = []
-        kinds: list[Reason] = []
         seen = 0
-        # workers that hold most of the prompt
         for mask in reversed(holders):
             mask &= ~seen
-            if not mask:
-                continue
             seen |= mask
-            if mask & (mask - 1):
-                turn = prefix.key % len(places)
-                mask = (mask >> turn << turn) or mask
-            while mask and len(found) < HOLDERS:
-                low = mask & -mask
-                mask ^= low
-                slot = low.bit_length() - 1
-                if places[slot].up and can_take(places[slot].name):
+            if mask & (mask - 1):  # of many, not always the first ones
+                turn = key % mask.bit_length()
+                mask = mask >> turn << turn
+            while mask:
+                slot = (mask & -mask).bit_length() - 1
+                mask &= mask - 1
+                if self._can_take(slot, can_take):
                     found.append(slot)
-                    kinds.append("cached")
-            if len(found) >= HOLDERS:
-                break
-        group = prefix.hashes[0] if prefix.hashes else prefix.key
-        size = self._groups.size(group, SPARE * self._up)
-        owner = -1
-        key = prefix.key
-        for _ in range(OWNERS):
-            slot = self._ring.owner(group, key, size)
-            if places[slot].up and can_take(places[slot].name):
-                if owner < 0:
-                    owner = slot
-                if slot not in found:
-                    found.append(slot)
-                    kinds.append("hashed")
-            key = (key * 0x9E3779B97F4A7C15 + 1) & (2**64 - 1)
-        slot = busy.index(min(busy))
-        if slot not in found and places[slot].up and can_take(places[slot].name):
-            found.append(slot)
-            kinds.append("least_busy")
-        speeds = self._speeds
-        total_tokens = prefix.length / self._bytes_per_token
-        answer = speeds.expected_answer(ask.tenant)
-        if ask.most_tokens is not None and ask.most_tokens < answer:
-            answer = float(ask.most_tokens)
-        best = None
-        for slot, kind in zip(found, kinds):
-            place = places[slot]
-            bit = 1 << slot
-            at = len(holders) - 1
-            while at >= 0 and not holders[at] & bit:
-                at -= 1
-            cached = prefix.ends[at] / self._bytes_per_token if at >= 0 else 0.0
-            prior = False
-            if slot == owner and prefix.continues and cached < 0.5 * total_tokens:
-                cached = max(cached, self._prior * total_tokens)
-                prior = True
-            crowd = place.running + place.others
-            speed = place.speed
-            seconds = (place.reading + total_tokens - cached) * speed.read.value + (
-                answer / speeds.yield_of(ask.tenant, slot) * speed.step.value * (1 + S.CROWDING * crowd)
-            )
-            score = seconds
-            if slot == owner:
-                score *= 1 - TIE
-            if best is None or score < best[0]:
-                best = (score, slot, kind, seconds, cached, at, prior)
-        _, slot, kind, seconds, cached, at, prior = best
-        return Trip(ask, places[slot].name, kind, seconds, cached, slot, at, prior)
+                    if len(found) == _HOLDERS:
+                        return found
+        return found
 
-    def begin(self, trip: Trip, now: float) -> None:
-        slot = trip.slot
+    def _owners(self, prefix: Prefix, can_take: CanTake) -> list[int]:
+        """The workers that every replica names for the conversation, most preferred first."""
+        size = self._groups.size(prefix.group, _SPARE * len(self._slots))
+        first = self._ring.owner(prefix.group, prefix.key, size)
+        second = self._ring.owner(prefix.group, other_key(prefix.key), size)
+        return [slot for slot in dict.fromkeys((first, second)) if self._can_take(slot, can_take)]
+
+    def _least_busy(self, can_take: CanTake) -> int | None:
+        """The worker where a request of mean size would end first, of those that can take it."""
+        busy = self._busy
+        slot = busy.index(min(busy)) if busy else 0
+        if busy and self._can_take(slot, can_take):
+            return slot
+        able = [slot for slot in self._slots.values() if self._can_take(slot, can_take)]
+        return min(able, key=busy.__getitem__, default=None)
+
+    def _can_take(self, slot: int, can_take: CanTake) -> bool:
         place = self._places[slot]
-        prefix = trip.ask.prefix
-        trip.sent = now
-        residence = self._residence
-        if trip.known_at >= 0:
-            trip.used_before = residence.last_used(slot, prefix.hashes[trip.known_at])
-        tokens, start = [], 0
-        for end in prefix.ends:
-            tokens.append((end - start) / self._bytes_per_token)
-            start = end
-        residence.use(slot, prefix.hashes, tokens, now)
-        trip.read_tokens = max(0.0, prefix.length / self._bytes_per_token - trip.cached_tokens)
-        place.reading += trip.read_tokens
-        trip.ahead_tokens = place.reading
-        place.running += 1
-        trip.crowd = place.running + place.others
-        self._total += 1
-        group = prefix.hashes[0] if prefix.hashes else prefix.key
-        self._groups.note(group, trip.expected_seconds)
+        return place is not None and place.up and can_take(place.name)
+
+    def _place(self, slot: int) -> Place:
+        place = self._places[slot]
+        assert place is not None
+        return place
+
+    def _place_of(self, route: Route) -> Place | None:
+        """The place of a route's worker; None if it has left."""
+        place = self._places[route.slot]
+        return None if place is None or place.name != route.worker else place
+
+    def _tokens(self, length: int) -> float:
+        return length / self._bytes_per_token
+
+    def _count(self, slot: int, requests: int) -> None:
+        """Requests of ours were sent to a worker, or ended there."""
+        self._place(slot).running += requests
+        self._crowd += requests
         self._update(slot)
 
-    def first_token(self, trip: Trip, now: float) -> None:
-        trip.first = now
-        place = self._places[trip.slot]
-        if place is None:
-            return
-        place.reading -= trip.read_tokens
-        self._speeds.saw_first(place.speed, now - trip.sent, trip.ahead_tokens)
-        self._update(trip.slot)
-
-    def end(self, trip: Trip, now: float, usage) -> None:
-        place = self._places[trip.slot]
-        if place is None:
-            return
-        place.running -= 1
-        self._total -= 1
-        if trip.first is None:
-            place.reading -= trip.read_tokens
-        if usage is not None:
-            prompt, cached, answer, accepted = usage
-            prefix = trip.ask.prefix
-            if prompt and prefix.length > 1000:
-                self._bytes_per_token += 0.02 * (prefix.length / prompt - self._bytes_per_token)
-            self._check_cache(trip, place, prompt, cached)
-            speeds = self._speeds
-            speeds.read_tokens += 0.02 * (prompt - cached - speeds.read_tokens)
-            steps = max(1.0, answer - accepted)
-            speeds.saw_answer(trip.ask.tenant, trip.slot, tokens=answer, steps=steps)
-            if trip.first is not None and steps > 1:
-                crowd = (trip.crowd + place.running + 1 + place.others) / 2
-                speeds.saw_steps(place.speed, now - trip.first, steps - 1, crowd)
-        self._update(trip.slot)
-
-    def _check_cache(self, trip, place, prompt, cached) -> None:
-        prefix = trip.ask.prefix
-        if trip.prior:
-            self._prior += 0.05 * (min(1.0, cached / max(1, prompt)) - self._prior)
-        place.tells = place.tells or cached > 0
-        if trip.known_at < 0 or not place.tells:
-            return
-        known = prefix.ends[trip.known_at] / self._bytes_per_token
-        if cached < 0.7 * known:
-            self._residence.correct(trip.slot, trip.used_before)
-        else:
-            self._residence.confirm(trip.slot)
-
     def _update(self, slot: int) -> None:
-        place = self._places[slot]
-        if not place.up:
-            self._busy[slot] = _DOWN
-            return
-        speeds, speed = self._speeds, place.speed
-        crowd = place.running + place.others
-        self._up = len(self._slots)
-        self._busy[slot] = (place.reading + speeds.read_tokens) * speed.read.value + (
-            speeds.answer_tokens / 2 * speed.step.value * (1 + S.CROWDING * crowd)
-        )
+        """A worker's state has changed: compute again how busy it is."""
+        place, speeds = self._place(slot), self._speeds
+        self._busy[slot] = _DOWN
+        if place.up:
+            self._busy[slot] = (
+                place.unread_tokens + speeds.read_tokens
+            ) * place.speed.read.value + (
+                speeds.answer_tokens / speeds.step_tokens * place.speed.step.value
+            ) * crowded(place.crowd)
+
+
+def _last_held(holders: Sequence[int], slot: int) -> int:
+    """The last block of a prompt that a worker holds; -1: none."""
+    for block in range(len(holders) - 1, -1, -1):
+        if holders[block] >> slot & 1:
+            return block
+    return -1
+
+
+def _known_bytes(prefix: Prefix, holders: Sequence[int]) -> int:
+    """How much of a prompt any worker holds."""
+    known = next((block for block in range(len(holders) - 1, -1, -1) if holders[block]), -1)
+    return prefix.ends[known] if known >= 0 else 0

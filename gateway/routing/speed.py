@@ -1,43 +1,48 @@
-"""How fast workers are, learnt from the requests that passed; in seconds and tokens."""
+"""How fast workers are and how long answers get, learnt from the requests that passed."""
 
 from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import TypeVar
-
-K = TypeVar("K", int, str, tuple[str, int])
+from dataclasses import dataclass
 
 _READ_SECONDS = 2e-4
 _STEP_SECONDS = 0.02
-_ANSWER_TOKENS = 256.0
 _READ_TOKENS = 512.0
+_ANSWER_TOKENS = 256.0
 """Before anything has been seen."""
-CROWDING = 1 / 64
-"""How much longer a token takes for each other request at the worker, over its time alone."""
-_STEP = 0.1
-"""Weight of a new observation of a tenant."""
-KEEP = 0.98
-"""What is left of an observation of a worker after the next."""
-PRIOR = 10.0
-_FLEET = 0.005
+_KEEP = 0.995
+_PRIOR = 100.0
+"""An observation of a worker counts half after 140 others; at the start, as one of 100. With 10 and
+35, chance in what workers were sent looks like their speed (adr/0047)."""
+_TENANT_STEP = 0.1
+_FLEET_STEP = 0.005
 _MOST_TENANTS = 65536
-_LEAST_TOKENS = 8
-PACES = True
+_CROWDING = 1 / 64
+
+
+def crowded(requests: float) -> float:
+    """How much longer a step takes among other requests, over its time alone.
+
+    The result changes little between half and twice the constant (adr/0047).
+    """
+    return 1 + _CROWDING * requests
 
 
 class Rate:
-    """Seconds for each token, from sums over the latest observations."""
+    """Seconds for each token (or step): least squares over the latest observations.
+
+    So an observation of many tokens says more than one of few, which has fixed times in it.
+    """
 
     __slots__ = ("_seconds", "_tokens", "value")
 
     def __init__(self, value: float, tokens: float) -> None:
         self.value = value
-        self._tokens = PRIOR * tokens * tokens
+        self._tokens = _PRIOR * tokens * tokens
         self._seconds = value * self._tokens
 
     def see(self, seconds: float, tokens: float) -> None:
-        """`tokens` took `seconds`; many tokens say more than few."""
-        self._seconds = KEEP * self._seconds + seconds * tokens
-        self._tokens = KEEP * self._tokens + tokens * tokens
+        """`tokens` took `seconds`."""
+        self._seconds = _KEEP * self._seconds + seconds * tokens
+        self._tokens = _KEEP * self._tokens + tokens * tokens
         self.value = self._seconds / self._tokens
 
 
@@ -46,68 +51,73 @@ class Speed:
     """One worker.
 
     Attributes:
-        read: Time to the first token, for each token that is to be read before it.
-        step: Time of each step of an answer, were it alone.
+        read: Time to the first token, for each prompt token that is read until then.
+        step: Time of a step, were the request alone.
     """
 
     read: Rate
     step: Rate
 
 
+@dataclass(slots=True)
+class _Tenant:
+    answer_tokens: float
+    step_tokens: float
+
+
 class Speeds:
     """What is learnt of all workers and tenants.
 
     Attributes:
-        read_tokens: Tokens of a request that are to be read; mean of the latest.
-        answer_tokens: Likewise, of its answer.
+        read_tokens: Tokens of a prompt that have to be read; mean of the latest.
+        answer_tokens: Tokens of an answer, likewise.
+        step_tokens: Tokens of a step, likewise: 1, and what drafts add.
     """
 
     def __init__(self) -> None:
         self.read_tokens = _READ_TOKENS
         self.answer_tokens = _ANSWER_TOKENS
+        self.step_tokens = 1.0
         self._read_seconds = _READ_SECONDS
         self._step_seconds = _STEP_SECONDS
-        self._answers: OrderedDict[str, float] = OrderedDict()
-        self._yields: OrderedDict[tuple[str, int], float] = OrderedDict()
+        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
 
     def new(self) -> Speed:
         """The speed of a worker that nothing is known of: that of the others."""
         return Speed(
             Rate(self._read_seconds, self.read_tokens),
-            Rate(self._step_seconds, self.answer_tokens),
+            Rate(self._step_seconds, self.answer_tokens / self.step_tokens),
         )
 
-    def expected_answer(self, tenant: str) -> float:
-        """Tokens of a tenant's answer."""
-        return self._answers.get(tenant, self.answer_tokens)
+    def expected_steps(self, tenant: str, most_tokens: int | None) -> float:
+        """Steps of a tenant's next answer, of at most `most_tokens`."""
+        known = self._tenants.get(tenant)
+        tokens = self.answer_tokens if known is None else known.answer_tokens
+        if most_tokens is not None and most_tokens < tokens:
+            tokens = most_tokens
+        return tokens / (self.step_tokens if known is None else known.step_tokens)
 
-    def yield_of(self, tenant: str, worker: int) -> float:
-        """Tokens of a step for a tenant's request on a worker: 1, and what drafts add."""
-        found = self._yields.get((tenant, worker)) if PACES else None
-        return self._yields.get((tenant, -1), 1.0) if found is None else found
+    def saw_read(self, speed: Speed, seconds: float, *, ahead_tokens: float) -> None:
+        """A first token came after `seconds`, with `ahead_tokens` to read until then."""
+        speed.read.see(seconds, ahead_tokens)
+        self._read_seconds += _FLEET_STEP * (speed.read.value - self._read_seconds)
 
-    def saw_first(self, speed: Speed, seconds: float, tokens: float) -> None:
-        """A first token came `seconds` after it was asked for, with `tokens` to read before it."""
-        speed.read.see(seconds, tokens)
-        self._read_seconds += _FLEET * (speed.read.value - self._read_seconds)
+    def saw_steps(self, speed: Speed, seconds: float, *, steps: float, crowd: float) -> None:
+        """A request's `steps` took `seconds`, among `crowd` other requests."""
+        speed.step.see(seconds / crowded(crowd), steps)
+        self._step_seconds += _FLEET_STEP * (speed.step.value - self._step_seconds)
 
-    def saw_answer(self, tenant: str, worker: int, *, tokens: int, steps: float) -> None:
-        """An answer had `tokens`, which took `steps`."""
-        self.answer_tokens += _FLEET * (tokens - self.answer_tokens)
-        _learn(self._answers, tenant, float(tokens))
-        if tokens >= _LEAST_TOKENS and steps > 0:
-            _learn(self._yields, (tenant, worker), tokens / steps)
-            _learn(self._yields, (tenant, -1), tokens / steps)
-
-    def saw_steps(self, speed: Speed, seconds: float, steps: float, crowd: float) -> None:
-        """A request's `steps` after its first took `seconds`, among `crowd` other requests."""
-        speed.step.see(seconds / (1 + CROWDING * crowd), steps)
-        self._step_seconds += _FLEET * (speed.step.value - self._step_seconds)
-
-
-def _learn(table: "OrderedDict[K, float]", key: K, sample: float) -> None:
-    known = table.get(key)
-    table[key] = sample if known is None else known + _STEP * (sample - known)
-    table.move_to_end(key)
-    if len(table) > _MOST_TENANTS:
-        table.popitem(last=False)
+    def saw_answer(self, tenant: str, *, read: float, tokens: int, steps: float) -> None:
+        """A request had `read` prompt tokens read; its answer had `tokens`, of `steps`."""
+        step_tokens = tokens / steps
+        self.read_tokens += _FLEET_STEP * (read - self.read_tokens)
+        self.answer_tokens += _FLEET_STEP * (tokens - self.answer_tokens)
+        self.step_tokens += _FLEET_STEP * (step_tokens - self.step_tokens)
+        known = self._tenants.pop(tenant, None)
+        if known is None:
+            known = _Tenant(tokens, step_tokens)
+        known.answer_tokens += _TENANT_STEP * (tokens - known.answer_tokens)
+        known.step_tokens += _TENANT_STEP * (step_tokens - known.step_tokens)
+        self._tenants[tenant] = known
+        if len(self._tenants) > _MOST_TENANTS:
+            self._tenants.popitem(last=False)
