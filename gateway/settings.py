@@ -332,6 +332,22 @@ class UpstreamSettings(_Section):
     api_key_file: Path | None = Field(None, description="File with the API key of the workers.")
 
 
+class RoutingSettings(_Section):
+    """Which of several workers gets a request (ADR 47)."""
+
+    rule: Literal["expected_time", "least_loaded"] = Field(
+        "expected_time",
+        description="`expected_time`: where the request is expected to end first, by what a worker "
+        "has cached and has to do, and its speed; `least_loaded`: the less loaded of two drawn at "
+        "random.",
+    )
+    most_load: Annotated[float, Field(ge=1)] = Field(
+        1.25,
+        description="A worker with more requests than this many times the mean is passed over, "
+        "whatever it has cached.",
+    )
+
+
 class SupervisorSettings(_Section):
     """Supervision of the worker that the gateway starts."""
 
@@ -456,6 +472,7 @@ class GatewaySettings(BaseSettings):
     pacing: PacingSettings = PacingSettings()
     canary: CanarySettings = CanarySettings()
     upstream: UpstreamSettings = UpstreamSettings()
+    routing: RoutingSettings = RoutingSettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.routing.place import Place
 from gateway.routing.prefix import Prefix
 from gateway.types import WorkerId
 
 Reason = Literal["cached", "hashed", "idle", "least_loaded"]
-"""Why a worker: it has read most of the prompt; the prompt's hash names it; the others are busier; or
-the rule `least_loaded` chose it."""
+"""Why a worker: it has read most of the prompt; the conversation hashes to it; it has least to do;
+or the rule `least_loaded` chose it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Route:
         reason: Why.
         expected_seconds: From now to its end.
         cached_tokens: Expected in the worker's cache.
-        slot: The router's number of the worker, whose `place` it was.
+        slot: The router's number of the worker.
+        place: What the router knows of it; None if it knows nothing.
         block: The last block of the prompt that the worker is known to hold; -1: none.
         rank: Of the worker among those that hash to a conversation that is unknown here; else -1.
         sent: When it was sent.
@@ -79,6 +81,7 @@ class Route:
     expected_seconds: float = 0.0
     cached_tokens: float = 0.0
     slot: int = -1
+    place: Place | None = None
     block: int = -1
     rank: int = -1
     sent: float = 0.0

@@ -145,9 +145,9 @@ class Router:
                 rank = -1
             elif rank >= 0:
                 cached = max(cached, self._priors[rank] * prompt_tokens)
-            seconds = (
-                place.unread_tokens + prompt_tokens - cached
-            ) * place.speed.read.value + steps * place.speed.step.value * crowded(crowd)
+            unread = place.unread_tokens + prompt_tokens - cached
+            seconds = unread * place.speed.read.value
+            seconds += steps * place.speed.step.value * crowded(crowd)
             score = seconds * (1 - credit)
             if place.recovered is not None:
                 score /= slow_start_weight(
@@ -155,8 +155,8 @@ class Router:
                 )
             if score < best_score:
                 best_score = score
-                reason: Reason = "hashed" if credit else "cached" if block >= 0 else "idle"
-                best = Route(ask, place.name, reason, seconds, cached, slot, block, rank)
+                reason = _reason(cached, prompt_tokens, is_owner=credit > 0)
+                best = Route(ask, place.name, reason, seconds, cached, slot, place, block, rank)
         return best
 
     def begin(self, route: Route, now: float) -> None:
@@ -276,8 +276,7 @@ class Router:
 
     def _place_of(self, route: Route) -> Place | None:
         """The place of a route's worker; None if it has left."""
-        place = self._places[route.slot]
-        return None if place is None or place.name != route.worker else place
+        return route.place if self._places[route.slot] is route.place else None
 
     def _tokens(self, length: int) -> float:
         return length / self._bytes_per_token
@@ -293,11 +292,16 @@ class Router:
         place, speeds = self._place(slot), self._speeds
         self._busy[slot] = _DOWN
         if place.up:
-            self._busy[slot] = (
-                place.unread_tokens + speeds.read_tokens
-            ) * place.speed.read.value + (
-                speeds.answer_tokens / speeds.step_tokens * place.speed.step.value
-            ) * crowded(place.crowd)
+            read_seconds = (place.unread_tokens + speeds.read_tokens) * place.speed.read.value
+            steps = speeds.answer_tokens / speeds.step_tokens
+            step_seconds = place.speed.step.value * crowded(place.crowd)
+            self._busy[slot] = read_seconds + steps * step_seconds
+
+
+def _reason(cached: float, prompt_tokens: float, *, is_owner: bool) -> Reason:
+    if cached > prompt_tokens / 2:
+        return "cached"
+    return "hashed" if is_owner else "idle"
 
 
 def _last_held(holders: Sequence[int], slot: int) -> int:
