@@ -34,13 +34,15 @@ class Rate:
 
     __slots__ = ("_seconds", "_tokens", "value")
 
-    def __init__(self, value: float, tokens: float) -> None:
+    def __init__(self, value: float) -> None:
         self.value = value
-        self._tokens = _PRIOR * tokens * tokens
-        self._seconds = value * self._tokens
+        self._seconds = self._tokens = 0.0
 
     def see(self, seconds: float, tokens: float) -> None:
         """`tokens` took `seconds`."""
+        if not self._tokens:
+            self._tokens = _PRIOR * tokens * tokens
+            self._seconds = self.value * self._tokens
         self._seconds = _KEEP * self._seconds + seconds * tokens
         self._tokens = _KEEP * self._tokens + tokens * tokens
         self.value = self._seconds / self._tokens
@@ -84,10 +86,7 @@ class Speeds:
 
     def new(self) -> Speed:
         """The speed of a worker that nothing is known of: that of the others."""
-        return Speed(
-            Rate(self._read_seconds, self.read_tokens),
-            Rate(self._step_seconds, self.answer_tokens / self.step_tokens),
-        )
+        return Speed(Rate(self._read_seconds), Rate(self._step_seconds))
 
     def expected_steps(self, tenant: str, most_tokens: int | None) -> float:
         """Steps of a tenant's next answer, of at most `most_tokens`."""
