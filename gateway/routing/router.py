@@ -119,44 +119,33 @@ class Router:
         Returns:
             None if no worker can take it.
         """
-        prefix, where = ask.prefix, self._residence.where
-        holders = [where.get(block, 0) for block in prefix.hashes]
         idle = self._least_busy(can_take)
         if idle is None:
             return None
-        holding = self._holding(holders, prefix.key, can_take)
+        prefix, where = ask.prefix, self._residence.where
+        holders = [where.get(block, 0) for block in prefix.hashes]
+        known = _last(holders, -1)
+        is_known = known >= 0 and prefix.ends[known] >= _UNKNOWN * prefix.length
+        home = known if prefix.continues and is_known else None
         owners = self._owners(prefix, can_take)
         most = self._most_load * (self._crowd / len(self._slots) + 1)
         steps = self._speeds.expected_steps(ask.tenant, ask.most_tokens)
-        prompt_tokens = self._tokens(prefix.length)
-        unknown = prefix.continues and _known_bytes(prefix, holders) < _UNKNOWN * prefix.length
-        best: Route | None = None
-        best_score = _DOWN
-        for slot in dict.fromkeys((idle, *owners, *holding)):
+        best, best_score = None, _DOWN
+        for slot in dict.fromkeys((idle, *owners, *self._holding(holders, prefix.key, can_take))):
             place = self._place(slot)
-            crowd = place.crowd
-            if crowd > most and slot != idle:
+            if place.crowd > most and slot != idle:
                 continue
-            block = _last_held(holders, slot)
-            cached = self._tokens(prefix.ends[block]) if block >= 0 else 0.0
             rank = owners.index(slot) if slot in owners else -1
-            credit = _CREDITS[rank] if rank >= 0 else 0.0
-            if not unknown:
-                rank = -1
-            elif rank >= 0:
-                cached = max(cached, self._priors[rank] * prompt_tokens)
-            unread = place.unread_tokens + prompt_tokens - cached
-            seconds = unread * place.speed.read.value
-            seconds += steps * place.speed.step.value * crowded(crowd)
-            score = seconds * (1 - credit)
-            if place.recovered is not None:
-                score /= slow_start_weight(
-                    now - place.recovered, ramp_seconds=self._slow_start_seconds
-                )
+            route = self._expect(ask, slot, _last(holders, 1 << slot), steps)
+            if prefix.continues and not is_known and rank >= 0:
+                self._suppose(route, rank, place)
+            credit = 0.0 if rank < 0 else _CREDITS[rank]
+            if route.block == home:
+                credit = _CREDITS[0]
+            score = route.expected_seconds * (1 - credit) / self._weight(place, now)
             if score < best_score:
-                best_score = score
-                reason = _reason(cached, prompt_tokens, is_owner=credit > 0)
-                best = Route(ask, place.name, reason, seconds, cached, slot, place, block, rank)
+                best, best_score = route, score
+                route.reason = _reason(route, is_owner=rank >= 0)
         return best
 
     def begin(self, route: Route, now: float) -> None:
@@ -172,7 +161,6 @@ class Router:
         ]
         self._residence.use(route.slot, prefix.hashes, sizes, now)
         self._groups.note(prefix.group, route.expected_seconds)
-        route.read_tokens = max(1.0, self._tokens(prefix.length) - route.cached_tokens)
         place.unread_tokens += route.read_tokens
         route.ahead_tokens = place.unread_tokens
         self._count(route.slot, 1)
@@ -208,8 +196,7 @@ class Router:
     def _learn(self, route: Route, place: Place, answered: Answered, now: float) -> None:
         tokens, prompt = answered.completion_tokens, answered.prompt_tokens
         steps = max(1, tokens - answered.accepted_tokens)
-        read = max(0, prompt - answered.cached_tokens)
-        self._speeds.saw_answer(route.ask.tenant, read=read, tokens=tokens, steps=steps)
+        self._speeds.saw_answer(route.ask.tenant, tokens=tokens, steps=steps)
         if route.first is not None and steps > 1:
             crowd = (route.crowd + place.crowd - 1) / 2
             seconds = now - route.first
@@ -229,6 +216,30 @@ class Router:
                 self._residence.correct(route.slot, route.used)
             else:
                 self._residence.confirm(route.slot)
+
+    def _expect(self, ask: Ask, slot: int, block: int, steps: float) -> Route:
+        """What is expected at a worker that holds the prompt up to `block`."""
+        place = self._place(slot)
+        cached = self._tokens(ask.prefix.ends[block]) if block >= 0 else 0.0
+        read = max(1.0, self._tokens(ask.prefix.length) - cached)
+        seconds = (place.unread_tokens + read) * place.speed.read.value
+        seconds += steps * place.speed.step.value * crowded(place.crowd)
+        return Route(ask, place.name, "idle", seconds, cached, slot, place, block, read_tokens=read)
+
+    def _suppose(self, route: Route, rank: int, place: Place) -> None:
+        """Suppose that another replica has sent the conversation where its hash says."""
+        whole = self._tokens(route.ask.prefix.length)
+        more = self._priors[rank] * whole - route.cached_tokens
+        route.rank = rank
+        if more > 0:
+            route.cached_tokens += more
+            route.read_tokens = max(1.0, route.read_tokens - more)
+            route.expected_seconds -= more * place.speed.read.value
+
+    def _weight(self, place: Place, now: float) -> float:
+        if place.recovered is None:
+            return 1.0
+        return slow_start_weight(now - place.recovered, ramp_seconds=self._slow_start_seconds)
 
     def _holding(self, holders: Sequence[int], key: int, can_take: CanTake) -> list[int]:
         """Workers that hold most of the prompt, the longest part first."""
@@ -298,21 +309,15 @@ class Router:
             self._busy[slot] = read_seconds + steps * step_seconds
 
 
-def _reason(cached: float, prompt_tokens: float, *, is_owner: bool) -> Reason:
-    if cached > prompt_tokens / 2:
+def _reason(route: Route, *, is_owner: bool) -> Reason:
+    if route.cached_tokens > route.read_tokens:
         return "cached"
     return "hashed" if is_owner else "idle"
 
 
-def _last_held(holders: Sequence[int], slot: int) -> int:
-    """The last block of a prompt that a worker holds; -1: none."""
+def _last(holders: Sequence[int], mask: int) -> int:
+    """The last block of a prompt that any worker in `mask` holds; -1: none."""
     for block in range(len(holders) - 1, -1, -1):
-        if holders[block] >> slot & 1:
+        if holders[block] & mask:
             return block
     return -1
-
-
-def _known_bytes(prefix: Prefix, holders: Sequence[int]) -> int:
-    """How much of a prompt any worker holds."""
-    known = next((block for block in range(len(holders) - 1, -1, -1) if holders[block]), -1)
-    return prefix.ends[known] if known >= 0 else 0

@@ -38,10 +38,10 @@ class Rate:
         self.value = value
         self._seconds = self._tokens = 0.0
 
-    def see(self, seconds: float, tokens: float) -> None:
-        """`tokens` took `seconds`."""
+    def see(self, seconds: float, tokens: float, *, typical: float) -> None:
+        """`tokens` took `seconds`; `typical` tokens have been usual so far."""
         if not self._tokens:
-            self._tokens = _PRIOR * tokens * tokens
+            self._tokens = _PRIOR * typical * typical
             self._seconds = self.value * self._tokens
         self._seconds = _KEEP * self._seconds + seconds * tokens
         self._tokens = _KEEP * self._tokens + tokens * tokens
@@ -71,7 +71,7 @@ class Speeds:
     """What is learnt of all workers and tenants.
 
     Attributes:
-        read_tokens: Tokens of a prompt that have to be read; mean of the latest.
+        read_tokens: Tokens that are read before a first token; mean of the latest.
         answer_tokens: Tokens of an answer, likewise.
         step_tokens: Tokens of a step, likewise: 1, and what drafts add.
     """
@@ -82,6 +82,8 @@ class Speeds:
         self.step_tokens = 1.0
         self._read_seconds = _READ_SECONDS
         self._step_seconds = _STEP_SECONDS
+        self._reads = 0
+        self._answers = 0
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
 
     def new(self) -> Speed:
@@ -98,20 +100,24 @@ class Speeds:
 
     def saw_read(self, speed: Speed, seconds: float, *, ahead_tokens: float) -> None:
         """A first token came after `seconds`, with `ahead_tokens` to read until then."""
-        speed.read.see(seconds, ahead_tokens)
+        self._reads += 1
+        self.read_tokens += _share(self._reads) * (ahead_tokens - self.read_tokens)
+        speed.read.see(seconds, ahead_tokens, typical=self.read_tokens)
         self._read_seconds += _FLEET_STEP * (speed.read.value - self._read_seconds)
 
     def saw_steps(self, speed: Speed, seconds: float, *, steps: float, crowd: float) -> None:
         """A request's `steps` took `seconds`, among `crowd` other requests."""
-        speed.step.see(seconds / crowded(crowd), steps)
+        typical = self.answer_tokens / self.step_tokens
+        speed.step.see(seconds / crowded(crowd), steps, typical=typical)
         self._step_seconds += _FLEET_STEP * (speed.step.value - self._step_seconds)
 
-    def saw_answer(self, tenant: str, *, read: float, tokens: int, steps: float) -> None:
-        """A request had `read` prompt tokens read; its answer had `tokens`, of `steps`."""
+    def saw_answer(self, tenant: str, *, tokens: int, steps: float) -> None:
+        """An answer had `tokens`, of `steps`."""
         step_tokens = tokens / steps
-        self.read_tokens += _FLEET_STEP * (read - self.read_tokens)
-        self.answer_tokens += _FLEET_STEP * (tokens - self.answer_tokens)
-        self.step_tokens += _FLEET_STEP * (step_tokens - self.step_tokens)
+        self._answers += 1
+        share = _share(self._answers)
+        self.answer_tokens += share * (tokens - self.answer_tokens)
+        self.step_tokens += share * (step_tokens - self.step_tokens)
         known = self._tenants.pop(tenant, None)
         if known is None:
             known = _Tenant(tokens, step_tokens)
@@ -120,3 +126,8 @@ class Speeds:
         self._tenants[tenant] = known
         if len(self._tenants) > _MOST_TENANTS:
             self._tenants.popitem(last=False)
+
+
+def _share(count: int) -> float:
+    """What the latest of `count` observations is worth in their mean: at first all the same."""
+    return max(_FLEET_STEP, 1 / count)

@@ -95,17 +95,20 @@ async def test_a_conversation_goes_on_when_its_worker_is_dead(
 async def test_a_slow_worker_gets_less(worker: FakeWorker, other: FakeWorker) -> None:
     async with running_gateway(worker, other) as gateway:
         await _until_all_up(gateway, worker, other)
-        worker.state.script = Script(chunks=12, gap_seconds=0.02)
+        worker.state.script = Script(chunks=12, gap_seconds=0.04)
         other.state.script = Script(chunks=12, gap_seconds=0.002)
-        numbers = iter(range(400))
+        numbers = iter(range(500))
 
         async def client() -> None:
             for number in numbers:
                 await _Conversation(gateway, f"talk {number}").ask(stream=True)
+                if number == 300:  # it knows them by now
+                    worker.forget_requests()
+                    other.forget_requests()
 
         await asyncio.gather(*(client() for _ in range(16)))
 
-        assert len(worker.requests) < 0.7 * len(other.requests)
+        assert len(worker.requests) < 0.5 * len(other.requests)
 
 
 async def test_what_a_worker_has_evicted_is_no_longer_expected_there(
@@ -126,8 +129,9 @@ async def test_what_a_worker_has_evicted_is_no_longer_expected_there(
 
         assert first == 0
         assert second > 6 * 1000
-        # The first miss on each worker shows that all its older conversations are gone.
-        assert third - second == pytest.approx(second / 3, rel=0.1)
+        # The first miss on each worker shows that its older conversations are gone. Half of each
+        # is still supposed where its hash says: another replica may have sent it there.
+        assert third - second < 0.8 * second
 
 
 async def test_the_old_rule_knows_no_prompts(worker: FakeWorker, other: FakeWorker) -> None:
