@@ -1,146 +1,176 @@
-"""Plays traffic to simulated workers through replicas of a gateway."""
+"""Plays traffic to simulated workers, through one or more replicas of a gateway."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 from random import Random
+from typing import Literal
 
-from bench.routing.rules import Rule
+from bench.routing.rules import MakeRule, Rule
 from bench.routing.traffic import Request
 from bench.routing.worker import Job, Model, Worker
 
-_POLL_SECONDS = 1.0
-STICKY = 0.0
+_REPORT_SECONDS = 1.0
 _RETRY_SECONDS = 0.2
+_MODEL = Model()
+_PATIENCE = 4
+"""A run ends after this many times its length, whatever is unanswered."""
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
-    """At a time a worker goes down (`lost`: with its requests; else it drains) or comes up."""
+class Change:
+    """A worker is lost with its requests, gets no more of them (`drain`), or comes up, empty."""
 
     at: float
     worker: int
-    what: str
+    what: Literal["lost", "drain", "up"]
 
 
-@dataclass(slots=True)
-class Outcome:
-    jobs: list[Job] = field(default_factory=list)
-    present: list[float] = field(default_factory=list)
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What the workers do.
+
+    Attributes:
+        slowness: By worker; 2 takes twice the time.
+        changes: In any order.
+    """
+
+    slowness: dict[int, float] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
 
 
-def play(
-    traffic: Sequence[Request],
-    make_rule: Callable[[int, Random, list[Worker]], Rule],
-    *,
-    workers: int,
-    replicas: int,
-    slow: dict[int, float],
-    events: Sequence[Event] = (),
-    seed: int = 0,
-    model: Model = Model(),
-    seconds: float,
-) -> tuple[list[tuple[Request, Job, float]], list[Worker], list[Rule]]:
-    random = Random(seed)
-    fleet = [Worker(model, slowness=slow.get(at, 1.0)) for at in range(workers)]
-    rules = [make_rule(workers, random, fleet) for _ in range(replicas)]
-    polls = [Random(seed + 1).random() * _POLL_SECONDS for _ in range(workers)]
-    heap: list[tuple[float, int, int, object]] = []
-    order = 0
-    version = [0] * workers
-    taking = [True] * workers
-    owner: dict[int, tuple[Rule, int]] = {}
-    results: list[tuple[Request, Job]] = []
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What happened.
 
-    def push(at, kind, what):
-        nonlocal order
-        order += 1
-        heappush(heap, (at, order, kind, what))
+    Attributes:
+        jobs: The requests that were answered.
+        present_seconds: Of each worker, requests times seconds, while traffic came.
+        rules: One for each replica.
+    """
 
-    up = list(range(workers))
+    jobs: Sequence[Job]
+    present_seconds: Sequence[float]
+    rules: Sequence[Rule]
 
-    def settle(slot, done):
-        for job in done:
-            rule, _ = owner[id(job)]
-            if job.ended is None:
-                rule.first(job, slot, job.first)
-            else:
-                if job.ended == job.first:
-                    pass
-                rule.ended(job, slot, job.ended, lost=False)
-                results.append((job.request, job))
-                del owner[id(job)]
 
-    def schedule(slot):
-        version[slot] += 1
-        at = fleet[slot].next_event()
-        if at is not None:
-            push(at, 1, (slot, version[slot]))
+class Fleet:
+    """One run.
 
-    def send(request, now):
-        rule = rules[request.conversation % replicas if random.random() < STICKY else random.randrange(replicas)]
-        slot = rule.choose(request, up, now)
+    Args:
+        workers: How many.
+        replicas: Of the gateway. Each request goes to any of them.
+        scenario: What the workers do.
+        make_rule: Makes the rule of a replica.
+        seed: Of the rules' and the replicas' chance.
+    """
+
+    def __init__(
+        self, workers: int, replicas: int, scenario: Scenario, make_rule: MakeRule, *, seed: int
+    ) -> None:
+        self._random = Random(seed)  # a simulation
+        slowness = scenario.slowness
+        self._workers = [Worker(_MODEL, slowness=slowness.get(at, 1.0)) for at in range(workers)]
+        self._rules = [make_rule(self._workers, self._random) for _ in range(replicas)]
+        self._up = list(range(workers))
+        self._alive = [True] * workers
+        self._versions = [0] * workers
+        self._sent_by: dict[Job, Rule] = {}
+        self._ended: list[Job] = []
+        self._order = count()
+        self._due: list[tuple[float, int, _Due]] = []
+        for change in scenario.changes:
+            self._push(change.at, change)
+        for worker in range(workers):
+            for rule in self._rules:
+                self._push(self._random.random() * _REPORT_SECONDS, _Look(worker, rule))
+
+    def play(self, traffic: Sequence[Request], seconds: float) -> Run:
+        """Send all requests, which come within `seconds`, and wait for the answers."""
+        for request in traffic:
+            self._push(request.at, request)
+        now, present = 0.0, None
+        while now < seconds or (self._sent_by and now < _PATIENCE * seconds):
+            now, _, due = heappop(self._due)
+            if now >= seconds and present is None:
+                for worker in range(len(self._workers)):
+                    self._advance(worker, now)
+                present = [worker.present_seconds for worker in self._workers]
+            self._handle(due, now)
+        assert present is not None
+        return Run(self._ended, present, self._rules)
+
+    def _handle(self, due: "_Due", now: float) -> None:
+        match due:
+            case Request():
+                self._send(due, now)
+            case _Wake(worker, version):
+                if version == self._versions[worker]:
+                    self._advance(worker, now)
+            case _Look(worker, rule):
+                if self._alive[worker]:
+                    self._advance(worker, now)
+                    rule.report(worker, self._workers[worker])
+                self._push(now + _REPORT_SECONDS, due)
+            case Change():
+                self._advance(due.worker, now)
+                self._change(due, now)
+
+    def _send(self, request: Request, now: float) -> None:
+        rule = self._random.choice(self._rules)
+        worker = rule.choose(request, self._up, now)
+        self._advance(worker, now)
         job = Job(request, now)
-        owner[id(job)] = (rule, slot)
-        rule.began(job, slot, now)
-        settle(slot, fleet[slot].add(job, now))
-        schedule(slot)
+        self._sent_by[job] = rule
+        rule.began(job, worker, now)
+        self._workers[worker].add(job)
+        self._advance(worker, now)
 
-    for at in range(workers):
-        for rule_at in range(replicas):
-            push(polls[at] + rule_at / replicas, 2, (at, rule_at))
-    for event in events:
-        push(event.at, 3, event)
-    loads = None
-    upcoming = iter(traffic)
-    following = next(upcoming, None)
-    while following is not None or heap:
-        if following is not None and (not heap or following.at <= heap[0][0]):
-            send(following, following.at)
-            following = next(upcoming, None)
-            continue
-        now, _, kind, what = heappop(heap)
-        if now > seconds and (not owner or now > 4 * seconds):
-            break
-        if now > seconds and loads is None:
-            for each in fleet:
-                each_done = each.advance(min(now, seconds))
-                settle(fleet.index(each), each_done)
-                schedule(fleet.index(each))
-            loads = [each.present_seconds for each in fleet]
-        if kind == 1:
-            slot, known = what
-            if known == version[slot]:
-                settle(slot, fleet[slot].advance(now))
-                schedule(slot)
-        elif kind == 2:
-            slot, rule_at = what
-            if fleet[slot].up:
-                settle(slot, fleet[slot].advance(now))
-                schedule(slot)
-                rules[rule_at].report(slot, fleet[slot])
-            push(now + _POLL_SECONDS, 2, what)
-        elif kind == 3:
-            slot = what.worker
-            settle(slot, fleet[slot].advance(now))
-            if what.what == "lost":
-                lost = fleet[slot].reset()
-                fleet[slot].up = False
-                up = [at for at in up if at != slot]
-                for job in lost:
-                    rule, _ = owner.pop(id(job))
-                    rule.ended(job, slot, now, lost=True)
-                    push(now + _RETRY_SECONDS, 4, job.request)
-                for rule in rules:
-                    rule.set_up(slot, False, now)
-            elif what.what == "drain":
-                up = [at for at in up if at != slot]
+    def _advance(self, worker: int, now: float) -> None:
+        """Let a worker's time pass until now, and come back when its next request ends."""
+        for job in self._workers[worker].advance(now):
+            rule = self._sent_by[job]
+            if job.ended is None:
+                assert job.first is not None
+                rule.first(job, job.first)
             else:
-                fleet[slot].up = True
-                up = sorted({*up, slot})
-                for rule in rules:
-                    rule.set_up(slot, True, now)
-            schedule(slot)
-        else:
-            send(what, now)
-    return results, fleet, rules, loads
+                rule.ended(job, worker, job.ended, lost=False)
+                del self._sent_by[job]
+                self._ended.append(job)
+        self._versions[worker] += 1
+        following = self._workers[worker].next_event()
+        if following is not None:
+            self._push(following, _Wake(worker, self._versions[worker]))
+
+    def _change(self, change: Change, now: float) -> None:
+        worker = change.worker
+        self._up = [other for other in self._up if other != worker]
+        if change.what == "drain":
+            return
+        self._alive[worker] = change.what == "up"
+        if change.what == "up":
+            self._up = sorted((*self._up, worker))
+        for job in self._workers[worker].reset():
+            self._sent_by.pop(job).ended(job, worker, now, lost=True)
+            self._push(now + _RETRY_SECONDS, job.request)
+        for rule in self._rules:
+            rule.set_up(worker, self._alive[worker], now)
+
+    def _push(self, at: float, due: "_Due") -> None:
+        heappush(self._due, (at, next(self._order), due))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wake:
+    worker: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    worker: int
+    rule: Rule
+
+
+_Due = Request | Change | _Wake | _Look

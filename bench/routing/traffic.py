@@ -17,7 +17,8 @@ class Request:
 
     Attributes:
         at: When it arrives, in seconds.
-        system: Name of the opening that it shares with other conversations.
+        conversation, system: Numbers of the conversation, and of the opening that it shares with
+            others; none is used twice.
         system_tokens: Length of that.
         prompt_tokens: Length of the whole prompt.
         gain: Tokens that drafts can add to a step.
@@ -28,7 +29,7 @@ class Request:
     tenant: int
     conversation: int
     turn: int
-    system: str
+    system: int
     system_tokens: int
     prompt_tokens: int
     answer_tokens: int
@@ -81,7 +82,7 @@ def make_traffic(
 
     Conversations start before time 0, so that the first seconds are like all others.
     """
-    random = Random(seed)  # noqa: S311  # a simulation
+    random = Random(seed)  # a simulation
     every = [_tenant(random) for _ in range(tenants)]
     weights = [1 / (rank + 1) ** _ZIPF for rank in range(tenants)]
     turns = sum(w * t.kind.turns for w, t in zip(weights, every, strict=True)) / sum(weights)
@@ -116,7 +117,7 @@ def _play(
                 talk.tenant,
                 talk.number,
                 talk.turn,
-                f"s{talk.tenant}",
+                -1 - talk.tenant,
                 tenant.system_tokens,
                 prompt,
                 answer,

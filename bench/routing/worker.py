@@ -5,7 +5,7 @@ prompt token in it. Steps without prompts are passed over together until the nex
 """
 
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from bench.routing.traffic import Request
@@ -58,7 +58,7 @@ class Cache:
     def __init__(self, tokens: int) -> None:
         self._most = tokens
         self._tokens = 0
-        self._nodes: OrderedDict[object, int] = OrderedDict()
+        self._nodes: OrderedDict[int, int] = OrderedDict()
 
     def match(self, request: Request) -> int:
         """Tokens of a prompt that are held."""
@@ -96,8 +96,6 @@ class Worker:
         self.slowness = slowness
         self.now = 0.0
         self.present_seconds = 0.0
-        self.busy_seconds = 0.0
-        self.up = True
         self.waiting: deque[Job] = deque()
         self.reading: deque[Job] = deque()
         self._decoding: list[tuple[float, int, Job]] = []
@@ -151,12 +149,10 @@ class Worker:
             + model.prompt_token_seconds * prompt_tokens
         )
 
-    def add(self, job: Job, now: float) -> list[Job]:
-        """A request arrives; returns what has ended until then."""
-        done = self.advance(now)
+    def add(self, job: Job) -> None:
+        """A request arrives, now."""
         self.waiting.append(job)
         self._admit()
-        return done
 
     def next_event(self) -> float | None:
         """When something ends next, if nothing arrives."""
@@ -180,14 +176,14 @@ class Worker:
         return done
 
     def _begin_step(self) -> None:
-        self._step_chunk = min(self.model.chunk_tokens, sum(job.left_tokens for job in self.reading))
+        self._step_chunk = min(
+            self.model.chunk_tokens, sum(job.left_tokens for job in self.reading)
+        )
         self._step_ends = self.now + self.step_seconds(self.running, self._step_chunk)
 
     def _pass(self, until: float) -> None:
         elapsed = until - self.now
         self.present_seconds += elapsed * self.present
-        if self.present:
-            self.busy_seconds += elapsed
         if self._step_ends is None and self._decoding:
             self._steps += elapsed / self.step_seconds(len(self._decoding))
         self.now = until
