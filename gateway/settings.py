@@ -342,9 +342,9 @@ class RoutingSettings(_Section):
         "random.",
     )
     most_load: Annotated[float, Field(ge=1)] = Field(
-        1.25,
+        1.2,
         description="A worker with more requests than this many times the mean is passed over, "
-        "whatever it has cached.",
+        "whatever it has cached; the mean counts at least one.",
     )
 
 

@@ -4,10 +4,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import astuple
 
 from bench.command import new_parser, print_line
+from bench.rounds import Json
 from bench.routing.plan import Cell, plan
 from bench.routing.report import report
 from bench.routing.simulate import Figures, simulate
-from bench.rounds import Json
 from loadtest.progress import say
 
 

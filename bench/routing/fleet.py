@@ -46,7 +46,7 @@ class Run:
 
     Attributes:
         jobs: The requests that were answered.
-        present_seconds: Of each worker, requests times seconds, while traffic came.
+        present_seconds: Of each worker, requests times seconds, from `warm_up` to the last request.
         rules: One for each replica.
     """
 
@@ -86,20 +86,23 @@ class Fleet:
             for rule in self._rules:
                 self._push(self._random.random() * _REPORT_SECONDS, _Look(worker, rule))
 
-    def play(self, traffic: Sequence[Request], seconds: float) -> Run:
+    def play(self, traffic: Sequence[Request], seconds: float, *, warm_up: float = 0.0) -> Run:
         """Send all requests, which come within `seconds`, and wait for the answers."""
         for request in traffic:
             self._push(request.at, request)
-        now, present = 0.0, None
+        now, marks = 0.0, [warm_up, seconds]
+        present: list[list[float]] = []
         while now < seconds or (self._sent_by and now < _PATIENCE * seconds):
             now, _, due = heappop(self._due)
-            if now >= seconds and present is None:
+            if marks and now >= marks[0]:
+                marks.pop(0)
                 for worker in range(len(self._workers)):
                     self._advance(worker, now)
-                present = [worker.present_seconds for worker in self._workers]
+                present.append([worker.present_seconds for worker in self._workers])
             self._handle(due, now)
-        assert present is not None
-        return Run(self._ended, present, self._rules)
+        first, last = present
+        loads = [end - begin for begin, end in zip(first, last, strict=True)]
+        return Run(self._ended, loads, self._rules)
 
     def _handle(self, due: "_Due", now: float) -> None:
         match due:

@@ -10,7 +10,7 @@ from gateway.routing import Answered, Ask, Prefix, Report, Route, Router, block_
 from gateway.types import WorkerId
 
 _BITS = 2**64 - 1
-_MOST_LOAD = 1.25
+_MOST_LOAD = 1.2
 _SLOW_START_SECONDS = 10.0
 """The defaults of `gateway.routing.most_load` and `gateway.upstream.slow_start_seconds`."""
 

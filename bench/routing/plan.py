@@ -32,7 +32,7 @@ class Cell:
 
 def plan(*, quick: bool) -> Iterator[Cell]:
     """All runs, the longest first."""
-    sizes = {256: 30.0, 16: 60.0, 4: 60.0} if quick else {256: 90.0, 64: 120.0, 16: 120.0, 4: 240.0}
+    sizes = {256: 30.0, 16: 60.0, 4: 60.0} if quick else {256: 75.0, 64: 120.0, 16: 120.0, 4: 240.0}
     for workers, seconds in sizes.items():
         for scenario in ("steady", "lost") if quick else SCENARIOS:
             yield Cell(workers, scenario, 1, ORACLE, seconds, 1)

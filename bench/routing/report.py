@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from bench.rounds import Json
 from bench.routing.plan import (
     FIRST_SECONDS,
     ORACLE,
@@ -12,7 +13,6 @@ from bench.routing.plan import (
     Cell,
 )
 from bench.routing.simulate import Figures
-from bench.rounds import Json
 
 _DECIDED = 256
 
@@ -21,8 +21,8 @@ DEFINITIONS = {
     f"{FIRST_SECONDS:g} s and whose others took {TOKEN_SECONDS:g} s each at most, in the mean",
     "goodput_to_oracle": "over that of the oracle in the same scenario; the worst of all scenarios "
     "and numbers of replicas",
-    "max_over_mean": "requests at the most loaded worker over the mean, both averaged over time; of "
-    "workers that nothing happened to, twice slower ones included; the worst likewise",
+    "max_over_mean": "requests at the most loaded worker over the mean, both averaged over time; "
+    "of workers that nothing happened to, slow ones included; the worst likewise",
     "oracle": "knows the true state of every worker at once, and the length of the answer; greedy: "
     "it knows nothing of what comes",
     "load": f"{REQUESTS_PER_SECOND} requests per second and worker, in an open loop; with several "

@@ -54,7 +54,7 @@ def simulate(cell: Cell) -> Figures:
     make_rule = OTHERS.get(cell.rule, ExpectedTime)
     scenario = scenario_of(cell)
     fleet = Fleet(cell.workers, cell.replicas, scenario, make_rule, seed=cell.seed)
-    run = fleet.play(traffic, cell.seconds)
+    run = fleet.play(traffic, cell.seconds, warm_up=cell.seconds * WARM_UP)
     return _figures(cell, run, {change.worker for change in scenario.changes})
 
 

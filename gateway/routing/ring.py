@@ -8,8 +8,6 @@ _POINTS = 64
 _BITS = 2**64 - 1
 _SPREAD = 0x9E3779B97F4A7C15
 """2**64 over the golden ratio: multiples of it are spread evenly over the ring."""
-_JUMP = 2862933555777941757
-_SHIFTED = float(1 << 31)
 
 
 class Ring:
@@ -34,32 +32,14 @@ class Ring:
     def owner(self, group: int, key: int, size: int) -> int:
         """The worker of `key`.
 
-        Keys of one group go to `size` workers, some of which may be the same. Where two replicas
-        differ in the size, they differ in the workers of few keys.
+        Keys of one group go to `size` workers, some of which may be the same. Half of the keys stay
+        where they are if the size is doubled.
 
         Args:
             group: 64 bits.
-            key: 64 bits.
-            size: At least 1.
+            key: At least as many bits as `size`.
+            size: A power of two.
         """
-        number = (group + jump(key, size) * _SPREAD) & _BITS
+        number = (group + (key & (size - 1)) * _SPREAD) & _BITS
         points = self._points
         return points[bisect_left(points, (number,)) % len(points)][1]
-
-
-def other_key(key: int) -> int:
-    """Another key, made from `key`."""
-    return (key * _JUMP + 1) & _BITS
-
-
-def jump(key: int, size: int) -> int:
-    """A number below `size`; if that grows by one, 1 of `size` + 1 keys gets the new number.
-
-    Source: Lamping and Veach, "A Fast, Minimal Memory, Consistent Hash Algorithm" (2014).
-    """
-    found, following = 0, 0
-    while following < size:
-        found = following
-        key = other_key(key)
-        following = int((found + 1) * (_SHIFTED / ((key >> 33) + 1)))
-    return found

@@ -12,15 +12,16 @@ from gateway.routing.groups import Groups
 from gateway.routing.place import Place
 from gateway.routing.prefix import Prefix
 from gateway.routing.residence import Residence
-from gateway.routing.ring import Ring, other_key
+from gateway.routing.ring import Ring
 from gateway.routing.route import Answered, Ask, Reason, Report, Route
-from gateway.routing.speed import Speeds, crowded
+from gateway.routing.speed import CROWDING, Speeds
 from gateway.types import WorkerId
 
 _HOLDERS = 4
-_CREDITS = (0.3, 0.2)
-"""The share of its time that is forgiven to the first and the second worker that the hash names.
-Replicas agree by it, and less leave them to hash elsewhere (adr/0047)."""
+_CREDITS = (0.3, 0.2, 0.0)
+"""The share of its time that is forgiven to the first and the second worker that the hash names,
+and to others. One that has read most of a known conversation counts as the first. So replicas
+agree; with less, conversations wander (adr/0047)."""
 _SPARE = 3.0
 """A group of prompts is hashed to this many times its share of the workers."""
 _UNKNOWN = 0.7
@@ -129,24 +130,34 @@ class Router:
         home = known if prefix.continues and is_known else None
         owners = self._owners(prefix, can_take)
         most = self._most_load * (self._crowd / len(self._slots) + 1)
+        prompt_tokens = prefix.length / self._bytes_per_token
         steps = self._speeds.expected_steps(ask.tenant, ask.most_tokens)
-        best, best_score = None, _DOWN
+        best_score, best = _DOWN, (idle, -1, -1, 0.0, 0.0)
         for slot in dict.fromkeys((idle, *owners, *self._holding(holders, prefix.key, can_take))):
             place = self._place(slot)
-            if place.crowd > most and slot != idle:
+            crowd = place.running + place.others
+            if crowd > most and slot != idle:
                 continue
             rank = owners.index(slot) if slot in owners else -1
-            route = self._expect(ask, slot, _last(holders, 1 << slot), steps)
-            if prefix.continues and not is_known and rank >= 0:
-                self._suppose(route, rank, place)
-            credit = 0.0 if rank < 0 else _CREDITS[rank]
-            if route.block == home:
-                credit = _CREDITS[0]
-            score = route.expected_seconds * (1 - credit) / self._weight(place, now)
+            block = _last(holders, 1 << slot)
+            cached = prefix.ends[block] / self._bytes_per_token if block >= 0 else 0.0
+            if rank >= 0 and prefix.continues and not is_known:
+                # Another replica may have sent it there.
+                cached = max(cached, self._priors[rank] * prompt_tokens)
+            read_tokens = place.unread_tokens + prompt_tokens - cached
+            step_seconds = place.speed.step.value * (1 + CROWDING * crowd)
+            seconds = read_tokens * place.speed.read.value + steps * step_seconds
+            credit = _CREDITS[0] if block == home else _CREDITS[rank]
+            score = seconds * (1 - credit) / self._weight(place, now)
             if score < best_score:
-                best, best_score = route, score
-                route.reason = _reason(route, is_owner=rank >= 0)
-        return best
+                best_score, best = score, (slot, block, rank, cached, seconds)
+        slot, block, rank, cached, seconds = best
+        place = self._place(slot)
+        reason = _reason(cached, prompt_tokens, is_owner=rank >= 0)
+        route = Route(ask, place.name, reason, seconds, cached, slot, place, block)
+        route.read_tokens = max(1.0, prompt_tokens - cached)
+        route.rank = rank if prefix.continues and not is_known else -1
+        return route
 
     def begin(self, route: Route, now: float) -> None:
         """The request is sent."""
@@ -217,25 +228,6 @@ class Router:
             else:
                 self._residence.confirm(route.slot)
 
-    def _expect(self, ask: Ask, slot: int, block: int, steps: float) -> Route:
-        """What is expected at a worker that holds the prompt up to `block`."""
-        place = self._place(slot)
-        cached = self._tokens(ask.prefix.ends[block]) if block >= 0 else 0.0
-        read = max(1.0, self._tokens(ask.prefix.length) - cached)
-        seconds = (place.unread_tokens + read) * place.speed.read.value
-        seconds += steps * place.speed.step.value * crowded(place.crowd)
-        return Route(ask, place.name, "idle", seconds, cached, slot, place, block, read_tokens=read)
-
-    def _suppose(self, route: Route, rank: int, place: Place) -> None:
-        """Suppose that another replica has sent the conversation where its hash says."""
-        whole = self._tokens(route.ask.prefix.length)
-        more = self._priors[rank] * whole - route.cached_tokens
-        route.rank = rank
-        if more > 0:
-            route.cached_tokens += more
-            route.read_tokens = max(1.0, route.read_tokens - more)
-            route.expected_seconds -= more * place.speed.read.value
-
     def _weight(self, place: Place, now: float) -> float:
         if place.recovered is None:
             return 1.0
@@ -264,7 +256,7 @@ class Router:
         """The workers that every replica names for the conversation, most preferred first."""
         size = self._groups.size(prefix.group, _SPARE * len(self._slots))
         first = self._ring.owner(prefix.group, prefix.key, size)
-        second = self._ring.owner(prefix.group, other_key(prefix.key), size)
+        second = self._ring.owner(prefix.group, prefix.key >> 32, size)
         return [slot for slot in dict.fromkeys((first, second)) if self._can_take(slot, can_take)]
 
     def _least_busy(self, can_take: CanTake) -> int | None:
@@ -305,12 +297,12 @@ class Router:
         if place.up:
             read_seconds = (place.unread_tokens + speeds.read_tokens) * place.speed.read.value
             steps = speeds.answer_tokens / speeds.step_tokens
-            step_seconds = place.speed.step.value * crowded(place.crowd)
+            step_seconds = place.speed.step.value * (1 + CROWDING * place.crowd)
             self._busy[slot] = read_seconds + steps * step_seconds
 
 
-def _reason(route: Route, *, is_owner: bool) -> Reason:
-    if route.cached_tokens > route.read_tokens:
+def _reason(cached: float, prompt_tokens: float, *, is_owner: bool) -> Reason:
+    if cached > prompt_tokens / 2:
         return "cached"
     return "hashed" if is_owner else "idle"
 

@@ -15,15 +15,9 @@ _PRIOR = 100.0
 _TENANT_STEP = 0.1
 _FLEET_STEP = 0.005
 _MOST_TENANTS = 65536
-_CROWDING = 1 / 64
-
-
-def crowded(requests: float) -> float:
-    """How much longer a step takes among other requests, over its time alone.
-
-    The result changes little between half and twice the constant (adr/0047).
-    """
-    return 1 + _CROWDING * requests
+CROWDING = 1 / 64
+"""How much longer a step takes for each other request there, over its time alone. Half and twice
+this make little difference (adr/0047)."""
 
 
 class Rate:
@@ -108,7 +102,7 @@ class Speeds:
     def saw_steps(self, speed: Speed, seconds: float, *, steps: float, crowd: float) -> None:
         """A request's `steps` took `seconds`, among `crowd` other requests."""
         typical = self.answer_tokens / self.step_tokens
-        speed.step.see(seconds / crowded(crowd), steps, typical=typical)
+        speed.step.see(seconds / (1 + CROWDING * crowd), steps, typical=typical)
         self._step_seconds += _FLEET_STEP * (speed.step.value - self._step_seconds)
 
     def saw_answer(self, tenant: str, *, tokens: int, steps: float) -> None:
