@@ -343,8 +343,8 @@ class RoutingSettings(_Section):
     )
     most_load: Annotated[float, Field(ge=1)] = Field(
         1.2,
-        description="A worker with more requests than this many times the mean is passed over, "
-        "whatever it has cached; the mean counts at least one.",
+        description="A worker with more requests than this many times the mean plus one is passed "
+        "over, whatever it has cached.",
     )
 
 

@@ -14,7 +14,7 @@ from bench.routing.worker import Job, Model, Worker
 _REPORT_SECONDS = 1.0
 _RETRY_SECONDS = 0.2
 _MODEL = Model()
-_PATIENCE = 4
+_PATIENCE = 2
 """A run ends after this many times its length, whatever is unanswered."""
 
 

@@ -14,6 +14,8 @@ REQUESTS_PER_SECOND = 2.4
 """For each worker: 60 % of what the oracle serves within the objectives."""
 FIRST_SECONDS, TOKEN_SECONDS = 3.0, 0.05
 """The objectives of a request: time to its first token, and time of each token after that."""
+_LARGE = 256
+"""Only with several replicas, since it takes long."""
 WARM_UP = 1 / 3
 """Share of a run that is not counted: all caches are empty at its start."""
 
@@ -32,11 +34,11 @@ class Cell:
 
 def plan(*, quick: bool) -> Iterator[Cell]:
     """All runs, the longest first."""
-    sizes = {256: 30.0, 16: 60.0, 4: 60.0} if quick else {256: 75.0, 64: 120.0, 16: 120.0, 4: 240.0}
+    sizes = {256: 30.0, 16: 60.0, 4: 60.0} if quick else {256: 60.0, 64: 90.0, 16: 120.0, 4: 240.0}
     for workers, seconds in sizes.items():
         for scenario in ("steady", "lost") if quick else SCENARIOS:
             yield Cell(workers, scenario, 1, ORACLE, seconds, 1)
-            for replicas in (4,) if quick and workers == 256 else REPLICAS:
+            for replicas in (4,) if workers == _LARGE else REPLICAS:
                 for rule in RULES:
                     yield Cell(workers, scenario, replicas, rule, seconds, 1)
 
