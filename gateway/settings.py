@@ -324,7 +324,9 @@ class UpstreamSettings(_Section):
         0.2, description="Retries that each request adds to the budget that all share."
     )
     slow_start_seconds: Annotated[float, Field(ge=0)] = Field(
-        10.0, description="A recovered worker gets fewer requests for this time."
+        10.0,
+        description="A recovered worker gets fewer requests for this time, by the rule "
+        "`least_loaded`.",
     )
     resolve_seconds: Seconds = Field(
         5.0, description="Interval between lookups of a `dns+http://` worker's addresses."

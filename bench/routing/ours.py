@@ -11,8 +11,7 @@ from gateway.types import WorkerId
 
 _BITS = 2**64 - 1
 _MOST_LOAD = 1.2
-_SLOW_START_SECONDS = 10.0
-"""The defaults of `gateway.routing.most_load` and `gateway.upstream.slow_start_seconds`."""
+"""The default of `gateway.routing.most_load`."""
 
 
 class ExpectedTime:
@@ -24,7 +23,7 @@ class ExpectedTime:
     """
 
     def __init__(self, fleet: Sequence[Worker], random: Random) -> None:
-        self._router = Router(most_load=_MOST_LOAD, slow_start_seconds=_SLOW_START_SECONDS)
+        self._router = Router(most_load=_MOST_LOAD)
         self._names = [WorkerId(f"10.0.{at >> 8}.{at & 255}:8000") for at in range(len(fleet))]
         self._numbers = {name: at for at, name in enumerate(self._names)}
         self._routes: dict[Job, Route] = {}
@@ -33,14 +32,14 @@ class ExpectedTime:
         self.expected_seconds = self.seen_seconds = 0.0
         for name in self._names:
             self._router.join(name)
-            self._router.set_up(name, True, 0.0)
+            self._router.set_up(name, True)
 
     def choose(self, request: Request, up: Sequence[int], now: float) -> int:
         """By the router."""
         ask = Ask(str(request.tenant), prefix_of(request))
         able = {self._names[worker] for worker in up}
         begun = perf_counter()
-        self._chosen = self._router.choose(ask, able.__contains__, now)
+        self._chosen = self._router.choose(ask, able.__contains__)
         self.decide_seconds.append(perf_counter() - begun)
         assert self._chosen is not None
         return self._numbers[self._chosen.worker]
@@ -71,7 +70,7 @@ class ExpectedTime:
 
     def set_up(self, worker: int, up: bool, now: float) -> None:
         """Tell the router."""
-        self._router.set_up(self._names[worker], up, now)
+        self._router.set_up(self._names[worker], up)
 
     def report(self, worker: int, state: Worker) -> None:
         """Tell the router."""

@@ -118,9 +118,7 @@ def _router(settings: GatewaySettings) -> Router | None:
     chosen = settings.routing
     if chosen.rule == "least_loaded":
         return None
-    return Router(
-        most_load=chosen.most_load, slow_start_seconds=settings.upstream.slow_start_seconds
-    )
+    return Router(most_load=chosen.most_load)
 
 
 def _prober(settings: GatewaySettings, pool: Pool) -> Prober:

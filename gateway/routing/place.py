@@ -15,7 +15,6 @@ class Place:
         others: Requests of other gateways, by its last report.
         unread_tokens: Prompt tokens that requests of ours have to have read before their first.
         up: Whether it takes requests.
-        recovered: When it came up again; None: it has been up from the start.
         tells: Whether it tells what it found in its cache.
     """
 
@@ -25,8 +24,6 @@ class Place:
     others: int = 0
     unread_tokens: float = 0.0
     up: bool = False
-    ever_up: bool = False
-    recovered: float | None = None
     tells: bool = False
 
     @property

@@ -7,7 +7,6 @@ most of the prompt, two that consistent hashing names, and the least busy of all
 
 from collections.abc import Callable, Sequence
 
-from gateway.routing.choose import slow_start_weight
 from gateway.routing.groups import Groups
 from gateway.routing.place import Place
 from gateway.routing.prefix import Prefix
@@ -32,6 +31,9 @@ _PRIOR_STEP = 0.05
 _BYTES_STEP = 0.02
 _BYTES_PER_TOKEN = 4.0
 _LEAST_BYTES = 1024
+_READ_TOKENS = 1024
+_STEPS = 128
+"""Of a request by which workers are compared as a whole."""
 _MOST_BLOCKS = 2**18
 _LEAST_BLOCKS = 256
 _CACHE_TOKENS = 1e6
@@ -44,14 +46,12 @@ class Router:
     """Chooses workers, and learns from what becomes of the requests.
 
     Args:
-        most_load: A worker with this many times the mean number of requests gets no more, unless
-            it is the least busy.
-        slow_start_seconds: How long a worker that has recovered gets fewer.
+        most_load: A worker with more requests than this many times the mean plus one gets no more,
+            unless it is the least busy.
     """
 
-    def __init__(self, *, most_load: float, slow_start_seconds: float) -> None:
+    def __init__(self, *, most_load: float) -> None:
         self._most_load = most_load
-        self._slow_start_seconds = slow_start_seconds
         self._residence = Residence(most_blocks=_MOST_BLOCKS, most_tokens=_CACHE_TOKENS)
         self._speeds = Speeds()
         self._ring = Ring()
@@ -84,14 +84,11 @@ class Router:
         self._residence.leave(slot)
         self._ring.leave(slot)
 
-    def set_up(self, worker: WorkerId, up: bool, now: float) -> None:
+    def set_up(self, worker: WorkerId, up: bool) -> None:
         """A worker came up, or went down and has lost its cache."""
         slot = self._slots[worker]
         place = self._place(slot)
-        if up:
-            place.recovered = now if place.ever_up else None
-            place.ever_up = True
-        else:
+        if not up:
             self._residence.clear(slot)
             self._crowd -= place.others
             place.others = 0
@@ -109,13 +106,12 @@ class Router:
             self._residence.resize(slot, report.cache_tokens)
         self._update(slot)
 
-    def choose(self, ask: Ask, can_take: CanTake, now: float) -> Route | None:
+    def choose(self, ask: Ask, can_take: CanTake) -> Route | None:
         """Choose a worker.
 
         Args:
             ask: The request.
             can_take: Whether a worker can take it.
-            now: Seconds.
 
         Returns:
             None if no worker can take it.
@@ -148,7 +144,7 @@ class Router:
             step_seconds = place.speed.step.value * (1 + CROWDING * crowd)
             seconds = read_tokens * place.speed.read.value + steps * step_seconds
             credit = _CREDITS[0] if block == home else _CREDITS[rank]
-            score = seconds * (1 - credit) / self._weight(place, now)
+            score = seconds * (1 - credit)
             if score < best_score:
                 best_score, best = score, (slot, block, rank, cached, seconds)
         slot, block, rank, cached, seconds = best
@@ -228,11 +224,6 @@ class Router:
             else:
                 self._residence.confirm(route.slot)
 
-    def _weight(self, place: Place, now: float) -> float:
-        if place.recovered is None:
-            return 1.0
-        return slow_start_weight(now - place.recovered, ramp_seconds=self._slow_start_seconds)
-
     def _holding(self, holders: Sequence[int], key: int, can_take: CanTake) -> list[int]:
         """Workers that hold most of the prompt, the longest part first."""
         found: list[int] = []
@@ -260,7 +251,7 @@ class Router:
         return [slot for slot in dict.fromkeys((first, second)) if self._can_take(slot, can_take)]
 
     def _least_busy(self, can_take: CanTake) -> int | None:
-        """The worker where a request of mean size would end first, of those that can take it."""
+        """The worker where a usual request would end first, of those that can take it."""
         busy = self._busy
         slot = busy.index(min(busy)) if busy else 0
         if busy and self._can_take(slot, can_take):
@@ -292,13 +283,12 @@ class Router:
 
     def _update(self, slot: int) -> None:
         """A worker's state has changed: compute again how busy it is."""
-        place, speeds = self._place(slot), self._speeds
+        place = self._place(slot)
         self._busy[slot] = _DOWN
         if place.up:
-            read_seconds = (place.unread_tokens + speeds.read_tokens) * place.speed.read.value
-            steps = speeds.answer_tokens / speeds.step_tokens
+            read_seconds = (place.unread_tokens + _READ_TOKENS) * place.speed.read.value
             step_seconds = place.speed.step.value * (1 + CROWDING * place.crowd)
-            self._busy[slot] = read_seconds + steps * step_seconds
+            self._busy[slot] = read_seconds + _STEPS * step_seconds
 
 
 def _reason(cached: float, prompt_tokens: float, *, is_owner: bool) -> Reason:

@@ -232,7 +232,7 @@ class Pool:
 
     def _route_by(self, worker: Worker) -> None:
         if self._router is not None and worker in self.workers:
-            self._router.set_up(worker.id, worker.up, self._clock())
+            self._router.set_up(worker.id, worker.up)
 
     def _end(self, lease: Lease) -> None:
         now = self._clock()
@@ -343,9 +343,9 @@ class Pool:
         def can_take(name: WorkerId) -> bool:
             return by_name[name].can_take(model, now)
 
-        route = router.choose(ask, lambda name: name not in avoid and can_take(name), now)
+        route = router.choose(ask, lambda name: name not in avoid and can_take(name))
         if route is None and avoid:
-            route = router.choose(ask, can_take, now)
+            route = router.choose(ask, can_take)
         return None if route is None else (by_name[route.worker], route)
 
     def _announce(self) -> None:

@@ -12,10 +12,10 @@ from gateway.types import WorkerId
 
 
 def router(workers: int, *, most_load: float = 1.2) -> Router:
-    made = Router(most_load=most_load, slow_start_seconds=10)
+    made = Router(most_load=most_load)
     for at in range(workers):
         made.join(WorkerId(f"w{at}"))
-        made.set_up(WorkerId(f"w{at}"), True, 0.0)
+        made.set_up(WorkerId(f"w{at}"), True)
     return made
 
 
@@ -28,10 +28,8 @@ def ask(talk: int, *, turn: int = 0, length: int = 8192, system: int = 0) -> Ask
     return Ask("t", Prefix(hashes, tuple(ends), length, key, continues=turn > 0))
 
 
-def choose(
-    of: Router, what: Ask = NO_ASK, *, not_on: Collection[str] = (), now: float = 0.0
-) -> Route:
-    route = of.choose(what, lambda name: name not in not_on, now)
+def choose(of: Router, what: Ask = NO_ASK, *, not_on: Collection[str] = ()) -> Route:
+    route = of.choose(what, lambda name: name not in not_on)
     assert route is not None
     return route
 
@@ -40,7 +38,7 @@ def serve(
     of: Router, what: Ask, *, cached: int | None = None, now: float = 0.0, seconds: float = 1.0
 ) -> Route:
     """Choose a worker, and let it answer."""
-    route = choose(of, what, now=now)
+    route = choose(of, what)
     of.begin(route, now)
     of.first_token(route, now + seconds / 4)
     prompt = what.prefix.length // 4
@@ -126,21 +124,19 @@ def test_workers_that_cannot_take_it_are_not_chosen() -> None:
     home = serve(made, ask(1)).worker
 
     assert choose(made, ask(1, turn=1), not_on={home}).worker != home
-    assert made.choose(ask(1), lambda name: False, 0.0) is None
-    assert Router(most_load=2, slow_start_seconds=0).choose(NO_ASK, lambda name: True, 0.0) is None
+    assert made.choose(ask(1), lambda name: False) is None
+    assert Router(most_load=2).choose(NO_ASK, lambda name: True) is None
 
 
-def test_a_worker_that_was_down_has_lost_its_cache_and_gets_less_at_first() -> None:
+def test_a_worker_that_was_down_has_lost_its_cache() -> None:
     made = router(2)
     home = serve(made, ask(1)).worker
-    made.set_up(home, False, 10.0)
+    made.set_up(home, False)
     assert choose(made, ask(1, turn=1)).worker != home
 
-    made.set_up(home, True, 20.0)
-    soon = Counter(choose(made, ask(talk), now=20.1).worker for talk in range(40))
-    later = Counter(choose(made, ask(talk), now=40.0).worker for talk in range(40))
-    assert soon[home] == 0
-    assert later[home] > 10
+    made.set_up(home, True)
+    assert home in {choose(made, ask(talk)).worker for talk in range(40)}
+    assert choose(made, ask(1, turn=1)).block == -1
 
 
 def test_a_worker_that_left_is_forgotten_and_its_requests_may_still_end() -> None:
@@ -149,7 +145,7 @@ def test_a_worker_that_left_is_forgotten_and_its_requests_may_still_end() -> Non
     made.begin(route, 0.0)
     made.leave(route.worker)
     made.join(route.worker)
-    made.set_up(route.worker, True, 1.0)
+    made.set_up(route.worker, True)
     made.first_token(route, 2.0)
     made.end(route, 3.0, Answered(2048, 0, 100))
 
