@@ -170,7 +170,10 @@ class Worker:
         """Let time pass; returns requests whose first token came or that ended, in order."""
         done: list[Job] = []
         while (event := self.next_event()) is not None and event <= until:
+            is_step = self._step_ends is not None
             self._pass(event)
+            if not is_step:  # rounding must not leave a rest
+                self._steps = max(self._steps, self._decoding[0][0])
             self._end_step(done)
         self._pass(until)
         return done
