@@ -13,7 +13,7 @@ RULES: Mapping[str, MakeRule] = {**OTHERS, "expected_time": ExpectedTime}
 
 
 def play(make_rule: MakeRule, scenario: Scenario, *, replicas: int = 1) -> Run:
-    return Fleet(4, replicas, scenario, make_rule, seed=1).play(TRAFFIC, SECONDS)
+    return Fleet(4, replicas, scenario, make_rule, seed=1).play(TRAFFIC, 3 * SECONDS)
 
 
 @pytest.mark.parametrize("rule", RULES)
