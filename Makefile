@@ -107,6 +107,10 @@ bench-gate-sim: install-dev ## simulate the gate against fixed drafts, other eng
 bench-launch: install-dev ## simulate the choice between waiting for tokens and launching steps ahead (QUICK=1 for half a minute)
 	@$(VENV)/bin/python -m bench.gate_sim --launches $(BENCH_FLAGS)
 
+.PHONY: bench-routing
+bench-routing: install-dev ## simulate the choice of a worker in fleets of 4 to 256, against other rules and an oracle (QUICK=1 for three minutes)
+	@$(VENV)/bin/python -m bench.routing $(BENCH_FLAGS)
+
 .PHONY: bench-graphs
 bench-graphs: install-dev ## which CUDA graphs vLLM would choose for our steps, by its own dispatcher
 	@$(VENV)/bin/python -m bench.gpu.graphs $(BENCH_FLAGS)

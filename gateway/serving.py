@@ -33,15 +33,18 @@ from gateway.protocol import (
     TenantDigests,
     error_event,
     forwarded_body,
+    prompt_text,
     read_request,
     relayed_error,
 )
 from gateway.relay import Pacers, SlowClientError, StreamRelay, TokenClock, WholeRelay
 from gateway.responses import Conversations
+from gateway.routing import NO_ASK, Ask, hash_prefix
 from gateway.telemetry import GatewayMetrics
 from gateway.types import PacingMode, RequestRecord, Sink
 from gateway.upstream import (
     Failover,
+    Lease,
     Pool,
     PredictionTokenizer,
     Prober,
@@ -109,6 +112,7 @@ class _Exchange:
     Attributes:
         prediction: Text still to be tokenized; empty if there is none, or it is done.
         pacing: Pacing mode of the stream.
+        ask: What decides which worker gets it.
     """
 
     request: InferenceRequest
@@ -119,6 +123,7 @@ class _Exchange:
     record: RequestRecord
     prediction: str
     pacing: PacingMode
+    ask: Ask
 
 
 class Serving:
@@ -203,6 +208,7 @@ class Serving:
             record=record,
             prediction=request.prediction,
             pacing=pacing,
+            ask=self._ask(request, call.caller.tenant, model),
         )
         await entry.run(estimated_tokens=request.estimated_tokens(model_limit))
         record.queued_seconds = entry.queued_seconds
@@ -313,8 +319,10 @@ class Serving:
                             exchange.model,
                             wait_seconds=deadline - time.monotonic(),
                             avoid=failover.failed,
-                        ) as worker:
-                            return await self._attempt(worker, exchange, relay)
+                            ask=exchange.ask,
+                        ) as lease:
+                            worker = lease.worker
+                            return await self._attempt(lease, exchange, relay)
                     except NoHealthyWorkerError:
                         raise
                     except UpstreamError as error:
@@ -330,8 +338,18 @@ class Serving:
                 raise _shutting_down() from error
             raise WorkerTimeoutError("The request took too long.") from error
 
+    def _ask(self, request: InferenceRequest, tenant: str, model: str | None) -> Ask:
+        """What is known of a request; hashing its prompt only where that decides anything."""
+        if not self._pool.reads_prompts:
+            return NO_ASK
+        text = prompt_text(request)
+        prefix = hash_prefix(
+            (model or "", tenant, text.salt), text.parts, text.opening, continues=text.continues
+        )
+        return Ask(tenant, prefix, request.asked_tokens)
+
     async def _attempt(
-        self, worker: Worker, exchange: _Exchange, relay: StreamRelay | WholeRelay
+        self, lease: Lease, exchange: _Exchange, relay: StreamRelay | WholeRelay
     ) -> None:
         """Make one attempt on one worker.
 
@@ -339,9 +357,10 @@ class Serving:
             WorkerLostError: Also if the worker answered with an error and turns out to be dying:
                 vLLM still answers for a moment after its engine is gone.
         """
-        record = exchange.record
+        record, worker = exchange.record, lease.worker
         record.worker = worker.id
         record.attempts += 1
+        relay.tell_first(lease.first_token)
         if exchange.prediction:
             await self._tokenize_prediction(worker, exchange)
         with record.trace.attempt(worker.id) as trace_headers:
@@ -355,6 +374,7 @@ class Serving:
                         body = await answer.read(max_bytes=_ERROR_BODY_BYTES)
                         raise relayed_error(answer.status, body)
                     await relay.relay(exchange.request, answer)
+                    lease.answer(*relay.counts)
             except (WorkerBusyError, WorkerLostError, WorkerTimeoutError):
                 raise
             except UpstreamError as error:

@@ -324,12 +324,30 @@ class UpstreamSettings(_Section):
         0.2, description="Retries that each request adds to the budget that all share."
     )
     slow_start_seconds: Annotated[float, Field(ge=0)] = Field(
-        10.0, description="A recovered worker gets fewer requests for this time."
+        10.0,
+        description="A recovered worker gets fewer requests for this time, by the rule "
+        "`least_loaded`.",
     )
     resolve_seconds: Seconds = Field(
         5.0, description="Interval between lookups of a `dns+http://` worker's addresses."
     )
     api_key_file: Path | None = Field(None, description="File with the API key of the workers.")
+
+
+class RoutingSettings(_Section):
+    """Which of several workers gets a request (ADR 47)."""
+
+    rule: Literal["expected_time", "least_loaded"] = Field(
+        "expected_time",
+        description="`expected_time`: where the request is expected to end first, by what a worker "
+        "has cached and has to do, and its speed; `least_loaded`: the less loaded of two drawn at "
+        "random.",
+    )
+    most_load: Annotated[float, Field(ge=1)] = Field(
+        1.2,
+        description="A worker with more requests than this many times the mean plus one is passed "
+        "over, whatever it has cached.",
+    )
 
 
 class SupervisorSettings(_Section):
@@ -456,6 +474,7 @@ class GatewaySettings(BaseSettings):
     pacing: PacingSettings = PacingSettings()
     canary: CanarySettings = CanarySettings()
     upstream: UpstreamSettings = UpstreamSettings()
+    routing: RoutingSettings = RoutingSettings()
     supervisor: SupervisorSettings = SupervisorSettings()
     drain: DrainSettings = DrainSettings()
     log: LogSettings = LogSettings()

@@ -70,6 +70,19 @@ class Acceptance:
         return sum(count.accepted for count in self.sources.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """What routing expects of a request at a worker, or what then was seen.
+
+    Attributes:
+        seconds: From its sending to its end.
+        cached_tokens: Of its prompt, in the worker's cache.
+    """
+
+    seconds: float
+    cached_tokens: float
+
+
 class Trace(Protocol):
     """The spans of one request."""
 

@@ -35,6 +35,7 @@ from gateway.responses import (
     Conversations,
     open_store,
 )
+from gateway.routing import Router
 from gateway.serving import Serving, ServingPolicy
 from gateway.settings import GatewaySettings, read_secret
 from gateway.telemetry import GatewayMetrics
@@ -64,6 +65,7 @@ def build_services(
         metrics,
         slow_start_seconds=settings.upstream.slow_start_seconds,
         random=Random(),  # noqa: S311  # for load balancing, not for secrets
+        router=_router(settings),
     )
     prober = _prober(settings, pool)
     supervisor = None
@@ -110,6 +112,13 @@ def build_services(
         digests=digests,
         live=start_sampler(settings, process, pool, supervisor, metrics, tasks),
     )
+
+
+def _router(settings: GatewaySettings) -> Router | None:
+    chosen = settings.routing
+    if chosen.rule == "least_loaded":
+        return None
+    return Router(most_load=chosen.most_load)
 
 
 def _prober(settings: GatewaySettings, pool: Pool) -> Prober:

@@ -5,6 +5,7 @@ from gateway.protocol.endpoints import ENDPOINTS, Dialect, Endpoint, forwarded_e
 from gateway.protocol.error_body import error_body, error_event, field_name, relayed_error
 from gateway.protocol.padding import padded
 from gateway.protocol.prediction import read_tokens, tokenize_body
+from gateway.protocol.prompt_text import PromptText, prompt_text
 from gateway.protocol.request import (
     InferenceRequest,
     Speculation,
@@ -31,6 +32,7 @@ __all__ = [
     "InferenceRequest",
     "Part",
     "PlainAnswer",
+    "PromptText",
     "Relayed",
     "SeenTokens",
     "Speculation",
@@ -48,6 +50,7 @@ __all__ = [
     "forwarded_endpoint",
     "items_of",
     "padded",
+    "prompt_text",
     "read_answer",
     "read_facts",
     "read_request",

@@ -1,6 +1,7 @@
 """Relays a stream frame by frame until its END frame, or raises an error that says why it ended."""
 
 import time
+from collections.abc import Callable
 
 from gateway.errors import GatewayError, UpstreamError, WorkerLostError
 from gateway.protocol import FrameKind, FrameSplitter, InferenceRequest, StreamReader
@@ -8,6 +9,7 @@ from gateway.relay.source import Source
 from gateway.relay.token_clock import TokenClock
 from gateway.relay.whole import Keep, WholeRelay, keep_nothing
 from gateway.relay.writer import Writer
+from gateway.types import Acceptance, Usage
 
 
 class StreamRelay:
@@ -58,6 +60,17 @@ class StreamRelay:
     def may_retry(self) -> bool:
         """Whether the client has got no part of an answer; keep-alives do not count."""
         return self._whole.may_retry and not self._writer.out.delivered
+
+    @property
+    def counts(self) -> tuple[Usage | None, Acceptance | None]:
+        """What the worker counted for the latest answer."""
+        if self._whole.answer is not None:
+            return self._whole.counts
+        return self.reader.usage, self.reader.acceptance
+
+    def tell_first(self, on_first: Callable[[float], None]) -> None:
+        """Call `on_first` with the time of the first text that comes from now on."""
+        self._clock.worker.on_first = on_first
 
     async def relay(self, request: InferenceRequest, answer: Source) -> None:
         """Relay one worker's answer. Anything after its END frame is ignored.

@@ -17,13 +17,15 @@ class Side:
 
     Attributes:
         first_seconds: Time of the first text; None before.
+        on_first: Called with that time.
     """
 
-    __slots__ = ("_gap_seconds", "_gaps", "_last_seconds", "_observe", "first_seconds")
+    __slots__ = ("_gap_seconds", "_gaps", "_last_seconds", "_observe", "first_seconds", "on_first")
 
     def __init__(self, observe: Observe) -> None:
         self._observe = observe
         self.first_seconds: float | None = None
+        self.on_first: Callable[[float], None] | None = None
         self._last_seconds = 0.0
         self._gaps = 0
         self._gap_seconds = 0.0
@@ -33,6 +35,8 @@ class Side:
         if self.first_seconds is None:
             # The first token has no gap, and tokens in the same chunk have none either.
             self.first_seconds = self._last_seconds = now
+            if self.on_first is not None:
+                self.on_first(now)
             tokens = None if tokens is None else tokens - 1
         if tokens is None:
             self._last_seconds = now

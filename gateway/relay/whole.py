@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from gateway.protocol import Answer, InferenceRequest, read_answer
 from gateway.relay.event_stream import SlowClientError
 from gateway.relay.source import Source
-from gateway.types import Sink
+from gateway.types import Acceptance, Sink, Usage
 
 Keep = Callable[[bytes | None], Awaitable[None]]
 """Stores a complete response before its end is sent; None: it is too large to be held."""
@@ -55,6 +55,14 @@ class WholeRelay:
     def may_retry(self) -> bool:
         """Whether the client has got no part of an answer."""
         return not self._delivered
+
+    @property
+    def counts(self) -> tuple[Usage | None, Acceptance | None]:
+        """What the worker counted for the answer."""
+        return (None, None) if self.answer is None else (self.answer.usage, self.answer.acceptance)
+
+    def tell_first(self, on_first: Callable[[float], None]) -> None:
+        """An answer in one piece has no first text; `on_first` is not called."""
 
     async def relay(self, request: InferenceRequest, answer: Source) -> None:
         """Relay one worker's 2xx answer to `request`.

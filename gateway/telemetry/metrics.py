@@ -25,7 +25,7 @@ from gateway.errors import (
     WorkerTimeoutError,
 )
 from gateway.telemetry.buffered_histogram import BufferedHistogram, Histogram
-from gateway.types import Outcome, PacingMode, RequestRecord, WorkerId
+from gateway.types import Foreseen, Outcome, PacingMode, RequestRecord, WorkerId
 
 # fmt: off
 LATENCY_BUCKETS = (
@@ -52,6 +52,7 @@ _LENGTH_BUCKETS = (
 )
 _STREAM_ENDS = ("completed", "error_event", "cancelled")
 _CANARY_RESULTS = ("same", "near_tie", "differs")
+_ROUTING_REASONS = ("cached", "hashed", "idle", "least_loaded")
 _HELD_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 _DRAFT_BUCKETS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
@@ -235,6 +236,26 @@ class GatewayMetrics:
             ["worker", "reason"],
             registry=registry,
         )
+        self.routed = Counter(
+            "gateway_routing_decisions_total",
+            "Attempts by why their worker was chosen: cached (it has read most of the prompt), "
+            "hashed (the conversation hashes to it), idle (it has least to do), least_loaded (the "
+            "rule of that name).",
+            ["reason"],
+            registry=registry,
+        )
+        self.routing_seconds = Counter(
+            "gateway_routing_seconds_total",
+            "Time of answered requests at their worker; kind: expected when it was chosen, seen.",
+            ["kind"],
+            registry=registry,
+        )
+        self.routing_cached = Counter(
+            "gateway_routing_cached_tokens_total",
+            "Prompt tokens in the worker's cache; kind: expected when it was chosen, seen.",
+            ["kind"],
+            registry=registry,
+        )
         self.stream_terminations = Counter(
             "gateway_stream_terminations_total",
             "Streams by how they ended: completed, error_event, cancelled.",
@@ -252,6 +273,8 @@ class GatewayMetrics:
             DrainingError,
         ):
             self.rejections.labels(error.reason)
+        for reason in _ROUTING_REASONS:
+            self.routed.labels(reason)
         for outcome in ("stored", "failed", "too_large"):
             self.responses_stored.labels(outcome)
         for outcome in ("found", "not_found", "failed"):
@@ -392,6 +415,16 @@ class GatewayMetrics:
     def worker_failed(self, worker: WorkerId, reason: str) -> None:
         """A request failed on a worker."""
         self.upstream_failures.labels(worker, reason).inc()
+
+    def request_routed(self, reason: str) -> None:
+        """A worker was chosen for an attempt."""
+        self.routed.labels(reason).inc()
+
+    def route_ended(self, expected: Foreseen, seen: Foreseen) -> None:
+        """A routed request was answered."""
+        for kind, what in (("expected", expected), ("seen", seen)):
+            self.routing_seconds.labels(kind).inc(what.seconds)
+            self.routing_cached.labels(kind).inc(what.cached_tokens)
 
     def expect_restarts(self, worker: WorkerId, reasons: Iterable[str]) -> None:
         """A worker is supervised: start its counters at 0, so that `rate` sees the first."""

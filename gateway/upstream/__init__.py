@@ -5,6 +5,7 @@ from gateway.upstream.coalesced import Coalesced
 from gateway.upstream.connection_pool import ConnectionTimeouts, WorkerAddress
 from gateway.upstream.discovery import Discovery, DiscoveryPolicy
 from gateway.upstream.failover import EjectionPolicy, Failover, Outlier, RetryBudget
+from gateway.upstream.lease import Lease
 from gateway.upstream.pool import Pool, PoolObserver
 from gateway.upstream.prediction_tokenizer import PredictionTokenizer
 from gateway.upstream.probe import ProbePolicy, Prober
@@ -17,6 +18,7 @@ __all__ = [
     "DiscoveryPolicy",
     "EjectionPolicy",
     "Failover",
+    "Lease",
     "Outlier",
     "Pool",
     "PoolObserver",

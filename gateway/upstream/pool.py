@@ -17,8 +17,9 @@ from gateway.errors import (
     WorkerLostError,
     excerpt,
 )
-from gateway.routing import Candidate, choose
-from gateway.types import WorkerId
+from gateway.routing import NO_ASK, Ask, Candidate, Report, Route, Router, choose
+from gateway.types import Foreseen, WorkerId
+from gateway.upstream.lease import Lease
 from gateway.upstream.worker import Worker
 
 log = structlog.get_logger(__name__)
@@ -53,6 +54,12 @@ class PoolObserver(Protocol):
     def worker_left(self, worker: WorkerId) -> None:
         """A worker left the pool."""
 
+    def request_routed(self, reason: str) -> None:
+        """A worker was chosen, for a reason."""
+
+    def route_ended(self, expected: Foreseen, seen: Foreseen) -> None:
+        """A routed request was answered."""
+
 
 class Pool:
     """Leases workers to requests, and ejects those that keep failing.
@@ -62,6 +69,7 @@ class Pool:
         observer: Notified of every change.
         slow_start_seconds: How long a recovered worker gets fewer requests.
         random: Source of the routing draws.
+        router: Chooses workers; None: the less loaded of two drawn at random.
     """
 
     def __init__(
@@ -71,9 +79,12 @@ class Pool:
         *,
         slow_start_seconds: float,
         random: Random,
+        router: Router | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.workers: tuple[Worker, ...] = ()
+        self._by_name: dict[WorkerId, Worker] = {}
+        self._router = router
         self._observer = observer
         self._slow_start_seconds = slow_start_seconds
         self._random = random
@@ -113,6 +124,11 @@ class Pool:
             raise ModelNotFoundError(f"The model '{excerpt(model)}' does not exist.", param="model")
         return model
 
+    @property
+    def reads_prompts(self) -> bool:
+        """Whether the choice of a worker depends on the prompt."""
+        return self._router is not None and len(self.workers) > 1
+
     def find(self, name: WorkerId) -> Worker | None:
         """The worker of this name, if it is up."""
         return next((worker for worker in self.workers if worker.id == name and worker.up), None)
@@ -124,8 +140,13 @@ class Pool:
 
     @asynccontextmanager
     async def lease(
-        self, model: str | None, *, wait_seconds: float, avoid: Collection[WorkerId]
-    ) -> AsyncIterator[Worker]:
+        self,
+        model: str | None,
+        *,
+        wait_seconds: float,
+        avoid: Collection[WorkerId],
+        ask: Ask = NO_ASK,
+    ) -> AsyncIterator[Lease]:
         """Lease a worker for one request, waiting while none can take it.
 
         How the block ends tells how the worker did. An `UpstreamError` is its failure, even if it
@@ -136,15 +157,21 @@ class Pool:
             model: Only a worker that serves it; None for any.
             wait_seconds: Longest wait.
             avoid: Workers that already failed this request; leased only if there is no other.
+            ask: What is known of the request, if `reads_prompts`.
 
         Raises:
             NoHealthyWorkerError: None could take it in time.
         """
-        worker = await self._wait_for_worker(model, wait_seconds=wait_seconds, avoid=avoid)
+        worker, route = await self._wait_for_worker(
+            model, wait_seconds=wait_seconds, avoid=avoid, ask=ask
+        )
         trial = worker.outlier.begin(self._clock())
         self._load(worker, 1)
+        self._observer.request_routed("least_loaded" if route is None else route.reason)
+        lease = Lease(worker, route, self._router)
+        lease.begin(self._clock())
         try:
-            yield worker
+            yield lease
         except BaseException as error:
             self._judge(worker, trial, error)
             raise
@@ -152,10 +179,14 @@ class Pool:
             self._judge(worker, trial, None)
         finally:
             self._load(worker, -1)
+            self._end(lease)
 
     def join(self, worker: Worker) -> None:
         """Add a worker; it gets requests once a probe has found it up."""
         self.workers = (*self.workers, worker)
+        self._by_name[worker.id] = worker
+        if self._router is not None:
+            self._router.join(worker.id)
         self._observer.workers_known(len(self.workers))
         self._observer.worker_joined(worker.id)
         self._announce()
@@ -164,6 +195,9 @@ class Pool:
         """Remove a worker: it gets no new requests, and its running ones continue."""
         self.workers = tuple(other for other in self.workers if other is not worker)
         worker.up = False
+        del self._by_name[worker.id]
+        if self._router is not None:
+            self._router.leave(worker.id)
         self._observer.workers_known(len(self.workers))
         self._observer.worker_left(worker.id)
         self._announce()
@@ -177,6 +211,7 @@ class Pool:
         worker.failed_probes = 0
         if not worker.up and worker in self.workers:
             worker.up, worker.up_since = True, self._clock()
+            self._route_by(worker)
             self._observer.worker_up(worker.id, True)
             if worker.outlier.readmit(self._clock()):
                 self._note_readmission(worker)
@@ -186,8 +221,28 @@ class Pool:
         """Record that the worker cannot be reached, or failed its probes."""
         if worker.up:
             worker.up, worker.ever_up = False, True
+            self._route_by(worker)
             self._observer.worker_up(worker.id, False)
             self._announce()
+
+    def report(self, worker: Worker, report: Report) -> None:
+        """Record what a worker told of its load."""
+        if self._router is not None and worker in self.workers:
+            self._router.report(worker.id, report)
+
+    def _route_by(self, worker: Worker) -> None:
+        if self._router is not None and worker in self.workers:
+            self._router.set_up(worker.id, worker.up)
+
+    def _end(self, lease: Lease) -> None:
+        now = self._clock()
+        lease.end(now)
+        route, answered = lease.route, lease.answered
+        if route is not None and answered is not None:
+            self._observer.route_ended(
+                Foreseen(route.expected_seconds, route.cached_tokens),
+                Foreseen(now - route.sent, answered.cached_tokens),
+            )
 
     def _load(self, worker: Worker, requests: int) -> None:
         worker.in_flight += requests
@@ -245,10 +300,10 @@ class Pool:
         self._announce()
 
     async def _wait_for_worker(
-        self, model: str | None, *, wait_seconds: float, avoid: Collection[WorkerId]
-    ) -> Worker:
+        self, model: str | None, *, wait_seconds: float, avoid: Collection[WorkerId], ask: Ask
+    ) -> tuple[Worker, Route | None]:
         deadline = self._clock() + wait_seconds
-        while (worker := self._pick(model, avoid)) is None:
+        while (found := self._pick(model, avoid, ask)) is None:
             left = deadline - self._clock()
             if left <= 0:
                 raise NoHealthyWorkerError(
@@ -261,9 +316,13 @@ class Pool:
                     await changed.wait()
             except TimeoutError:
                 continue
-        return worker
+        return found
 
-    def _pick(self, model: str | None, avoid: Collection[WorkerId]) -> Worker | None:
+    def _pick(
+        self, model: str | None, avoid: Collection[WorkerId], ask: Ask
+    ) -> tuple[Worker, Route | None] | None:
+        if self._router is not None:
+            return self._route(self._router, model, avoid, ask)
         now = self._clock()
         able = [worker for worker in self.workers if worker.can_take(model, now)]
         able = [worker for worker in able if worker.id not in avoid] or able
@@ -274,7 +333,20 @@ class Pool:
             [Candidate(w.id, w.in_flight, w.weight(now, ramp_seconds=ramp)) for w in able],
             self._random,
         )
-        return next(worker for worker in able if worker.id == chosen)
+        return self._by_name[chosen], None
+
+    def _route(
+        self, router: Router, model: str | None, avoid: Collection[WorkerId], ask: Ask
+    ) -> tuple[Worker, Route] | None:
+        now, by_name = self._clock(), self._by_name
+
+        def can_take(name: WorkerId) -> bool:
+            return by_name[name].can_take(model, now)
+
+        route = router.choose(ask, lambda name: name not in avoid and can_take(name))
+        if route is None and avoid:
+            route = router.choose(ask, can_take)
+        return None if route is None else (by_name[route.worker], route)
 
     def _announce(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()

@@ -1,4 +1,4 @@
-"""Background probes of each worker: its health and its models."""
+"""Background probes of each worker: its health, its models and its load."""
 
 import asyncio
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from gateway.errors import UpstreamError, WorkerLostError
+from gateway.upstream.load import read_load
 from gateway.upstream.pool import Pool
 from gateway.upstream.worker import Worker
 
@@ -73,10 +74,24 @@ class Prober:
         rounds = 0
         every = max(1, round(self._policy.models_seconds / self._policy.interval_seconds))
         while worker in self._pool.workers:
-            if await self.check(worker) and rounds % every == every - 1:
-                await self._refresh_models(worker)
+            if await self.check(worker):
+                if rounds % every == every - 1:
+                    await self._refresh_models(worker)
+                if self._pool.reads_prompts:
+                    await self._read_load(worker)
             rounds += 1
             await asyncio.sleep(self._policy.interval_seconds)
+
+    async def _read_load(self, worker: Worker) -> None:
+        try:
+            _, page = await worker.client.get(
+                "/metrics", timeout_seconds=self._policy.timeout_seconds
+            )
+        except UpstreamError as error:  # the health check judges it
+            log.debug("worker_load_unknown", worker=worker.id, error=error.message)
+            return
+        if (report := read_load(page)) is not None:
+            self._pool.report(worker, report)
 
     async def _refresh_models(self, worker: Worker) -> None:
         try:

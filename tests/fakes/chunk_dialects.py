@@ -30,7 +30,7 @@ def _usage_chunk(reply: Reply, head: str) -> bytes:
 
 def _whole_usage(reply: Reply) -> JsonDict:
     details: JsonDict = {"prompt_tokens_details": None, "completion_tokens_details": None}
-    return reply.usage_after(len(reply.texts)) | details
+    return details | reply.usage_after(len(reply.texts))
 
 
 def _trace(reply: Reply, index: int) -> str:

@@ -72,12 +72,13 @@ class Reply:
     def usage_after(self, chunks: int) -> JsonDict:
         """Usage as chat and completions report it once `chunks` have gone out."""
         tokens = chunks * self.script.tokens_per_chunk
-        prompt = self.script.prompt_tokens
-        return {
+        prompt, cached = self.script.prompt_tokens, self.script.cached_tokens
+        usage: JsonDict = {
             "prompt_tokens": prompt,
             "total_tokens": prompt + tokens,
             "completion_tokens": tokens,
         }
+        return usage | ({"prompt_tokens_details": {"cached_tokens": cached}} if cached else {})
 
     def trace(self, index: int) -> list[tuple[str, int]]:
         """The origin of each token of chunk number `index`, as our worker writes it.

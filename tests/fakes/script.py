@@ -30,6 +30,7 @@ class Script(BaseModel):
         tokens_per_chunk: Tokens each chunk stands for.
         text: Text of each chunk, repeated in turn; sets `chunks` unless that is given as well.
         prompt_tokens: What usage reports.
+        cached_tokens: How many of them came from the prefix cache; zero is not reported.
         finish_reason: What the last chunk reports.
         tool_name: The stream of a chat calls this tool; its text is the arguments.
         delay_headers_seconds: Wait before the status line.
@@ -76,6 +77,7 @@ class Script(BaseModel):
     tokens_per_chunk: Count = 1
     text: list[str] | None = None
     prompt_tokens: Count = 7
+    cached_tokens: Count = 0
     finish_reason: str = "stop"
     tool_name: str | None = None
     delay_headers_seconds: Seconds = 0.0

@@ -4,16 +4,20 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.fakes.script import Script
 from tests.fakes.worker import FakeWorker
+from tests.integration import running
 from tests.integration.apis import CHAT
-from tests.integration.running import RunningGateway, running_gateway
+from tests.integration.running import RunningGateway
 from tests.integration.waiting import eventually
 
+# By load alone: requests that are all the same would follow each other to one worker.
+running_gateway = partial(running.running_gateway, routing={"rule": "least_loaded"})
 _HANG = {"hang_before_headers": True}
 _LOST = {"drop_before_headers": True}
 _NO_PROBES = {"probe_seconds": 60.0}

@@ -100,7 +100,7 @@ async def test_a_leaving_worker_finishes_its_requests_and_closes_its_connections
             (worker,) = pool.workers
             assert await Prober(pool, PROBES).check(worker)
             async with pool.lease("fake-model", wait_seconds=0, avoid=set()) as leased:
-                assert leased is worker
+                assert leased.worker is worker
                 names.answer = []
                 await discovery.refresh()
                 await discovery.refresh()

@@ -33,10 +33,10 @@ async def use(
     avoid: set[WorkerId] | None = None,
 ) -> str:
     """Lease a worker for a request that ends with `error`; its name."""
-    async with pool.lease(model, wait_seconds=wait_seconds, avoid=avoid or set()) as worker:
+    async with pool.lease(model, wait_seconds=wait_seconds, avoid=avoid or set()) as lease:
         if error is not None:
             raise error
-        return worker.id
+        return lease.worker.id
 
 
 async def fail(pool: Pool, error: BaseException, *, on: Worker | None = None) -> None:
@@ -208,7 +208,7 @@ async def test_an_older_requests_end_leaves_the_trial_alone() -> None:
 
         async def hold(seconds: float, error: BaseException | None = None) -> None:
             async with pool.lease(None, wait_seconds=0, avoid={other.id}) as leased:
-                assert leased is worker
+                assert leased.worker is worker
                 await asyncio.sleep(seconds)
                 if error is not None:
                     raise error

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
-from gateway.types import WorkerId
+from gateway.routing import Router
+from gateway.types import Foreseen, WorkerId
 from gateway.upstream import (
     ConnectionTimeouts,
     EjectionPolicy,
@@ -28,6 +29,8 @@ class Observations:
         self.readmitted: list[str] = []
         self.left: list[str] = []
         self.known: list[int] = []
+        self.reasons: list[str] = []
+        self.routes: list[tuple[Foreseen, Foreseen]] = []
 
     def workers_known(self, count: int) -> None:
         self.known.append(count)
@@ -53,6 +56,12 @@ class Observations:
     def worker_left(self, worker: WorkerId) -> None:
         self.left.append(worker)
 
+    def request_routed(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def route_ended(self, expected: Foreseen, seen: Foreseen) -> None:
+        self.routes.append((expected, seen))
+
 
 def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:
     client = WorkerClient(WorkerAddress(name, url), ConnectionTimeouts(1, 1), api_key=None)
@@ -62,11 +71,19 @@ def make_worker(name: str, url: str = "http://127.0.0.1:1") -> Worker:
 
 @asynccontextmanager
 async def pool_of(
-    workers: Sequence[Worker], observations: Observations | None = None
+    workers: Sequence[Worker],
+    observations: Observations | None = None,
+    *,
+    router: Router | None = None,
 ) -> AsyncIterator[Pool]:
     """A pool on the running loop's clock; closes the workers' connections."""
     pool = Pool(
-        workers, observations or Observations(), slow_start_seconds=10, random=Random(1), clock=now
+        workers,
+        observations or Observations(),
+        slow_start_seconds=10,
+        random=Random(1),
+        router=router,
+        clock=now,
     )
     try:
         yield pool
