@@ -168,6 +168,7 @@ def _speculation_options(
         # vLLM rejects acceptance metrics without a drafter.
         return {
             "additional_config": {"specgate": plain},
+            "scheduler_cls": "engine.worker.resume.ResumingScheduler",
             "worker_cls": "engine.worker.worker.PlainWorker",
             **extracting,
         }
