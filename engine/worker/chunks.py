@@ -6,6 +6,8 @@ from contextlib import aclosing
 from typing import Any
 
 _END = "}\n\n"
+_ROLE = '"delta":{"role":'
+"""In the first chunk of a chat, which comes before the text of the first output."""
 _ERROR = 'data: {"error"'
 
 
@@ -35,7 +37,8 @@ class Addition(ABC):
         """Pass a stream's chunks on, each with what is new."""
         async with aclosing(chunks):
             async for chunk in chunks:
-                if chunk.endswith(_END) and not chunk.startswith(_ERROR) and (new := self.take()):
-                    yield f"{chunk[: -len(_END)]},{new}{_END}"
+                if chunk.endswith(_END) and not chunk.startswith(_ERROR) and _ROLE not in chunk:
+                    new = self.take()
+                    yield f"{chunk[: -len(_END)]},{new}{_END}" if new else chunk
                 else:
                     yield chunk

@@ -12,6 +12,7 @@ from gateway.protocol.request import (
     forwarded_body,
     read_request,
 )
+from gateway.protocol.resumption import Progress
 from gateway.protocol.second_asking import PlainAnswer, read_second_answer, second_body
 from gateway.protocol.seen_tokens import SeenTokens, Watch
 from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
@@ -31,6 +32,7 @@ __all__ = [
     "InferenceRequest",
     "Part",
     "PlainAnswer",
+    "Progress",
     "Relayed",
     "SeenTokens",
     "Speculation",

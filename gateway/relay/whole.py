@@ -56,6 +56,14 @@ class WholeRelay:
         """Whether the client has got no part of an answer."""
         return not self._delivered
 
+    @property
+    def progress(self) -> None:
+        """Nothing: only a stream can go on."""
+        return None
+
+    async def end(self) -> None:
+        """Nothing: there is never only an end to send."""
+
     async def relay(self, request: InferenceRequest, answer: Source) -> None:
         """Relay one worker's 2xx answer to `request`.
 
