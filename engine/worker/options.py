@@ -168,9 +168,8 @@ def _speculation_options(
         # vLLM rejects acceptance metrics without a drafter.
         return {
             "additional_config": {"specgate": plain},
-            "scheduler_cls": "engine.worker.resume.ResumingScheduler",
             "worker_cls": "engine.worker.worker.PlainWorker",
-            **extracting,
+            **(extracting or {"scheduler_cls": "engine.worker.resume.ResumingScheduler"}),
         }
     snapshot = None
     if "suffix" in speculation.sources and speculation.suffix.warm_start:
