@@ -10,12 +10,14 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import UpstreamError
+from gateway.errors import UpstreamError, WorkerLostError
 from gateway.protocol.sse import data_frame, data_of
 
 _IDS = b',"specgate_ids":['
 _CREATED = re.compile(rb'"created":\d+')
 _REASONING = ("reasoning", "reasoning_content")
+_ABORTED = "abort"
+"""Finish reason of what vLLM ends itself, such as at the end of its shutdown timeout."""
 
 
 class _Delta(msgspec.Struct):
@@ -67,7 +69,11 @@ class Progress:
         return self._is_known and (bool(self._ids) or not (self.text or self.reasoning))
 
     def take(self, frame: bytes) -> bytes:
-        """Read a frame for the client; return it as the client gets it."""
+        """Read a frame for the client; return it as the client gets it.
+
+        Raises:
+            WorkerLostError: The worker gives the answer up, as vLLM does that has to leave.
+        """
         at = frame.rfind(_IDS)
         if at >= 0:
             end = frame.find(b"]", at)
@@ -82,6 +88,8 @@ class Progress:
             self._is_known = False
             return frame
         for choice in chunk.choices:
+            if choice.finish_reason == _ABORTED:
+                raise WorkerLostError("The engine gave the answer up.", sent=True)
             self._count(choice)
         return frame
 

@@ -23,6 +23,7 @@ BREAKS: dict[str, dict[str, Any]] = {
     "half a character": {"cut_in_utf8": 2},
     "proper end too early": {"drop_after_chunks": 3, "clean_end": True},
     "before the first text": {"drop_after_chunks": 0},
+    "given up": {"text": WORDS[:4], "finish_reason": "abort"},
     "the last text is lost": {"drop_after_chunks": 7},
     "only the end is lost": {"no_done": True},
     "only usage and the end are lost": {"cut_in_frame": 8},
@@ -32,7 +33,7 @@ ENDS = ("only the end is lost", "only usage and the end are lost")
 
 
 def script(**fields: Any) -> Script:
-    return Script(text=WORDS, resumes=True, tokens_per_chunk=2, **fields)
+    return Script(**{"text": WORDS, "resumes": True, "tokens_per_chunk": 2, **fields})
 
 
 def chunks_of(raw: bytes) -> list[dict[str, Any]]:
