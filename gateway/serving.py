@@ -1,7 +1,8 @@
 """The life of one request, top to bottom: admit, choose a worker, open, relay, settle.
 
-A request is replayed only if a worker was lost or answered badly, only while no part of an answer
-has reached the client, and only within its deadline and the shared retry budget.
+A request is tried again only if a worker was lost or answered badly, and only within its deadline
+and the shared retry budget. While no part of an answer has reached the client it is replayed; later
+another worker goes on behind what the client has (ADR 48), if the answer is text.
 """
 
 import asyncio
@@ -29,6 +30,7 @@ from gateway.pacing import choose_mode
 from gateway.protocol import (
     Endpoint,
     InferenceRequest,
+    Progress,
     SeenTokens,
     TenantDigests,
     error_event,
@@ -69,6 +71,7 @@ class ServingPolicy:
         held_answer_bytes: An answer that is not a stream is held until complete, up to this size.
         max_frame_bytes: Largest event in a worker's stream.
         client_stuck_seconds: How long a client may read nothing.
+        resume_streams: Whether a text stream goes on with another worker if its own is lost.
         pacing: Default pacing mode.
         model_pacing: Pacing mode by model.
     """
@@ -80,6 +83,7 @@ class ServingPolicy:
     held_answer_bytes: int
     max_frame_bytes: int
     client_stuck_seconds: float
+    resume_streams: bool
     pacing: PacingMode
     model_pacing: Mapping[str, PacingMode]
 
@@ -180,6 +184,7 @@ class Serving:
             call.body,
             pacing_header=call.pacing,
             default_max_tokens=self._policy.default_max_tokens,
+            may_resume=self._policy.resume_streams,
         )
         record.stream = request.stream
         model = self._pool.require_model(request.model)
@@ -265,6 +270,8 @@ class Serving:
                 record.note_failure(200, error.outcome, error.code, error.reason)
                 if self._ending:
                     writer.hurry()
+                if held := relay.take_held():
+                    writer.other(held)
                 number = relay.reader.frames_read
                 await writer.end(
                     error_event(error, request.endpoint.dialect, sequence_number=number)
@@ -310,7 +317,7 @@ class Serving:
             max_replays=self._policy.max_replays,
             has_other=partial(self._pool.has_other, exchange.model),
         )
-        deadline = time.monotonic() + self._policy.wait_for_worker_seconds
+        deadline = self._lease_deadline()
         try:
             async with self._time_limit():
                 while True:
@@ -326,9 +333,22 @@ class Serving:
                     except NoHealthyWorkerError:
                         raise
                     except UpstreamError as error:
-                        if not (relay.may_retry and failover.allows(error, worker=worker.id)):
+                        progress = None if relay.may_retry else relay.progress
+                        if progress is not None and progress.has_text_end:
+                            return await relay.end()
+                        if not (
+                            (relay.may_retry or progress is not None)
+                            and failover.allows(
+                                error, worker=worker.id, has_begun=progress is not None
+                            )
+                        ):
                             raise
-                        log.warning("request_replayed", worker=worker.id, reason=error.reason)
+                        if progress is None:
+                            log.warning("request_replayed", worker=worker.id, reason=error.reason)
+                        else:
+                            self._resume(exchange, progress)
+                            deadline = self._lease_deadline()
+                            log.warning("stream_resumed", worker=worker.id, reason=error.reason)
                         if isinstance(error, WorkerLostError) and error.sent and worker.up:
                             # A dying process closes its sockets one by one; another attempt on
                             # it would be lost as well.
@@ -347,6 +367,17 @@ class Serving:
             (model or "", tenant, text.salt), text.parts, text.opening, continues=text.continues
         )
         return Ask(tenant, prefix, request.asked_tokens)
+
+    def _lease_deadline(self) -> float:
+        return time.monotonic() + self._policy.wait_for_worker_seconds
+
+    def _resume(self, exchange: _Exchange, progress: Progress) -> None:
+        """Let the next attempt go on behind what the client has."""
+        self._metrics.resumed_streams.inc()
+        exchange.request = exchange.request.resuming(progress.tokens)
+        exchange.body = forwarded_body(
+            exchange.request, tenant=exchange.tenant, digests=self._digests
+        )
 
     async def _attempt(
         self, lease: Lease, exchange: _Exchange, relay: StreamRelay | WholeRelay

@@ -241,6 +241,10 @@ class StreamSettings(_Section):
         120.0, description="A client that reads nothing for this time is disconnected."
     )
     max_frame_bytes: Count = Field(8 * 2**20, description="Largest event in a worker's stream.")
+    resume: bool = Field(
+        True,
+        description="Whether a stream of text whose worker is lost goes on with another one.",
+    )
 
 
 class PacingSettings(_Section):

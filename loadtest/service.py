@@ -111,6 +111,14 @@ class RunningGateway:
             if line.get("event") == "request" and "request_id" in line
         }
 
+    def resumed(self) -> frozenset[str]:
+        """Ids of the requests whose streams went on with another worker, from its log."""
+        return frozenset(
+            str(line["request_id"])
+            for line in self.log_lines()
+            if line.get("event") == "stream_resumed"
+        )
+
     def start_seconds(self) -> list[float]:
         """How long each start of its worker took, from its log."""
         return [

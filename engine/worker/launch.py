@@ -48,6 +48,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
 
     from engine.worker import head_route, report
     from engine.worker.logs import log_as_vllm_does
+    from engine.worker.resumed_server import resume_answers
     from engine.worker.sampling import accept_all_requests
     from engine.worker.server import parse_arguments, run_server
     from engine.worker.tools import accept_all_schemas
@@ -70,6 +71,7 @@ def _serve(settings: EngineSettings, model: ResolvedModel, shared: dict[str, str
         )
     accept_all_schemas()
     trace_tokens()
+    resume_answers()
     if choice.runner == "v2":
         from engine.worker.v2.limits import refuse_longer_lists
 

@@ -176,7 +176,7 @@ def _speculation_options(
         return {
             "additional_config": {"specgate": plain},
             "worker_cls": "engine.worker.worker.PlainWorker",
-            **extracting,
+            **(extracting or {"scheduler_cls": "engine.worker.resume.ResumingScheduler"}),
         }
     snapshot = None
     if "suffix" in speculation.sources and speculation.suffix.warm_start:

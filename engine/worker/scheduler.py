@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.metrics.stats import RequestSpecDecodeMetrics
 from vllm.v1.outputs import DraftTokenIds
 
@@ -22,6 +21,7 @@ from engine.worker.options import NATIVE_IN_STEP
 from engine.worker.periodic import Periodic
 from engine.worker.recent import Recent
 from engine.worker.report import ReportPart, report_folder
+from engine.worker.resume import ResumingScheduler
 from engine.worker.rows import most_verified_rows
 from engine.worker.speculation import read_settings
 from engine.worker.step import NextStep
@@ -65,7 +65,7 @@ class SourcedMetrics(RequestSpecDecodeMetrics):
             self.per_step_drafted[-1] = self._origin.encode(num_draft_tokens)
 
 
-class HybridScheduler(AsyncScheduler):
+class HybridScheduler(ResumingScheduler):
     """Passes drafts on as vLLM does, and remembers the source of each until it is verified.
 
     vLLM's engine schedules synchronously with it, too: then no step is ever in flight.

@@ -4,8 +4,7 @@ Requests that do not ask take vLLM's own path; only the start of a request looks
 """
 
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -15,10 +14,8 @@ from vllm.entrypoints.openai.completion.serving import OpenAIServingCompletion
 from vllm.v1.engine.detokenizer import BaseIncrementalDetokenizer
 from vllm.v1.engine.output_processor import RequestState
 
+from engine.worker.chunks import Addition
 from engine.worker.trace import Entry, TokenTrace, is_asked, take_accepted
-
-_END = "}\n\n"
-_ERROR = 'data: {"error"'
 
 
 class TracedState(RequestState):
@@ -60,33 +57,20 @@ class TracedState(RequestState):
         return made
 
 
-class _Seen:
+class _Seen(Addition):
     """The trace that the outputs of a request refer to, once one has been seen."""
 
     def __init__(self) -> None:
         self._trace: TokenTrace | None = None
 
-    async def watch(
-        self,
-        outputs: AsyncGenerator[Any, None],
-        output_of: Callable[[Any], Any] = lambda item: item,
-    ) -> AsyncGenerator[Any, None]:
-        """Pass outputs on."""
-        async with aclosing(outputs):
-            async for item in outputs:
-                self._trace = _trace_of(output_of(item))
-                yield item
+    def see(self, output: Any) -> None:
+        self._trace = _trace_of(output)
 
-    async def add_to_chunks(self, chunks: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-        """Pass a stream's chunks on, each with the entries that are new."""
-        async with aclosing(chunks):
-            async for chunk in chunks:
-                if chunk.endswith(_END) and not chunk.startswith(_ERROR) and (new := self.take()):
-                    yield f"{chunk[: -len(_END)]},{_member(new)}{_END}"
-                else:
-                    yield chunk
+    def take(self) -> str:
+        new = self.take_entries()
+        return f'"speculation":{json.dumps({"trace": new}, separators=(",", ":"))}' if new else ""
 
-    def take(self) -> list[Entry]:
+    def take_entries(self) -> list[Entry]:
         """Return the entries since the last call."""
         return [] if self._trace is None else self._trace.take()
 
@@ -119,7 +103,7 @@ def _trace_chats() -> None:
         if not is_asked(request.vllm_xargs):
             return stream(self, request, outputs, *args, **kwargs)
         seen = _Seen()
-        return seen.add_to_chunks(stream(self, request, seen.watch(outputs), *args, **kwargs))
+        return seen.add_to(stream(self, request, seen.watch(outputs), *args, **kwargs))
 
     async def answer_traced(
         self: Any, request: Any, outputs: Any, *args: Any, **kwargs: Any
@@ -128,7 +112,7 @@ def _trace_chats() -> None:
             return await answer(self, request, outputs, *args, **kwargs)
         seen = _Seen()
         answered = await answer(self, request, seen.watch(outputs), *args, **kwargs)
-        if isinstance(answered, ChatCompletionResponse) and (entries := seen.take()):
+        if isinstance(answered, ChatCompletionResponse) and (entries := seen.take_entries()):
             answered.speculation = {"trace": entries}
         return answered
 
@@ -147,7 +131,7 @@ def _trace_completions() -> None:
             return stream(self, request, prompts, outputs, *args, **kwargs)
         seen = _Seen()
         watched = seen.watch(outputs, output_of=itemgetter(1))
-        return seen.add_to_chunks(stream(self, request, prompts, watched, *args, **kwargs))
+        return seen.add_to(stream(self, request, prompts, watched, *args, **kwargs))
 
     def answer_traced(
         self: Any, outputs: Sequence[Any], request: Any, *args: Any, **kwargs: Any
@@ -167,7 +151,3 @@ def _trace_of(output: Any) -> TokenTrace | None:
     """Return what `TracedState` gave an output; None for several choices."""
     trace: TokenTrace | None = vars(output).get("specgate_trace")
     return trace
-
-
-def _member(entries: Sequence[Entry]) -> str:
-    return f'"speculation":{json.dumps({"trace": entries}, separators=(",", ":"))}'

@@ -17,6 +17,14 @@ log_as_vllm_does()  # each computing process of vLLM imports this file before it
 class _Stopped(_Worker):
     """What all workers add to vLLM's; comes first in the method resolution order."""
 
+    def init_device(self) -> None:
+        """Prepare the device and the runner, whose requests may resume an answer."""
+        if not self.use_v2_model_runner:
+            from engine.worker.v1.resume import begin_with_resumed_tokens
+
+            begin_with_resumed_tokens()
+        super().init_device()
+
     def compile_or_warm_up_model(self) -> Any:
         """Warm the model up; the engine alone stops this rank from now on."""
         spent = super().compile_or_warm_up_model()

@@ -144,6 +144,7 @@ def _serving_policy(settings: GatewaySettings) -> ServingPolicy:
         held_answer_bytes=chosen.held_answer_bytes,
         max_frame_bytes=settings.stream.max_frame_bytes,
         client_stuck_seconds=settings.stream.client_stuck_seconds,
+        resume_streams=settings.stream.resume,
         pacing=settings.pacing.mode,
         model_pacing=settings.pacing.models,
     )

@@ -13,6 +13,7 @@ from gateway.protocol.request import (
     forwarded_body,
     read_request,
 )
+from gateway.protocol.resumption import Progress
 from gateway.protocol.second_asking import PlainAnswer, read_second_answer, second_body
 from gateway.protocol.seen_tokens import SeenTokens, Watch
 from gateway.protocol.sse import KEEP_ALIVE, FrameSplitter
@@ -33,6 +34,7 @@ __all__ = [
     "Part",
     "PlainAnswer",
     "PromptText",
+    "Progress",
     "Relayed",
     "SeenTokens",
     "Speculation",

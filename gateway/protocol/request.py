@@ -6,6 +6,7 @@ and its `cache_salt` is hashed with its tenant: both decide whose cache a reques
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
@@ -82,6 +83,8 @@ class InferenceRequest:
         predicted_tokens: `prediction` as token ids, once a worker has tokenized it.
         turn: Its part in a stored conversation; None: it is forwarded as it is.
         watch: What the canary reads of the answer; None: nothing.
+        resumable: Whether another worker can go on with the answer if its worker is lost.
+        resumed: Ids of the tokens that the answer begins with, which the client has.
     """
 
     endpoint: Endpoint
@@ -101,6 +104,8 @@ class InferenceRequest:
     predicted_tokens: tuple[int, ...] = ()
     turn: Turn | None = None
     watch: Watch | None = None
+    resumable: bool = False
+    resumed: tuple[int, ...] = ()
 
     def within(self, model_limit: int | None) -> "InferenceRequest":
         """The request with our default cut to the model's length: vLLM refuses a larger limit."""
@@ -164,6 +169,10 @@ class InferenceRequest:
         wants_ids = _is_set(members.get("return_token_ids"))
         return replace(self, watch=Watch(most_tokens, wants_ids, speculation.trace))
 
+    def resuming(self, tokens: Sequence[int]) -> "InferenceRequest":
+        """The request for a worker that goes on behind these tokens; the canary lets it go."""
+        return replace(self, resumed=tuple(tokens), watch=None)
+
 
 def read_request(
     endpoint: Endpoint,
@@ -171,6 +180,7 @@ def read_request(
     *,
     pacing_header: str | None = None,
     default_max_tokens: int | None = None,
+    may_resume: bool = False,
 ) -> InferenceRequest:
     """Parse a body and validate the fields that the gateway acts on; the worker validates the rest.
 
@@ -179,6 +189,7 @@ def read_request(
         data: The body.
         pacing_header: The value of `X-Pacing`; `pacing` in the body overrides it.
         default_max_tokens: Longest output of a completion if the body sets no limit.
+        may_resume: Whether a stream may go on behind a lost worker's.
 
     Raises:
         InvalidRequestError: The body is invalid; `param` names the field if there is one.
@@ -198,13 +209,15 @@ def read_request(
     prediction = members.get("prediction") if endpoint.takes_prediction else None
     asked_tokens = _asked_tokens(endpoint, members)
     adds_limit = asked_tokens is None and endpoint.added_limit is not None
+    stream = bool(_STREAM.read(members))
+    resumable = stream and choices == 1 and not speculation.trace and _is_plain(endpoint, members)
     expected, header = read_prediction(prediction), _pacing_of(pacing_header)
     return InferenceRequest(
         endpoint=endpoint,
         body=data,
         members=members,
         model=_MODEL.read(members),
-        stream=bool(_STREAM.read(members)),
+        stream=stream,
         choices=choices,
         asked_tokens=default_max_tokens if adds_limit else asked_tokens,
         adds_limit=adds_limit and default_max_tokens is not None,
@@ -216,6 +229,7 @@ def read_request(
         prediction_bytes=0 if prediction is None else len(memoryview(prediction)),
         pacing=_PACING.read(members) or header,
         turn=_turn(members) if endpoint.dialect is Dialect.RESPONSES else None,
+        resumable=resumable and may_resume,
     )
 
 
@@ -285,6 +299,10 @@ def _xargs(request: InferenceRequest, tenant_name: str, *, adapt: bool) -> Raw:
         ours["adapt"] = 1
     if request.speculation.trace or request.watch is not None:
         ours["trace"] = 1
+    if request.resumable:
+        ours["ids"] = 1
+    if request.resumed:
+        ours["resume"] = request.resumed
     members.update((_PREFIX + name, json_text(value)) for name, value in ours.items())
     return Raw(write_members(members))
 
@@ -318,6 +336,21 @@ def _turn(members: Members) -> Turn | None:
     if _BACKGROUND.read(members) or (store is False and previous_id is None):
         return None
     return Turn(previous_id, store)
+
+
+def _is_plain(endpoint: Endpoint, members: Members) -> bool:
+    """Whether the answer is text that can be cut anywhere, and of which the chunks tell all."""
+    tools = members.get("tools")
+    calls = tools is not None and not is_null(tools) and members.get("tool_choice") != _NO_TOOLS
+    structured = _is_set(members.get("response_format")) and not _TEXT.search(
+        memoryview(members["response_format"])
+    )
+    return (
+        endpoint.sends_trace
+        and not calls
+        and not structured
+        and not any(_is_set(members.get(name)) for name in _NOT_PLAIN)
+    )
 
 
 def _is_zero(value: Raw | None) -> bool:
@@ -414,5 +447,16 @@ _LIMITS: dict[str, _Field[int | float]] = {
     name: _Field(name, int | float, "an integer")
     for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")
 }
+_NOT_PLAIN = (
+    "structured_outputs",
+    "echo",
+    "use_beam_search",
+    "return_token_ids",
+    "prompt_logprobs",
+    "kv_transfer_params",
+)
+"""Fields with which an answer is not resumed."""
+_TEXT = re.compile(rb'"type"\s*:\s*"text"')
+_NO_TOOLS = json_text("none")
 _TRUE = json_text(True)
 _FALSE = json_text(False)

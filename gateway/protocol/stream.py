@@ -19,9 +19,10 @@ from gateway.protocol.endpoints import Dialect
 from gateway.protocol.error_body import relayed_stream_error
 from gateway.protocol.json_object import WorkerObject, read_worker_object
 from gateway.protocol.request import InferenceRequest
+from gateway.protocol.resumption import Progress, Seam
 from gateway.protocol.seen_tokens import SeenTokens
 from gateway.protocol.speculation_metrics import read_report
-from gateway.protocol.sse import data_of, event_of
+from gateway.protocol.sse import data_frame, data_of, event_of
 from gateway.protocol.turn import marked_event
 from gateway.protocol.usage import cut_running_usage, read_usage, usage_at_end
 from gateway.types import Acceptance, Usage
@@ -64,14 +65,19 @@ class StreamReader:
         frames_read: Frames so far; the number of an error event on `/v1/responses`.
         response: The complete response, if the request is a turn of a conversation.
         seen: The answer's tokens, if the canary watches the request.
+        progress: What the client has, if another worker could go on with the answer.
+
+    Args:
+        request: The request that is answered.
+        before: What the client had of the answer when its last worker was lost.
 
     Until the worker has sent its counts, `generated_tokens` and `running_usage` tell what has gone
     by.
     """
 
-    def __init__(self, request: InferenceRequest) -> None:
+    def __init__(self, request: InferenceRequest, before: Progress | None = None) -> None:
         self._request = request
-        self._running_tokens = 0
+        self._running_tokens = len(request.resumed)
         self._uncounted_frames = 0
         self._counted_frame = b""
         self._prompt = Usage()
@@ -85,8 +91,13 @@ class StreamReader:
         self.frames_read = 0
         self.response: bytes | None = None
         self.seen = None if request.watch is None else SeenTokens(request.watch)
-        is_watched = self.seen is not None
-        self._read = StreamReader._read_watched if is_watched else _READS[request.endpoint.dialect]
+        self.progress = Progress(before) if request.resumable else None
+        self._seam = None if before is None else Seam(before)
+        self._read = _READS[request.endpoint.dialect]
+        if self.progress is not None:
+            self._read = StreamReader._read_resumable
+        elif self.seen is not None:
+            self._read = StreamReader._read_watched
 
     @property
     def needs_end_frame(self) -> bool:
@@ -121,6 +132,27 @@ class StreamReader:
         """Take the held chunk, which the client must get even if the stream fails."""
         held, self._held = self._held, b""
         return held
+
+    @property
+    def end(self) -> bytes:
+        """What is left of a stream whose text is complete: the held chunk, usage, and the end."""
+        usage = b""
+        if self._request.wants_usage and self.usage is None and self._counted_frame:
+            chunk = json.loads(data_of(self._counted_frame)) | {"choices": []}
+            usage = data_frame(json.dumps(chunk, separators=(",", ":")).encode())
+        return self.take_held() + usage + data_frame(b"[DONE]")
+
+    def _read_resumable(self, frame: bytes) -> Relayed:
+        assert self.progress is not None
+        if self._seam is not None:
+            left = self._seam.cut(frame)
+            if self._seam.is_behind:
+                self._seam = None
+            if left is None:
+                return Relayed(None, FrameKind.SERVICE)
+            frame = left
+        frame = self.progress.take(frame)
+        return self._read_chunk(frame) if self.seen is None else self._read_watched(frame)
 
     def _read_watched(self, frame: bytes) -> Relayed:
         assert self.seen is not None

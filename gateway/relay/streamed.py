@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from gateway.errors import GatewayError, UpstreamError, WorkerLostError
-from gateway.protocol import FrameKind, FrameSplitter, InferenceRequest, StreamReader
+from gateway.protocol import FrameKind, FrameSplitter, InferenceRequest, Progress, StreamReader
 from gateway.relay.source import Source
 from gateway.relay.token_clock import TokenClock
 from gateway.relay.whole import Keep, WholeRelay, keep_nothing
@@ -16,7 +16,8 @@ class StreamRelay:
     """The stream that answers one request: read its frames, time its tokens, write them.
 
     `relay` reads the answer of one worker. If that fails before the client got a frame, it may be
-    called again with another's.
+    called again with another's. Later it may be called with the answer of a worker that goes on
+    behind `progress`.
 
     Frames are read, counted and written where they arrive, in `_receive`. The task that runs
     `relay` only wakes when it has to wait for the client, and at the end.
@@ -48,10 +49,12 @@ class StreamRelay:
         self._clock = clock
         self._whole = whole
         self._max_frame_bytes = max_frame_bytes
+        self.reader = StreamReader(request)
         self._begin(request)
 
     def _begin(self, request: InferenceRequest) -> None:
-        self.reader = StreamReader(request)
+        before = self.reader.progress if self._writer.out.delivered else None
+        self.reader = StreamReader(request, before)
         self._splitter = FrameSplitter(self._max_frame_bytes)
         self._last_frame: bytes | None = None
         self._error: GatewayError | None = None
@@ -71,6 +74,24 @@ class StreamRelay:
     def tell_first(self, on_first: Callable[[float], None]) -> None:
         """Call `on_first` with the time of the first text that comes from now on."""
         self._clock.worker.on_first = on_first
+
+    @property
+    def progress(self) -> Progress | None:
+        """What the client has of the answer, if another worker can go on with it."""
+        progress = self.reader.progress
+        return progress if progress is not None and progress.can_go_on else None
+
+    async def end(self) -> None:
+        """End an answer of which only the end was lost: the client has all of its text.
+
+        Raises:
+            SlowClientError: The client reads too slowly.
+        """
+        await self._writer.end(self.reader.end)
+
+    def take_held(self) -> bytes:
+        """Take what is held of the answer, which the client must get even if it fails."""
+        return self.reader.take_held()
 
     async def relay(self, request: InferenceRequest, answer: Source) -> None:
         """Relay one worker's answer. Anything after its END frame is ignored.
@@ -92,13 +113,7 @@ class StreamRelay:
             await self._whole.relay(request, answer)
             return
         self._begin(request)
-        try:
-            await self._relay_frames(answer)
-        except GatewayError:
-            # Only if something was delivered: otherwise the request may be replayed.
-            if out.delivered and (held := self.reader.take_held()):
-                self._writer.other(held)
-            raise
+        await self._relay_frames(answer)
         usage = self.reader.usage
         self._clock.finish(usage.completion_tokens if usage else None)
 

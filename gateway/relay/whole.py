@@ -64,6 +64,14 @@ class WholeRelay:
     def tell_first(self, on_first: Callable[[float], None]) -> None:
         """An answer in one piece has no first text; `on_first` is not called."""
 
+    @property
+    def progress(self) -> None:
+        """Nothing: only a stream can go on."""
+        return None
+
+    async def end(self) -> None:
+        """Nothing: there is never only an end to send."""
+
     async def relay(self, request: InferenceRequest, answer: Source) -> None:
         """Relay one worker's 2xx answer to `request`.
 

@@ -101,6 +101,11 @@ class GatewayMetrics:
         )
         self.gaps_from_worker = BufferedHistogram(inter_token.labels("worker"), TOKEN_BUCKETS)
         self.gaps_to_client = BufferedHistogram(inter_token.labels("client"), TOKEN_BUCKETS)
+        self.resumed_streams = Counter(
+            "gateway_resumed_streams_total",
+            "Streams that another worker went on with, since their own was lost.",
+            registry=registry,
+        )
         self.pacing_streams = Counter(
             "gateway_pacing_streams_total",
             "Streams that began, by how they are paced: smooth, private, off.",

@@ -183,14 +183,19 @@ class Failover:
         self.failed: set[WorkerId] = set()
         budget.earn()
 
-    def allows(self, error: UpstreamError, *, worker: WorkerId) -> bool:
-        """Whether to try again after `worker` failed with `error`, before anything was delivered.
+    def allows(self, error: UpstreamError, *, worker: WorkerId, has_begun: bool = False) -> bool:
+        """Whether to try again after `worker` failed with `error`.
+
+        Args:
+            error: How it failed.
+            worker: Who failed.
+            has_begun: Whether another worker would go on with an answer that has begun.
 
         - The request never reached the worker: always; only its deadline limits the attempts.
         - The connection was lost: within the limits, if need be on the same worker, which may have
           closed an idle connection or may be restarting.
-        - The worker was silent for too long: never. A second try would double the load that made it
-          slow.
+        - The worker was silent for too long: only if the answer has begun, since then it is stuck,
+          and on another worker. Otherwise a second try would double the load that made it slow.
         - The worker answered, but with 5xx or badly: within the limits, on another worker.
         """
         self.failed.add(worker)
@@ -199,7 +204,7 @@ class Failover:
                 return True
             case WorkerLostError():
                 pass
-            case WorkerTimeoutError():
+            case WorkerTimeoutError() if not has_begun:
                 return False
             case _ if not self._has_other(self.failed):
                 return False

@@ -24,12 +24,13 @@ from loadtest.chaos.family import adopt_orphans, end_descendants
 from loadtest.chaos.faults import Draw, Fault, Kind, draw_faults
 from loadtest.chaos.guard import LimitError, bounded
 from loadtest.chaos.inflict import Injury, inflict_on_connection, inflict_on_service
-from loadtest.chaos.profile import REQUEST_SECONDS
+from loadtest.chaos.profile import MOST_REPLAYS, REQUEST_SECONDS
 from loadtest.chaos.report import Chaos, Json, report_of
 from loadtest.chaos.stages import running_proxied, running_service
 from loadtest.load import (
     Client,
     MadeUpPrompts,
+    Server,
     ServerError,
     find_server,
     load_scenario,
@@ -112,11 +113,21 @@ async def _crowd(
             yield crowd
             crowd.stop()
             await running
+            await _look_at_seams(gateway, crowd, client, server, chaos)
         finally:
             running.cancel()
             chaos.began += crowd.began
             chaos.outcomes += crowd.outcomes
             chaos.tries |= gateway.tries()
+
+
+async def _look_at_seams(
+    gateway: RunningGateway, crowd: Crowd, client: Client, server: Server, chaos: Chaos
+) -> None:
+    resumed = gateway.resumed()
+    say(f"{len(resumed)} streams went on with another worker; asking for them again")
+    chaos.seams.count(crowd.outcomes, resumed, gateway.tries(), most_tries=MOST_REPLAYS + 1)
+    await chaos.seams.compare(crowd.outcomes, resumed, client, server)
 
 
 async def _inflict(

@@ -8,11 +8,13 @@ from statistics import median
 from loadtest.chaos.faults import Kind
 from loadtest.chaos.inflict import Injury
 from loadtest.chaos.profile import MOST_REPLAYS, patience_seconds
+from loadtest.chaos.seams import Seams
 from loadtest.load import Answer, Ending, Outcome
 
 _REPLAYABLE = frozenset({"worker_lost", "no_healthy_worker"})
 _BEYOND_START_SECONDS = 5.0
 _MOST_EXAMPLES = 5
+_MOST_LOST_SHARE = 0.01
 
 Json = dict[str, object]
 
@@ -30,6 +32,7 @@ class Chaos:
         tries: How often a request was sent to a worker, by its id.
         first_start_seconds: Start of the worker before anything happened.
         left_behind: Processes that were alive after their part of the run.
+        seams: Of streams that went on with another worker.
     """
 
     injuries: list[Injury] = field(default_factory=list)
@@ -40,6 +43,7 @@ class Chaos:
     tries: dict[str, int] = field(default_factory=dict)
     first_start_seconds: float | None = None
     left_behind: int = 0
+    seams: Seams = field(default_factory=Seams)
 
 
 def is_lost_replay(answer: Answer, *, tries: int) -> bool:
@@ -95,7 +99,10 @@ def report_of(chaos: Chaos) -> Json:
         "bad_exits": sum(each.exit_status not in (None, 0) for each in injuries),
         "left_behind": chaos.left_behind + sum(each.left_behind for each in injuries),
         "damaged_snapshots": sum(each.damaged_snapshots for each in injuries),
+        "delivered_twice": chaos.seams.delivered_twice,
+        "continued_differ": chaos.seams.compared - chaos.seams.identical,
     }
+    seams = chaos.seams
     return {
         "bench": "chaos",
         "faults": len(injuries),
@@ -108,7 +115,16 @@ def report_of(chaos: Chaos) -> Json:
             "median": median(starts) if starts else None,
             "max": max(starts, default=None),
         },
-        "is_good": bool(injuries) and not any(counts.values()),
+        "streams_killed": seams.killed,
+        "streams_continued": seams.continued,
+        "streams_lost": seams.lost,
+        "continued_compared": seams.compared,
+        "continued_identical": seams.identical,
+        "is_good": (
+            bool(injuries)
+            and not any(counts.values())
+            and seams.lost <= _MOST_LOST_SHARE * seams.killed
+        ),
         "endings": _counted(answer.ending for answer in answers),
         "errors": _counted(answer.error for answer in answers if answer.error is not None),
         "lost_with_every_replay": len(unsent) - len(lost),

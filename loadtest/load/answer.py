@@ -176,6 +176,14 @@ def read_answer(recording: Recording) -> Answer:
     return _read_whole(recording)
 
 
+def text_of(recording: Recording) -> str:
+    """The text of a stream, without reasoning and tool calls."""
+    choices = [one for _, data in _frames(recording) for one in _choices_of(_json_of(data))]
+    return "".join(
+        one.get("text") or _object_of(one, "delta").get("content") or "" for one in choices
+    )
+
+
 def _read_whole(recording: Recording) -> Answer:
     if (early := _early_ending(recording)) is not None:
         return Answer(recording, early, _break_of(recording))

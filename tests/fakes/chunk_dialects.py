@@ -33,6 +33,11 @@ def _whole_usage(reply: Reply) -> JsonDict:
     return details | reply.usage_after(len(reply.texts))
 
 
+def _ids(reply: Reply, index: int) -> str:
+    """As our worker writes them: with blanks, behind all other members."""
+    return f',"specgate_ids":{reply.sent_ids(index)}' if reply.sends_ids else ""
+
+
 def _trace(reply: Reply, index: int) -> str:
     if not reply.traced:
         return ""
@@ -51,7 +56,7 @@ def _prompt_ids(reply: Reply) -> list[int] | None:
 
 
 def _delta(reply: Reply, index: int) -> JsonDict:
-    text = reply.texts[index]
+    text = reply.text(index)
     if reply.script.tool_name is None:
         return {"content": text}
     function = {"arguments": text} | ({} if index else {"name": reply.script.tool_name})
@@ -164,7 +169,7 @@ class Chat(_ChunkDialect):
         return (
             f'{self._head(reply)}"choices":[{{"index":0,"delta":{delta},'
             f'"logprobs":null,{end},"token_ids":{compact(reply.ids(index))}}}]{usage}{fingerprint}'
-            f"{_trace(reply, index)}}}\n\n"
+            f"{_trace(reply, index)}{_ids(reply, index)}}}\n\n"
         ).encode()
 
 
@@ -208,7 +213,7 @@ class Completions(_ChunkDialect):
         last = index == len(reply.texts) - 1
         choice = {
             "index": 0,
-            "text": reply.texts[index],
+            "text": reply.text(index),
             "logprobs": None,
             "finish_reason": reply.script.finish_reason if last else None,
             "stop_reason": None,
@@ -217,6 +222,6 @@ class Completions(_ChunkDialect):
         }
         usage = _running_usage(reply, index + 1)
         stamp = f',"system_fingerprint":"{FINGERPRINT}"' if last and not reply.include_usage else ""
-        trace = _trace(reply, index)
+        trace = _trace(reply, index) + _ids(reply, index)
         head = self._head(reply)
         return f'{head}"choices":[{compact(choice)}]{usage}{stamp}{trace}}}\n\n'.encode()

@@ -168,12 +168,18 @@ def _reply_to(payload: dict[str, Any], *, model: str, script: Script) -> Reply:
         with_ids=payload.get("return_token_ids") is True,
         plain=_is_off(payload),
         logprobs=bool(payload.get("logprobs")),
+        sends_ids=script.resumes and _xargs(payload).get("specgate_ids") == 1,
+        resumed=len(_xargs(payload).get("specgate_resume", ())) if script.resumes else 0,
     )
 
 
 def _is_traced(payload: dict[str, Any]) -> bool:
-    return (payload.get("vllm_xargs") or {}).get("specgate_trace") == 1
+    return _xargs(payload).get("specgate_trace") == 1
 
 
 def _is_off(payload: dict[str, Any]) -> bool:
-    return (payload.get("vllm_xargs") or {}).get("specgate_mode") == "off"
+    return _xargs(payload).get("specgate_mode") == "off"
+
+
+def _xargs(payload: dict[str, Any]) -> dict[str, Any]:
+    return payload.get("vllm_xargs") or {}

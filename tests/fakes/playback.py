@@ -91,14 +91,14 @@ def _frames(reply: Reply, dialect: Dialect) -> Iterator[Step]:
     script, total = reply.script, len(reply.texts)
     if script.delay_first_seconds:
         yield Pause(script.delay_first_seconds)
-    for sent in range(total + 1):
+    for sent in range(reply.first, total + 1):
         if sent == script.bad_json_frame:
             yield _BROKEN_FRAME
         ending = _ending_before_frame(reply, dialect, sent)
         if ending:
             yield from ending
             return
-        if sent == 0:
+        if sent == reply.first:
             yield from dialect.opening(reply)
         coming = dialect.piece(reply, sent) if sent < total else dialect.closing(reply)[0]
         part = _part_to_send(reply, coming, sent)

@@ -50,6 +50,8 @@ class Reply:
         with_ids: Token ids were asked for.
         plain: Drafts were turned off.
         logprobs: Log-probabilities were asked for.
+        sends_ids: The ids of an answer's tokens are sent as our worker does, so it can be resumed.
+        resumed: Tokens that the answer begins with, since another worker has sent them.
     """
 
     model: str
@@ -60,6 +62,8 @@ class Reply:
     with_ids: bool = False
     plain: bool = False
     logprobs: bool = False
+    sends_ids: bool = False
+    resumed: int = 0
     texts: list[str] = field(default_factory=list)
     serial: str = field(default_factory=next_serial)
     created: int = field(default_factory=lambda: int(time.time()))
@@ -68,6 +72,21 @@ class Reply:
     def completion_tokens(self) -> int:
         """Tokens of the whole answer."""
         return len(self.texts) * self.script.tokens_per_chunk
+
+    @property
+    def first(self) -> int:
+        """Number of the first chunk, which has all the text before it, too."""
+        return self.resumed // self.script.tokens_per_chunk
+
+    def text(self, index: int) -> str:
+        """Text of chunk number `index`."""
+        return "".join(self.texts[: index + 1]) if index == self.first else self.texts[index]
+
+    def sent_ids(self, index: int) -> list[int]:
+        """The ids of the tokens of chunk number `index`, as our worker sends them."""
+        per_chunk = self.script.tokens_per_chunk
+        begin = 0 if index == self.first else index
+        return [self._id(place) for place in range(begin * per_chunk, (index + 1) * per_chunk)]
 
     def usage_after(self, chunks: int) -> JsonDict:
         """Usage as chat and completions report it once `chunks` have gone out."""

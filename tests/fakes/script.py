@@ -69,6 +69,7 @@ class Script(BaseModel):
         wrong_margin: How much less likely than the right one it is, in nats.
         plain_seconds: Wait before the status line if drafts are turned off.
         no_speculation: Report no figures, as a worker without a drafter does.
+        resumes: Send token ids if asked to, and go on behind such ids, as our worker does.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
@@ -115,6 +116,7 @@ class Script(BaseModel):
     wrong_token: Count | None = None
     wrong_margin: float = 3.0
     plain_seconds: Seconds = 0.0
+    resumes: bool = False
 
     @model_validator(mode="after")
     def _can_be_cut(self) -> Self:

@@ -76,7 +76,7 @@ def test_speculation_off_sets_no_speculative_options() -> None:
     )
 
     assert {"speculative_config", "per_request_spec_decode_metrics"}.isdisjoint(options)
-    assert "scheduler_cls" not in options
+    assert options["scheduler_cls"] == "engine.worker.resume.ResumingScheduler"
     assert options["worker_cls"] == "engine.worker.worker.PlainWorker"
 
 

@@ -69,6 +69,8 @@ class Relay:
                     await relay.relay(self.request, source)
                 except GatewayError:
                     self.may_retry = relay.may_retry
+                    if out.delivered and (held := relay.take_held()):
+                        writer.other(held)
                     await writer.end(ENDED)
                     raise
 

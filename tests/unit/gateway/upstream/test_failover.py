@@ -213,5 +213,13 @@ def test_a_bad_answer_spends_a_replay() -> None:
     assert not failover.allows(BAD, worker=B)
 
 
+def test_a_stuck_stream_goes_on_with_another_worker_only() -> None:
+    stuck = WorkerTimeoutError("silent")
+    failover = attempts(workers=2)
+
+    assert failover.allows(stuck, worker=A, has_begun=True)
+    assert not failover.allows(stuck, worker=B, has_begun=True)
+
+
 def test_a_slow_request_is_not_tried_again() -> None:
     assert not attempts(workers=2).allows(WorkerTimeoutError("slow"), worker=A)

@@ -13,6 +13,7 @@ from loadtest.chaos.report import (
     is_lost_replay,
     report_of,
 )
+from loadtest.chaos.seams import Seams
 from loadtest.load import Arrival, MadeUpPrompts, Outcome, load_scenario, make_plan
 from loadtest.load.answer import Answer, Ending, Recording
 
@@ -123,3 +124,18 @@ def test_an_example_shows_how_a_stray_ended() -> None:
     found = report_of(chaos(answer(Ending.SEVERAL, "not JSON")))
 
     assert "several" in json.dumps(found["examples"])
+
+
+@pytest.mark.parametrize(
+    ("seams", "good"),
+    [
+        (Seams(killed=10, continued=10, compared=5, identical=5), True),
+        (Seams(killed=100, continued=99, lost=1), True),
+        (Seams(killed=10, continued=9, lost=1), False),
+        (Seams(killed=10, continued=10, compared=5, identical=4), False),
+        (Seams(killed=10, continued=10, compared=5, identical=5, delivered_twice=1), False),
+    ],
+    ids=["all go on", "one in a hundred", "one in ten", "differs", "twice"],
+)
+def test_streams_go_on_as_if_nothing_had_happened(seams: Seams, good: bool) -> None:
+    assert report_of(chaos(answer(Ending.DONE), seams=seams))["is_good"] is good

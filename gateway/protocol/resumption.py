@@ -1,0 +1,174 @@
+"""What a client has of a streamed answer, and how another worker goes on with it (ADR 48).
+
+Our workers put the ids of an answer's tokens into its chunks. The next worker gets them with the
+request, computes what follows, and sends the whole answer again, its beginning at once: `Seam` cuts
+what the client has. The client never sees the ids.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+
+from gateway.errors import UpstreamError, WorkerLostError
+from gateway.protocol.sse import data_frame, data_of
+
+_IDS = b',"specgate_ids":['
+_CREATED = re.compile(rb'"created":\d+')
+_REASONING = ("reasoning", "reasoning_content")
+_ABORTED = "abort"
+"""Finish reason of what vLLM ends itself, such as at the end of its shutdown timeout."""
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    choices: tuple[_Choice, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class Progress:
+    """How far the stream of one answer has come; it may go on behind that of another worker.
+
+    Attributes:
+        text: Characters of text that the client has.
+        reasoning: Characters of reasoning that the client has.
+        has_text_end: The chunk with the finish reason has come.
+        created: The member `created` of the client's chunks; empty before the first one.
+    """
+
+    def __init__(self, before: "Progress | None" = None) -> None:
+        self.text = 0 if before is None else before.text
+        self.reasoning = 0 if before is None else before.reasoning
+        self.created = b"" if before is None else before.created
+        self.has_text_end = False
+        self._ids: list[bytes] = []
+        self._is_known = True
+        self._theirs: bytes | None = None
+
+    @property
+    def tokens(self) -> list[int]:
+        """The ids of the answer's tokens so far; none if the worker does not send them."""
+        return [int(token) for ids in self._ids for token in ids.split(b",")]
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another worker can go on: it gets the ids, or there is no text yet."""
+        return self._is_known and (bool(self._ids) or not (self.text or self.reasoning))
+
+    def take(self, frame: bytes) -> bytes:
+        """Read a frame for the client; return it as the client gets it.
+
+        Raises:
+            WorkerLostError: The worker gives the answer up, as vLLM does that has to leave.
+        """
+        at = frame.rfind(_IDS)
+        if at >= 0:
+            end = frame.find(b"]", at)
+            self._ids.append(frame[at + len(_IDS) : end])
+            frame = frame[:at] + frame[end + 1 :]
+        if not frame.startswith(b"data: {"):
+            return frame
+        frame = self._dated(frame)
+        try:
+            chunk = _decode(frame[6:])
+        except msgspec.DecodeError:
+            self._is_known = False
+            return frame
+        for choice in chunk.choices:
+            if choice.finish_reason == _ABORTED:
+                raise WorkerLostError("The engine gave the answer up.", sent=True)
+            self._count(choice)
+        return frame
+
+    def _count(self, choice: _Choice) -> None:
+        if choice.text:
+            self.text += len(choice.text)
+        elif (delta := choice.delta) is not None:
+            if delta.content:
+                self.text += len(delta.content)
+            if more := delta.reasoning or delta.reasoning_content:
+                self.reasoning += len(more)
+        if choice.finish_reason is not None:
+            self.has_text_end = True
+
+    def _dated(self, frame: bytes) -> bytes:
+        """Give a frame of the next worker the date of the first one's."""
+        if self._theirs is None:
+            found = _CREATED.search(frame)
+            self._theirs = b"" if found is None else found[0]
+            self.created = self.created or self._theirs
+        if self._theirs == self.created:
+            return frame
+        return frame.replace(self._theirs, self.created, 1)
+
+
+class Seam:
+    """Cuts what a client has from the beginning of the answer of the next worker."""
+
+    def __init__(self, before: Progress) -> None:
+        self._tokens = before.tokens
+        self._text = before.text
+        self._reasoning = before.reasoning
+        self._is_joined = not self._tokens
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether all that the client has was cut."""
+        return self._is_joined and not (self._text or self._reasoning)
+
+    def cut(self, frame: bytes) -> bytes | None:
+        """Return a frame without what the client has; None if nothing is left.
+
+        Raises:
+            UpstreamError: The worker does not go on behind these tokens.
+        """
+        try:
+            chunk = msgspec.json.decode(data_of(frame))
+            (choice,) = chunk["choices"]
+            delta = choice.get("delta", choice)
+        except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
+            return frame  # a comment, an end, an error, or usage
+        is_first = not self._is_joined and "specgate_ids" in chunk
+        if is_first:
+            self._join(chunk["specgate_ids"], choice)
+        delta.pop("role", None)
+        for name in ("content", "text"):
+            self._text = _cut(delta, name, self._text)
+        for name in _REASONING:
+            self._reasoning = _cut(delta, name, self._reasoning)
+        is_empty = not any(delta.get(name) for name in ("content", "text", *_REASONING))
+        if is_empty and choice.get("finish_reason") is None and not is_first:
+            return None
+        return data_frame(msgspec.json.encode(chunk))
+
+    def _join(self, ids: list[int], choice: dict[str, Any]) -> None:
+        known = len(self._tokens)
+        if ids[:known] != self._tokens:
+            raise UpstreamError("The engine did not go on with the answer.")
+        self._is_joined = True
+        if (logprobs := choice.get("logprobs")) is not None:
+            for name, entries in logprobs.items():
+                if isinstance(entries, list):
+                    logprobs[name] = entries[known:]
+
+
+def _cut(delta: dict[str, Any], name: str, characters: int) -> int:
+    """Cut a text in place; return how many characters are left to cut."""
+    text = delta.get(name)
+    if not text or not characters:
+        return characters
+    delta[name] = text[characters:]
+    return max(0, characters - len(text))
