@@ -9,20 +9,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from vllm.exceptions import VLLMValidationError
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.outputs import LogprobsLists
 
 _TOKENS = "specgate_resume"
 
 
-def resumed_tokens(arguments: Mapping[str, Any] | None) -> list[int]:
-    """Return the ids of the tokens that an answer begins with; none for an answer from its start.
+def resumed_tokens(arguments: Mapping[str, Any] | None) -> Any:
+    """Return the ids of the tokens that an answer begins with; empty for one from its start.
+
+    `check_resumed` has made sure of them where a request enters the engine.
 
     Args:
         arguments: `vllm_xargs` of a body, or `SamplingParams.extra_args`.
     """
-    tokens: list[int] = [] if arguments is None else arguments.get(_TOKENS) or []
-    return tokens
+    return [] if arguments is None else arguments.get(_TOKENS) or []
 
 
 def check_resumed(request: Any, *, vocabulary: int, longest: int) -> None:
@@ -34,23 +36,25 @@ def check_resumed(request: Any, *, vocabulary: int, longest: int) -> None:
         longest: Most tokens of prompt and output.
 
     Raises:
-        ValueError: It cannot be resumed so. vLLM answers with 400.
+        VLLMValidationError: It cannot be resumed so. vLLM answers with 400.
     """
     params = request.sampling_params
     tokens = resumed_tokens(None if params is None else params.extra_args)
     if not tokens:
         return
-    if not isinstance(tokens, list) or any(
+    if type(tokens) is not list or any(
         type(token) is not int or not 0 <= token < vocabulary for token in tokens
     ):
-        raise ValueError(f"{_TOKENS} must be a list of token ids")
+        raise VLLMValidationError(f"{_TOKENS} must be a list of token ids")
     if request.prompt_token_ids is None or params.n != 1 or params.prompt_logprobs is not None:
-        raise ValueError(f"{_TOKENS} needs a prompt of tokens, one choice, and no prompt_logprobs")
+        raise VLLMValidationError(
+            f"{_TOKENS} needs a prompt of tokens, one choice, and no prompt_logprobs"
+        )
     if params.structured_outputs is not None:
-        raise ValueError(f"{_TOKENS} does not work with structured outputs")
+        raise VLLMValidationError(f"{_TOKENS} does not work with structured outputs")
     most = min(params.max_tokens, longest - len(request.prompt_token_ids))
     if len(tokens) >= most:
-        raise ValueError(f"{_TOKENS} leaves no room: {len(tokens)} of {most} tokens")
+        raise VLLMValidationError(f"{_TOKENS} leaves no room: {len(tokens)} of {most} tokens")
 
 
 class ResumingScheduler(AsyncScheduler):

@@ -50,9 +50,9 @@ class Progress:
     """
 
     def __init__(self, before: "Progress | None" = None) -> None:
-        self.text = 0 if before is None else before.text
-        self.reasoning = 0 if before is None else before.reasoning
-        self.created = b"" if before is None else before.created
+        self.text: int = 0 if before is None else before.text
+        self.reasoning: int = 0 if before is None else before.reasoning
+        self.created: bytes = b"" if before is None else before.created
         self.has_text_end = False
         self._ids: list[bytes] = []
         self._is_known = True

@@ -14,7 +14,7 @@ SERVER = Server("m", counts_tokens=True)
 
 
 def stream_of(*texts: str) -> list[tuple[int, bytes]]:
-    chunks = [{"choices": [{"delta": {"content": text}}]} for text in texts]
+    chunks: list[dict[str, Any]] = [{"choices": [{"delta": {"content": text}}]} for text in texts]
     chunks.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
     frames = [f"data: {json.dumps(chunk)}\n\n".encode() for chunk in chunks]
     return [(0, frame) for frame in [*frames, b"data: [DONE]\n\n"]]
