@@ -405,7 +405,8 @@ class Serving:
                         body = await answer.read(max_bytes=_ERROR_BODY_BYTES)
                         raise relayed_error(answer.status, body)
                     await relay.relay(exchange.request, answer)
-                    lease.answer(*relay.counts)
+                    if not exchange.request.resumed:  # vLLM does not say what was cached of it
+                        lease.answer(*relay.counts)
             except (WorkerBusyError, WorkerLostError, WorkerTimeoutError):
                 raise
             except UpstreamError as error:

@@ -49,11 +49,9 @@ class StreamRelay:
         self._clock = clock
         self._whole = whole
         self._max_frame_bytes = max_frame_bytes
-        self.reader = StreamReader(request)
-        self._begin(request)
+        self._begin(request, None)
 
-    def _begin(self, request: InferenceRequest) -> None:
-        before = self.reader.progress if self._writer.out.delivered else None
+    def _begin(self, request: InferenceRequest, before: Progress | None) -> None:
         self.reader = StreamReader(request, before)
         self._splitter = FrameSplitter(self._max_frame_bytes)
         self._last_frame: bytes | None = None
@@ -112,7 +110,7 @@ class StreamRelay:
             out.withdraw()
             await self._whole.relay(request, answer)
             return
-        self._begin(request)
+        self._begin(request, self.reader.progress if out.delivered else None)
         await self._relay_frames(answer)
         usage = self.reader.usage
         self._clock.finish(usage.completion_tokens if usage else None)
