@@ -15,7 +15,7 @@ from gateway.protocol.json_object import json_text, read_members, write_members
 
 _ALTERNATIVES = 5
 _DROPPED = ("stream", "stream_options", "max_completion_tokens", "prompt_logprobs")
-_DROPPED_XARGS = ("trace", "prediction", "max_draft_tokens", "adapt")
+_DROPPED_XARGS = ("trace", "ids", "prediction", "max_draft_tokens", "adapt")
 _ID = "token_id:"
 
 

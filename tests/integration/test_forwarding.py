@@ -42,13 +42,14 @@ async def test_request_is_changed_by_the_added_fields_only(worker: FakeWorker, a
 
 
 @pytest.mark.parametrize("api", [CHAT, COMPLETIONS], ids=lambda api: api.name)
-async def test_stream_also_asks_for_usage(worker: FakeWorker, api: Api) -> None:
+async def test_stream_also_asks_for_usage_and_ids(worker: FakeWorker, api: Api) -> None:
     body, sent = (text.replace('"stream":false', '"stream":true') for text in (_ODD, _SENT))
     async with running_gateway(worker) as gateway:
         await gateway.client.post(api.path, content=body.encode(), headers=_JSON)
 
     usage = '"stream_options":{"include_usage":true,"continuous_usage_stats":true}'
-    added = f',"vllm_xargs":{_ADDED_XARGS},"cache_salt":"{_TENANT}",{usage}}}'
+    xargs = f'{_ADDED_XARGS.removesuffix("}")},"specgate_ids":1}}'
+    added = f',"vllm_xargs":{xargs},"cache_salt":"{_TENANT}",{usage}}}'
     assert worker.requests[0].body.decode() == sent + added
 
 
