@@ -152,15 +152,15 @@ class Clients:
 
     def lose_the_worker(self) -> None:
         """Kill the worker's engine under a stream, which ends with an error event."""
-        with self._endless_stream() as answer:
+        with self._endless_stream(return_token_ids=True) as answer:  # cannot go on elsewhere
             lines = answer.iter_lines()
             next(lines)
             self.service.engine_core.kill()
             rest = "".join(lines)
         assert '"error"' in rest
 
-    def _endless_stream(self) -> AbstractContextManager[httpx.Response]:
-        asked = {"model": MODEL, "prompt": "a", "max_tokens": 6000, "ignore_eos": True}
+    def _endless_stream(self, **fields: Any) -> AbstractContextManager[httpx.Response]:
+        asked = {"model": MODEL, "prompt": "a", "max_tokens": 6000, "ignore_eos": True, **fields}
         return self.http.stream(
             "POST",
             f"{self.service.url}/v1/completions",
