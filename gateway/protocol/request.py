@@ -340,17 +340,7 @@ def _turn(members: Members) -> Turn | None:
 
 def _is_plain(endpoint: Endpoint, members: Members) -> bool:
     """Whether the answer is text that can be cut anywhere, and of which the chunks tell all."""
-    tools = members.get("tools")
-    calls = tools is not None and not is_null(tools) and members.get("tool_choice") != _NO_TOOLS
-    structured = _is_set(members.get("response_format")) and not _TEXT.search(
-        memoryview(members["response_format"])
-    )
-    return (
-        endpoint.sends_trace
-        and not calls
-        and not structured
-        and not any(_is_set(members.get(name)) for name in _NOT_PLAIN)
-    )
+    return endpoint.sends_trace and not any(_is_set(members.get(name)) for name in _NOT_PLAIN)
 
 
 def _is_zero(value: Raw | None) -> bool:
@@ -448,6 +438,9 @@ _LIMITS: dict[str, _Field[int | float]] = {
     for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")
 }
 _NOT_PLAIN = (
+    "tools",
+    "functions",
+    "response_format",
     "structured_outputs",
     "echo",
     "use_beam_search",
@@ -456,7 +449,5 @@ _NOT_PLAIN = (
     "kv_transfer_params",
 )
 """Fields with which an answer is not resumed."""
-_TEXT = re.compile(rb'"type"\s*:\s*"text"')
-_NO_TOOLS = json_text("none")
 _TRUE = json_text(True)
 _FALSE = json_text(False)

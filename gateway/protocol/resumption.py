@@ -6,6 +6,7 @@ what the client has. The client never sees the ids.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,7 +14,10 @@ import msgspec
 from gateway.errors import UpstreamError, WorkerLostError
 from gateway.protocol.sse import data_frame, data_of
 
-_IDS = b',"specgate_ids":['
+_KEY = b',"specgate_ids":['
+_IDS = re.compile(re.escape(_KEY) + rb"(\d{1,9}(?:, ?\d{1,9})*)\]")
+_MOST_BYTES = 2**23
+"""Of ids that are kept, far above what a model can write; an answer beyond it is not resumed."""
 _CREATED = re.compile(rb'"created":\d+')
 _REASONING = ("reasoning", "reasoning_content")
 _ABORTED = "abort"
@@ -30,10 +34,12 @@ class _Choice(msgspec.Struct):
     delta: _Delta | None = None
     text: str | None = None
     finish_reason: str | None = None
+    logprobs: dict[str, Any] | None = None
 
 
 class _Chunk(msgspec.Struct):
     choices: tuple[_Choice, ...] = ()
+    specgate_ids: tuple[int, ...] = ()
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -55,6 +61,7 @@ class Progress:
         self.created: bytes = b"" if before is None else before.created
         self.has_text_end = False
         self._ids: list[bytes] = []
+        self._bytes = 0
         self._is_known = True
         self._theirs: bytes | None = None
 
@@ -74,11 +81,10 @@ class Progress:
         Raises:
             WorkerLostError: The worker gives the answer up, as vLLM does that has to leave.
         """
-        at = frame.rfind(_IDS)
-        if at >= 0:
-            end = frame.find(b"]", at)
-            self._ids.append(frame[at + len(_IDS) : end])
-            frame = frame[:at] + frame[end + 1 :]
+        at = frame.rfind(_KEY)
+        if at >= 0 and (found := _IDS.match(frame, at)) is not None:
+            self._keep(found[1])
+            frame = frame[:at] + frame[found.end() :]
         if not frame.startswith(b"data: {"):
             return frame
         frame = self._dated(frame)
@@ -92,6 +98,13 @@ class Progress:
                 raise WorkerLostError("The engine gave the answer up.", sent=True)
             self._count(choice)
         return frame
+
+    def _keep(self, ids: bytes) -> None:
+        self._ids.append(ids)
+        self._bytes += len(ids)
+        if self._bytes > _MOST_BYTES:
+            self._ids.clear()
+            self._is_known = False
 
     def _count(self, choice: _Choice) -> None:
         if choice.text:
@@ -133,17 +146,23 @@ class Seam:
         """Return a frame without what the client has; None if nothing is left.
 
         Raises:
-            UpstreamError: The worker does not go on behind these tokens.
+            UpstreamError: The worker does not go on behind these tokens, or a chunk is malformed.
         """
+        data = data_of(frame)
+        if not data.startswith(b"{"):
+            return frame  # a comment, or the end
         try:
-            chunk = msgspec.json.decode(data_of(frame))
-            (choice,) = chunk["choices"]
-            delta = choice.get("delta", choice)
-        except (msgspec.DecodeError, ValueError, KeyError, TypeError, AttributeError):
-            return frame  # a comment, an end, an error, or usage
-        is_first = not self._is_joined and "specgate_ids" in chunk
+            shape = _decode(data)
+        except msgspec.DecodeError as error:
+            raise UpstreamError("The engine sent a malformed chunk.") from error
+        if len(shape.choices) != 1:
+            return frame  # an error, or usage
+        chunk: dict[str, Any] = msgspec.json.decode(data)
+        choice = chunk["choices"][0]
+        delta = choice if shape.choices[0].delta is None else choice["delta"]
+        is_first = not self._is_joined and bool(shape.specgate_ids)
         if is_first:
-            self._join(chunk["specgate_ids"], choice)
+            self._join(shape.specgate_ids, choice.get("logprobs"))
         delta.pop("role", None)
         for name in ("content", "text"):
             self._text = _cut(delta, name, self._text)
@@ -154,15 +173,18 @@ class Seam:
             return None
         return data_frame(msgspec.json.encode(chunk))
 
-    def _join(self, ids: list[int], choice: dict[str, Any]) -> None:
+    def _join(self, ids: Sequence[int], logprobs: dict[str, Any] | None) -> None:
         known = len(self._tokens)
-        if ids[:known] != self._tokens:
+        if list(ids[:known]) != self._tokens:
             raise UpstreamError("The engine did not go on with the answer.")
         self._is_joined = True
-        if (logprobs := choice.get("logprobs")) is not None:
-            for name, entries in logprobs.items():
-                if isinstance(entries, list):
-                    logprobs[name] = entries[known:]
+        if logprobs is not None:
+            own = {
+                name: entries[known:]
+                for name, entries in logprobs.items()
+                if isinstance(entries, list)
+            }
+            logprobs.update(own)
 
 
 def _cut(delta: dict[str, Any], name: str, characters: int) -> int:

@@ -1,7 +1,8 @@
 """A request in vLLM's own output processor and serving classes, without an engine."""
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models
@@ -26,6 +27,16 @@ TEXTS = ["</s>", "Once", " upon", " a", " time", "ð", "Ł", "Ļ", "Ĥ"]
 """Tokens by id; the last four, as bytes, are an emoji."""
 ASKED: dict[str, Any] = {"specgate_trace": 1}
 SUFFIXED = Origin(SUFFIX)
+
+
+@contextmanager
+def hooked(install: Callable[[], None], patched: Sequence[tuple[type, str]]) -> Iterator[None]:
+    """Install hooks in vLLM's classes; afterwards these members are vLLM's own again."""
+    originals = [vars(owner)[name] for owner, name in patched]
+    install()
+    yield
+    for (owner, name), original in zip(patched, originals, strict=True):
+        setattr(owner, name, original)
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:

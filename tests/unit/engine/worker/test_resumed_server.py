@@ -13,7 +13,7 @@ from vllm.v1.engine.input_processor import InputProcessor
 
 from engine.worker import resumed_server
 from engine.worker.resumed_server import resume_answers
-from tests.unit.engine.worker.served import Served, chat, collect, complete, make_tokenizer
+from tests.unit.engine.worker.served import Served, chat, collect, complete, hooked, make_tokenizer
 
 ASKED = {"specgate_ids": 1}
 PATCHED = (
@@ -24,12 +24,9 @@ PATCHED = (
 
 
 @pytest.fixture(autouse=True)
-def hooked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    originals = [vars(owner)[name] for owner, name in PATCHED]
-    resume_answers()
-    yield
-    for (owner, name), original in zip(PATCHED, originals, strict=True):
-        setattr(owner, name, original)
+def vllm_with_hooks() -> Iterator[None]:
+    with hooked(resume_answers, PATCHED):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +68,6 @@ def test_who_does_not_ask_gets_no_ids(is_chat: bool, tokenizer: PreTrainedTokeni
 def test_requests_are_checked_after_vllm_has_read_them(monkeypatch: pytest.MonkeyPatch) -> None:
     read = SimpleNamespace(name="read")
     found = []
-    monkeypatch.undo()
     monkeypatch.setattr(
         resumed_server, "check_resumed", lambda request, **limits: found.append((request, limits))
     )

@@ -15,7 +15,15 @@ from vllm.v1.engine.output_processor import (
 )
 
 from engine.worker.traced_server import TracedState, trace_tokens
-from tests.unit.engine.worker.served import ASKED, Served, chat, collect, complete, make_tokenizer
+from tests.unit.engine.worker.served import (
+    ASKED,
+    Served,
+    chat,
+    collect,
+    complete,
+    hooked,
+    make_tokenizer,
+)
 
 PATCHED = (
     (RequestState, "from_new_request"),
@@ -27,12 +35,9 @@ PATCHED = (
 
 
 @pytest.fixture(autouse=True)
-def hooked() -> Iterator[None]:
-    originals = [vars(owner)[name] for owner, name in PATCHED]
-    trace_tokens()
-    yield
-    for (owner, name), original in zip(PATCHED, originals, strict=True):
-        setattr(owner, name, original)
+def vllm_with_hooks() -> Iterator[None]:
+    with hooked(trace_tokens, PATCHED):
+        yield
 
 
 @pytest.fixture(scope="module")

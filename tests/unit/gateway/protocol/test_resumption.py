@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import UpstreamError
+from gateway.protocol import resumption
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.request import InferenceRequest
 from gateway.protocol.resumption import Progress
@@ -189,3 +190,45 @@ def test_comments_and_errors_pass_the_seam() -> None:
 
     assert after.read(b": hello\n\n").frame == b": hello\n\n"
     assert after.read(b": hello\n\n").kind is FrameKind.SERVICE
+
+
+@pytest.mark.parametrize(
+    "ids", [b"", b"a", b"1, , 2", b"-1", b"1.5", b"1" * 30, b"[1]"], ids=lambda ids: ids.decode()
+)
+def test_ids_that_are_none_are_not_taken(ids: bytes) -> None:
+    progress = Progress()
+    odd = b'data: {"choices":[{"text":"a"}],"specgate_ids":[' + ids + b"]}\n\n"
+
+    assert progress.take(odd) == odd
+    assert progress.tokens == []
+    assert not progress.can_go_on
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"choices": [{"delta": "a"}], "specgate_ids": [0]},
+        {"choices": [{"delta": {"content": 5}}], "specgate_ids": [0]},
+        {"choices": [{"delta": {"content": "a"}}], "specgate_ids": 0},
+        {"choices": [{"delta": {"content": "a"}, "logprobs": 3}], "specgate_ids": [0]},
+        {"choices": 1},
+    ],
+    ids=lambda chunk: json.dumps(chunk),
+)
+def test_a_malformed_chunk_at_the_seam_is_the_workers_error(chunk: dict[str, Any]) -> None:
+    reader = StreamReader(asked())
+    read(reader, answer([3, 5], endpoint=CHAT)[:3])
+    after = StreamReader(reader_request(reader), reader.progress)
+
+    with pytest.raises(UpstreamError):
+        after.read(frame(chunk))
+
+
+def test_an_answer_beyond_all_bounds_is_not_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resumption, "_MOST_BYTES", 10)
+    progress = Progress()
+    for _ in range(6):
+        progress.take(frame({"choices": [{"text": "a"}], "specgate_ids": [100]}))
+
+    assert not progress.can_go_on
+    assert progress.tokens == []
