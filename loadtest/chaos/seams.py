@@ -3,11 +3,28 @@
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from loadtest.load import Client, Ending, Outcome, Server, make_sending, read_answer, text_of
+from loadtest.load import (
+    Ending,
+    Outcome,
+    Recording,
+    Sending,
+    Server,
+    make_sending,
+    read_answer,
+    text_of,
+)
 
 _LOST = frozenset({"worker_lost", "no_healthy_worker", "timeout", "bad_gateway"})
 _MOST_COMPARED = 60
+
+
+class Sends(Protocol):
+    """What is needed of `loadtest.load.Client`."""
+
+    async def send(self, sending: Sending) -> Recording:
+        """Send a request and take the answer to its end."""
 
 
 @dataclass(slots=True)
@@ -60,7 +77,7 @@ class Seams:
         self,
         outcomes: Sequence[Outcome],
         resumed: Collection[str],
-        client: Client,
+        client: Sends,
         server: Server,
     ) -> None:
         """Ask again what was resumed and is greedy, one after the other."""

@@ -1,7 +1,7 @@
 """An open-loop load test over HTTP: scenarios as data, seeded arrivals, figures by token."""
 
-from loadtest.load.answer import Answer, Ending, read_answer, text_of
-from loadtest.load.client import Client
+from loadtest.load.answer import Answer, Ending, Recording, read_answer, text_of
+from loadtest.load.client import Client, Sending
 from loadtest.load.figures import figures_of
 from loadtest.load.made_up import MadeUpPrompts
 from loadtest.load.plan import Arrival, make_plan
@@ -23,8 +23,10 @@ __all__ = [
     "Ending",
     "MadeUpPrompts",
     "Outcome",
+    "Recording",
     "Scenario",
     "ScenarioError",
+    "Sending",
     "Server",
     "ServerError",
     "converse",

@@ -1,6 +1,6 @@
 import pytest
 
-from bench.exact.plan import BLOCK_TOKENS, FULL, STEP_TOKENS, Serving
+from bench.exact.plan import BLOCK_TOKENS, FULL, STEP_TOKENS, Drafter, Kernels, Serving
 from bench.exact.serving import method_of, settings_of
 from bench.suffix.corpus import CONFIG
 
@@ -27,8 +27,8 @@ def test_a_worker_computes_and_drafts_as_its_setting_says(serving: Serving) -> N
     [("ours", None), ("vllm", {})],
     ids=["a worker without sources", "unmodified vLLM"],
 )
-def test_a_reference_cannot_draft(kernels: str, baseline: object) -> None:
-    serving = Serving("bfloat16", kernels, "none")  # type: ignore[arg-type]  # one of both
+def test_a_reference_cannot_draft(kernels: Kernels, baseline: object) -> None:
+    serving = Serving("bfloat16", kernels, "none")
 
     method = method_of(settings_of(CONFIG, serving), serving)
 
@@ -37,8 +37,8 @@ def test_a_reference_cannot_draft(kernels: str, baseline: object) -> None:
 
 
 @pytest.mark.parametrize(("peer", "named"), [("ngram", "ngram"), ("arctic_suffix", "suffix")])
-def test_a_peer_is_vllms_drafter(peer: str, named: str) -> None:
-    serving = Serving("bfloat16", "vllm", peer)  # type: ignore[arg-type]  # one of both
+def test_a_peer_is_vllms_drafter(peer: Drafter, named: str) -> None:
+    serving = Serving("bfloat16", "vllm", peer)
 
     method = method_of(settings_of(CONFIG, serving), serving)
 

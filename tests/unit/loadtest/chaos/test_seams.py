@@ -94,9 +94,7 @@ def test_greedy_streams_are_compared(texts: tuple[str, ...], counts: tuple[int, 
         outcome("lost", Ending.ERROR, *texts),
     ]
 
-    asyncio.run(
-        seams.compare(outcomes, {"resumed", "sampled", "lost"}, client, SERVER)  # type: ignore[arg-type]
-    )
+    asyncio.run(seams.compare(outcomes, {"resumed", "sampled", "lost"}, client, SERVER))
 
     assert (seams.compared, seams.identical, seams.delivered_twice) == counts
     assert len(client.sent) == 1
@@ -106,8 +104,6 @@ def test_what_fails_again_is_not_compared() -> None:
     seams = Seams()
     outcomes = [outcome("resumed", Ending.DONE, "a")]
 
-    asyncio.run(
-        seams.compare(outcomes, {"resumed"}, Undisturbed(end="broken"), SERVER)  # type: ignore[arg-type]
-    )
+    asyncio.run(seams.compare(outcomes, {"resumed"}, Undisturbed(end="broken"), SERVER))
 
     assert seams.compared == 0
