@@ -43,6 +43,7 @@ class _Chunk(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
+_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Progress:
@@ -90,7 +91,7 @@ class Progress:
         frame = self._dated(frame)
         try:
             chunk = _decode(frame[6:])
-        except msgspec.DecodeError:
+        except _MALFORMED:
             self._is_known = False
             return frame
         for choice in chunk.choices:
@@ -153,11 +154,11 @@ class Seam:
             return frame  # a comment, or the end
         try:
             shape = _decode(data)
-        except msgspec.DecodeError as error:
+            if len(shape.choices) != 1:
+                return frame  # an error, or usage
+            chunk: dict[str, Any] = msgspec.json.decode(data)
+        except _MALFORMED as error:
             raise UpstreamError("The engine sent a malformed chunk.") from error
-        if len(shape.choices) != 1:
-            return frame  # an error, or usage
-        chunk: dict[str, Any] = msgspec.json.decode(data)
         choice = chunk["choices"][0]
         delta = choice if shape.choices[0].delta is None else choice["delta"]
         is_first = not self._is_joined and bool(shape.specgate_ids)

@@ -12,7 +12,7 @@ from gateway.errors import UpstreamError
 from gateway.protocol import resumption
 from gateway.protocol.endpoints import Dialect
 from gateway.protocol.request import InferenceRequest
-from gateway.protocol.resumption import Progress
+from gateway.protocol.resumption import Progress, Seam
 from gateway.protocol.stream import FrameKind, StreamReader
 from tests.unit.gateway.requests import CHAT, COMPLETIONS, request_to
 
@@ -222,6 +222,30 @@ def test_a_malformed_chunk_at_the_seam_is_the_workers_error(chunk: dict[str, Any
 
     with pytest.raises(UpstreamError):
         after.read(frame(chunk))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'"\xf0gprobs"', b'"\xff"', b'"a","x":' + b"[" * 3000 + b"]" * 3000],
+    ids=["cut character", "no character", "deep"],
+)
+def test_what_no_json_reader_takes_is_not_resumed(value: bytes) -> None:
+    odd = b'data: {"choices":[{"text":' + value + b"}]}\n\n"
+    progress = Progress()
+
+    assert progress.take(odd) == odd
+    assert not progress.can_go_on
+
+
+@pytest.mark.parametrize(
+    "value", [b'"\xf0gprobs"', b'"a","x":"\xff"', b'"a","x":' + b"[" * 3000 + b"]" * 3000]
+)
+def test_what_no_json_reader_takes_at_the_seam_is_the_workers_error(value: bytes) -> None:
+    before = Progress()
+    before.take(frame({"choices": [{"text": "a"}], "specgate_ids": [0]}))
+
+    with pytest.raises(UpstreamError, match="malformed"):
+        Seam(before).cut(b'data: {"choices":[{"text":' + value + b'}],"specgate_ids":[0]}\n\n')
 
 
 def test_an_answer_beyond_all_bounds_is_not_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
