@@ -3,7 +3,7 @@
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import Match, Route
 from starlette.types import Scope
 
 from gateway.errors import (
@@ -68,7 +68,7 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     if error.status_code == 405:
         message = f"Method {request.method} is not allowed on {_path(request)}."
         return error_response(
-            request.scope, MethodNotAllowedError(message), dict(error.headers or {})
+            request.scope, MethodNotAllowedError(message), {"Allow": _allowed(request)}
         )
     relayed = RelayedError(
         str(error.detail), status=error.status_code, type="invalid_request_error", code=None
@@ -82,6 +82,13 @@ async def _answer_validation_error(request: Request, error: Exception) -> Respon
     param = field_name(first["loc"])
     message = first["msg"] if param is None else f"'{param}': {first['msg']}"
     return error_response(request.scope, InvalidRequestError(message, param=param))
+
+
+def _allowed(request: Request) -> str:
+    """List the methods of a path. Starlette lists those of its first route alone."""
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
+    found = [route for route in routes if route.matches(request.scope)[0] is not Match.NONE]
+    return ", ".join(sorted({method for route in found for method in route.methods or ()}))
 
 
 def _path(request: Request) -> str:

@@ -21,6 +21,7 @@ class Asked:
         app.router.redirect_slashes = False
         install_error_handlers(app)
         app.get("/full")(self._full)
+        app.delete("/full")(self._full)
         app.get("/typed")(self._typed)
         app.post("/v1/chat/completions")(self._full)
         app.get("/v1/models/{name:path}")(self._full)
@@ -83,7 +84,7 @@ async def test_errors_have_their_headers(asked: Asked) -> None:
     wrong = await asked.client.post("/full")
 
     assert full.headers["retry-after"] == "2"
-    assert wrong.headers["allow"] == "GET"
+    assert wrong.headers["allow"] == "DELETE, GET"
 
 
 @pytest.mark.parametrize(
