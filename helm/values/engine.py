@@ -77,7 +77,15 @@ class Keda(Values):
         600, description="How long demand must be lower before a pod is removed."
     )
     waitingRequests: Annotated[float, Field(gt=0)] = Field(
-        4, description="Target number of waiting requests in vLLM's queue per pod."
+        4, description="Target number of requests per pod that wait, at the gateway or in vLLM."
+    )
+    draftPrice: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.8,
+        description="Drafts count as priced out of a pod from this `engine_spec_price` on, and the "
+        "pod as short of capacity if requests wait as well.",
+    )
+    pricedOut: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.5, description="Target share of the pods that are short of capacity."
     )
     kvCacheUsage: Annotated[float, Field(gt=0, le=1)] = Field(
         0.8, description="Target share of the KV cache in use, averaged over the pods."
@@ -136,5 +144,5 @@ class EngineValues(Component):
         description="Asks `/health`; a pod that fails is removed from the DNS name.",
     )
     drain: Drain = Field(Drain(), description="Termination of a pod.")
-    keda: Keda = Field(Keda(), description="Scaling by queue and KV cache.")
+    keda: Keda = Field(Keda(), description="Scaling by queue, price of drafts and KV cache.")
     multiNode: MultiNode = Field(MultiNode(), description="For models that do not fit on one node.")

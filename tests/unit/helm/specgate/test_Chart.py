@@ -216,10 +216,12 @@ def test_references_of_controllers_resolve(rendered: Rendered) -> None:
     for found in rendered.of("StatefulSet"):
         assert rendered.one("Service", found["spec"]["serviceName"])
     for found in rendered.of("ScaledObject"):
-        first_pod = f"{found['spec']['scaleTargetRef']['name']}-0"
+        worker = f"{found['spec']['scaleTargetRef']['name']}-0"
+        gateways = [f"{each['metadata']['name']}-7f-x" for each in rendered.of("Deployment")]
         for trigger in found["spec"]["triggers"]:
-            (pattern,) = re.findall(r'pod=~"([^"]+)"', trigger["metadata"]["query"])
-            assert re.fullmatch(pattern, first_pod)
+            patterns = re.findall(r'pod=~"([^"]+)"', trigger["metadata"]["query"])
+            assert re.fullmatch(patterns[0], worker)
+            assert all(any(re.fullmatch(p, pod) for pod in (worker, *gateways)) for p in patterns)
     for found in rendered.of("Ingress"):
         for path in found["spec"]["rules"][0]["http"]["paths"]:
             service = rendered.one("Service", path["backend"]["service"]["name"])

@@ -17,7 +17,7 @@ from tests.unit.helm.chart import (
     render,
     run_helm,
 )
-from tests.unit.monitoring.rules.promtool import promtool
+from tests.unit.monitoring.rules.promtool import evaluate, promtool
 
 pytestmark = needs_helm
 
@@ -181,6 +181,39 @@ def test_groups_can_be_scaled() -> None:
     assert target["name"] == workers["metadata"]["name"]
     assert (target["kind"], target["apiVersion"]) == (workers["kind"], workers["apiVersion"])
     assert f"{target['name']}-[0-9]" in scaled["spec"]["triggers"][0]["metadata"]["query"]
+
+
+@pytest.mark.parametrize(
+    ("series", "waiting", "priced_out"),
+    [
+        ({"engine": [(1, 3), (0.9, 0), (0.2, 2)], "gateway": [4, 1]}, 10, 1),
+        ({"engine": [(0.8, 1), (1, 1), (0, 0)], "gateway": []}, 2, 2),
+        ({"engine": [(1, 0), (0.1, 7), (0, 0)], "gateway": [0]}, 7, 0),
+    ],
+    ids=["one short", "two short, no gateway", "none short"],
+)
+def test_workers_are_added_while_requests_wait_and_drafts_do_not_pay(
+    tmp_path: Path, series: dict[str, Any], waiting: float, priced_out: float
+) -> None:
+    rendered = render(engine={"keda": {"enabled": True, "serverAddress": "http://p"}})
+    (scaled,) = rendered.of("ScaledObject")
+    queries = {
+        trigger["name"]: trigger["metadata"]["query"] for trigger in scaled["spec"]["triggers"]
+    }
+    (workers,), (gateways,) = rendered.of("StatefulSet"), rendered.of("Deployment")
+    namespace = workers["metadata"]["namespace"]
+    samples = {'vllm:num_requests_waiting{namespace="other",pod="sg-engine-0"}': "99"}
+    for number, (price, requests) in enumerate(series["engine"]):
+        pod = f'namespace="{namespace}",pod="{workers["metadata"]["name"]}-{number}"'
+        samples[f"engine_spec_price{{{pod}}}"] = str(price)
+        samples[f'vllm:num_requests_waiting{{{pod},engine="0"}}'] = str(requests)
+    for number, requests in enumerate(series["gateway"]):
+        pod = f'namespace="{namespace}",pod="{gateways["metadata"]["name"]}-7f-{number}"'
+        samples[f"gateway_queue_depth{{{pod}}}"] = str(requests)
+
+    for name, value in (("waiting", waiting), ("priced-out", priced_out)):
+        expected = [{"labels": "{}", "value": value}]
+        assert evaluate(tmp_path, samples, queries[name], at="0m", expected=expected) == ""
 
 
 def test_a_change_rolls_only_the_pods_that_read_it() -> None:
