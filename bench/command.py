@@ -5,7 +5,6 @@ import json
 import signal
 import sys
 from collections.abc import Callable
-from multiprocessing.pool import Pool
 from pathlib import Path
 
 from bench.rounds import Json, rounded
@@ -68,14 +67,3 @@ def print_line(measure: Callable[[], Json], failures: tuple[type[Exception], ...
         return 1
     sys.stdout.write(json.dumps(rounded(found)) + "\n")
     return 0
-
-
-def new_pool() -> Pool:
-    """Return a process for each core. The end of its `with` stops them, however it comes."""
-    return Pool(initializer=_leave_signals)
-
-
-def _leave_signals() -> None:
-    """Leave Ctrl-C to the parent, which ends its pool by SIGTERM."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,8 +1,9 @@
 """`python -m bench.routing`: rules that route requests, in simulated fleets."""
 
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import astuple
 
-from bench.command import new_parser, new_pool, print_line
+from bench.command import new_parser, print_line
 from bench.rounds import Json
 from bench.routing.plan import Cell, plan
 from bench.routing.report import report
@@ -19,15 +20,13 @@ def main() -> int:
 def _measure(*, quick: bool) -> Json:
     cells = list(plan(quick=quick))
     found: dict[Cell, Figures] = {}
-    with new_pool() as pool:
-        for cell, figures in pool.imap_unordered(_simulated, cells):
-            found[cell] = figures
+    with ProcessPoolExecutor() as pool:
+        running = {pool.submit(simulate, cell): cell for cell in cells}
+        for done in as_completed(running):
+            cell = running[done]
+            found[cell] = done.result()
             say(f"{len(found)} of {len(cells)}: {' '.join(map(str, astuple(cell)[:4]))}")
     return report({cell: found[cell] for cell in cells})
-
-
-def _simulated(cell: Cell) -> tuple[Cell, Figures]:
-    return cell, simulate(cell)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,6 @@
 import argparse
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -56,38 +53,3 @@ def test_an_unknown_failure_is_not_hidden() -> None:
 
     with pytest.raises(KeyError):
         print_line(fail, (OSError,))
-
-
-_BENCH = """
-import time
-from bench.command import new_pool, print_line
-
-def task(number):
-    print(number, flush=True)
-    time.sleep(60)
-
-def measure():
-    with new_pool() as pool:
-        return list(pool.imap(task, range(100)))
-
-print_line(measure, ())
-"""
-
-
-def test_sigterm_ends_the_processes_of_a_pool() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", _BENCH],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as bench:
-        try:
-            assert bench.stdout is not None
-            bench.stdout.readline()
-            bench.terminate()
-            bench.communicate(timeout=20)  # to the end of output, which each process holds open
-        except BaseException:
-            os.killpg(bench.pid, signal.SIGKILL)
-            raise
-
-    assert bench.returncode != 0
