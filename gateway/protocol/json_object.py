@@ -110,6 +110,8 @@ class WorkerObject(msgspec.Struct):
     message: "WorkerObject | None" = None
 
 
+NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What reading JSON of a worker raises: malformed, not UTF-8, or nested too deeply."""
 _WORKER_OBJECT = msgspec.json.Decoder(WorkerObject)
 
 
@@ -121,7 +123,7 @@ def read_worker_object(data: bytes) -> WorkerObject:
     """
     try:
         return _WORKER_OBJECT.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise UpstreamError("The engine sent something that is not a JSON object.") from error
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gateway.errors import UpstreamError, WorkerLostError
+from gateway.protocol.json_object import NOT_JSON
 from gateway.protocol.sse import data_frame, data_of
 
 _KEY = b',"specgate_ids":['
@@ -43,7 +44,6 @@ class _Chunk(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
-_MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class Progress:
@@ -91,7 +91,7 @@ class Progress:
         frame = self._dated(frame)
         try:
             chunk = _decode(frame[6:])
-        except _MALFORMED:
+        except NOT_JSON:
             self._is_known = False
             return frame
         for choice in chunk.choices:
@@ -157,7 +157,7 @@ class Seam:
             if len(shape.choices) != 1:
                 return frame  # an error, or usage
             chunk: dict[str, Any] = msgspec.json.decode(data)
-        except _MALFORMED as error:
+        except NOT_JSON as error:
             raise UpstreamError("The engine sent a malformed chunk.") from error
         choice = chunk["choices"][0]
         delta = choice if shape.choices[0].delta is None else choice["delta"]

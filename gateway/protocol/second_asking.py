@@ -11,7 +11,7 @@ import msgspec
 
 from gateway.errors import UpstreamError
 from gateway.protocol.endpoints import Dialect
-from gateway.protocol.json_object import json_text, read_members, write_members
+from gateway.protocol.json_object import NOT_JSON, json_text, read_members, write_members
 
 _ALTERNATIVES = 5
 _DROPPED = ("stream", "stream_options", "max_completion_tokens", "prompt_logprobs")
@@ -73,7 +73,7 @@ def read_second_answer(body: bytes) -> PlainAnswer:
         choice = msgspec.json.decode(body)["choices"][0]
         ids = [int(token) for token in choice["token_ids"]]
         logprobs = list(_logprobs(choice["logprobs"]))
-    except (msgspec.DecodeError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (*NOT_JSON, ValueError, KeyError, IndexError, TypeError) as error:
         raise UpstreamError("The engine's second answer has no token ids.") from error
     if len(logprobs) != len(ids):
         raise UpstreamError("The engine's second answer lacks log-probabilities.")

@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.errors import InvalidRequestError
 from gateway.protocol.endpoints import Dialect
-from gateway.protocol.json_object import json_text, read_members, write_members
+from gateway.protocol.json_object import NOT_JSON, json_text, read_members, write_members
 from gateway.protocol.sse import data_of, event_of
 from gateway.protocol.usage import cut_running_usage
 
@@ -195,7 +195,7 @@ def _only_text(dialect: Dialect, frame: bytes) -> str | None:
     """The text of a frame that carries nothing else; None for every other frame."""
     try:
         event = msgspec.json.decode(data_of(frame))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except NOT_JSON:
         return None
     if not isinstance(event, dict):
         return None

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from gateway.errors import InvalidRequestError, UpstreamError
-from gateway.protocol.json_object import Members, json_text, write_members
+from gateway.protocol.json_object import NOT_JSON, Members, json_text, write_members
 from gateway.protocol.sse import data_frame
 
 _ANSWER = msgspec.json.Decoder(dict[str, Raw])
@@ -117,7 +117,7 @@ def read_facts(response: bytes) -> AnswerFacts:
     """
     try:
         found = _FACTS.decode(response)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise UpstreamError("The engine sent a response without id, status or output.") from error
     return AnswerFacts(found.id, found.status, msgspec.json.encode(found.output))
 
@@ -125,7 +125,7 @@ def read_facts(response: bytes) -> AnswerFacts:
 def _members(text: bytes | Raw) -> Members:
     try:
         return _ANSWER.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise UpstreamError("The engine sent something that is not a JSON object.") from error
 
 

@@ -8,7 +8,13 @@ import msgspec
 from msgspec import Raw
 
 from gateway.errors import InvalidRequestError
-from gateway.protocol.json_object import is_null, json_text, read_members, write_members
+from gateway.protocol.json_object import (
+    NOT_JSON,
+    is_null,
+    json_text,
+    read_members,
+    write_members,
+)
 from gateway.types import Usage
 
 _KEY = b',"usage":'
@@ -55,7 +61,7 @@ def usage_at_end(body: bytes) -> Usage | None:
     found = _last_usage(body)
     try:
         return None if found is None else read_usage(msgspec.json.decode(found[1]))
-    except (msgspec.DecodeError, UnicodeDecodeError):  # not an object after all
+    except NOT_JSON:  # not an object after all
         return None
 
 

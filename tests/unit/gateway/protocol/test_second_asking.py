@@ -91,6 +91,11 @@ BROKEN: dict[str, dict[str, Any]] = {
 }
 
 
+def test_an_answer_that_is_nested_too_deeply_is_an_error() -> None:
+    with pytest.raises(UpstreamError, match="second answer"):
+        read_second_answer(b'{"choices":' + 3000 * b"[" + 3000 * b"]" + b"}")
+
+
 @pytest.mark.parametrize("case", BROKEN)
 def test_another_answer_is_an_error_that_quotes_nothing(case: str) -> None:
     with pytest.raises(UpstreamError, match="second answer"):

@@ -88,6 +88,8 @@ def test_the_running_count_is_a_member_of_usage_itself(usage: bytes, tokens: int
 def test_usage_that_is_no_object_counts_nothing_at_the_end() -> None:
     assert usage_at_end(b'{"data":[],"usage":{oops}}') is None
     assert usage_at_end(b'{"data":[]}') is None
+    deep = b'{"data":[],"usage":{"a":' + 3000 * b"[" + 3000 * b"]" + b"}}"
+    assert usage_at_end(deep) is None
 
 
 @pytest.mark.parametrize(
