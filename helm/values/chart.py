@@ -10,6 +10,7 @@ from helm.values.engine import EngineValues
 from helm.values.gateway import GatewayValues
 from helm.values.kubernetes import Labels, Name, NamedSecret, SecretKey, Values
 from helm.values.monitoring import Monitoring, NetworkPolicy, Tracing
+from helm.values.pool import InferencePool
 
 
 class Settings(Values):
@@ -72,6 +73,9 @@ class ChartValues(Values):
     security: Security = Field(Security(), description="The user that pods run as.")
     gateway: GatewayValues = Field(GatewayValues(), description="The gateway.")
     engine: EngineValues = Field(EngineValues(), description="The workers.")
+    inferencePool: InferencePool = Field(
+        InferencePool(), description="For the Gateway API Inference Extension."
+    )
     networkPolicy: NetworkPolicy = Field(
         NetworkPolicy(), description="Which connections are allowed."
     )

@@ -5,7 +5,7 @@
 {{- if not (or .Values.keys.existingSecret $settings.gateway.allow_without_keys) -}}
 {{- fail "keys.existingSecret is empty: name the Secret with the API keys, or set settings.gateway.allow_without_keys if something in front checks callers" -}}
 {{- end -}}
-{{- if and .Values.engine.enabled $settings.gateway.workers -}}
+{{- if and .Values.engine.enabled $settings.gateway.workers (not (include "specgate.pool.engine" .)) -}}
 {{- fail "settings.gateway.workers names remote workers, but engine.enabled starts workers of the release: choose one" -}}
 {{- end -}}
 {{- if not (or .Values.engine.enabled $settings.gateway.workers) -}}
@@ -19,6 +19,14 @@
 {{- end -}}
 {{- if and .Values.gateway.autoscaling.enabled (gt (int .Values.gateway.autoscaling.minReplicas) (int .Values.gateway.autoscaling.maxReplicas)) -}}
 {{- fail "gateway.autoscaling: minReplicas is more than maxReplicas" -}}
+{{- end -}}
+{{- with .Values.inferencePool -}}
+{{- if and .enabled (not .endpointPicker.name) -}}
+{{- fail "inferencePool.enabled needs inferencePool.endpointPicker.name, the Service of the endpoint picker" -}}
+{{- end -}}
+{{- if and .enabled (eq .members "engine") (not $.Values.engine.enabled) -}}
+{{- fail "inferencePool.members is engine, but engine.enabled is false: the release has no workers" -}}
+{{- end -}}
 {{- end -}}
 {{- if .Values.engine.enabled -}}
 {{- include "specgate.checks.engine" . -}}

@@ -33,6 +33,14 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
+{{- /* The labels of the pods that serve: of a LeaderWorkerSet's group only the leader does. */ -}}
+{{- define "specgate.serving" -}}
+{{ include "specgate.selector" . }}
+{{- if and (eq .component "engine") .root.Values.engine.multiNode.enabled }}
+leaderworkerset.sigs.k8s.io/worker-index: "0"
+{{- end }}
+{{- end -}}
+
 {{- define "specgate.labels" -}}
 {{ include "specgate.selector" . }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
@@ -68,5 +76,12 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{ printf "%s@%s" .repository .digest | quote }}
 {{- else -}}
 {{ printf "%s:%s" .repository .tag | quote }}
+{{- end -}}
+{{- end -}}
+
+{{- /* "true" if an InferencePool has the workers, else nothing. */ -}}
+{{- define "specgate.pool.engine" -}}
+{{- if and .Values.inferencePool.enabled (eq .Values.inferencePool.members "engine") -}}
+true
 {{- end -}}
 {{- end -}}

@@ -25,7 +25,7 @@
 {{- if $responses -}}
 {{- $_ := set $set "responses" $responses -}}
 {{- end -}}
-{{- if .Values.engine.enabled -}}
+{{- if and .Values.engine.enabled (not .Values.settings.gateway.workers) -}}
 {{- $engine := include "specgate.name" (dict "root" . "component" "engine") -}}
 {{- $_ := set $set "workers" (list (printf "dns+http://%s.%s.svc:8001" $engine .Release.Namespace)) -}}
 {{- end -}}

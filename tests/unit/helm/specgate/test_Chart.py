@@ -32,10 +32,17 @@ from tests.unit.helm.chart import (
 
 pytestmark = needs_helm
 
-CUSTOM = {"LeaderWorkerSet", "PodMonitor", "PrometheusRule", "ScaledObject", "ServiceMonitor"}
+CUSTOM = {
+    "InferencePool",
+    "LeaderWorkerSet",
+    "PodMonitor",
+    "PrometheusRule",
+    "ScaledObject",
+    "ServiceMonitor",
+}
 QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|Ki|Mi|Gi|Ti|Pi)?")
 PART_OF = "app.kubernetes.io/"
-WITH_ALL_KINDS = ("multi-node", "one-gpu", "openshift")
+WITH_ALL_KINDS = ("inference-pool", "multi-node", "one-gpu", "openshift")
 """Files that together have objects of every kind; validated for all releases of Kubernetes."""
 
 
@@ -187,9 +194,10 @@ def test_workers_accept_connections_from_the_gateway_and_prometheus_only(
         assert "Ingress" in spec["policyTypes"]
         assert clients["ports"] == [{"port": 8001, "protocol": "TCP"}]
         assert gateway["podSelector"]["matchLabels"][f"{PART_OF}component"] == "gateway"
-        assert others == rendered.values["networkPolicy"]["prometheus"]
+        prometheus = rendered.values["networkPolicy"]["prometheus"]
+        assert others == [*prometheus, *rendered.values["inferencePool"]["networkFrom"]]
         # One peer with two selectors: pods of that name in that namespace.
-        assert all(each.keys() == {"namespaceSelector", "podSelector"} for each in others)
+        assert all(each.keys() == {"namespaceSelector", "podSelector"} for each in prometheus)
         assert len(group) == int(rendered.values["engine"]["multiNode"]["enabled"])
 
 
@@ -455,7 +463,9 @@ def test_the_gateway_finds_keys_and_workers(
         service = rendered.component("Service", "engine")
         (port,) = service["spec"]["ports"]
         name = service["metadata"]["name"]
-        assert gateway.workers == (f"dns+http://{name}.llm.svc:{port['port']}",)
+        own = [f"dns+http://{name}.llm.svc:{port['port']}"]
+        chosen = rendered.values["settings"]["gateway"].get("workers", own)
+        assert list(gateway.workers) == chosen
         # Headless, so that the name resolves to every pod that is ready.
         assert service["spec"]["clusterIP"] == "None"
         assert "publishNotReadyAddresses" not in service["spec"]

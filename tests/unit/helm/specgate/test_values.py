@@ -90,6 +90,19 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
         ({"keys": {"existingSecret": ""}}, "keys.existingSecret is empty"),
         ({"settings": {"gateway": {"workers": ["http://a"]}}}, "choose one"),
         ({"engine": {"enabled": False}}, "name remote workers"),
+        ({"inferencePool": {"enabled": True}}, "inferencePool.endpointPicker.name"),
+        (
+            {
+                "engine": {"enabled": False},
+                "settings": {"gateway": {"workers": ["http://a"]}},
+                "inferencePool": {
+                    "enabled": True,
+                    "members": "engine",
+                    "endpointPicker": {"name": "picker"},
+                },
+            },
+            "the release has no workers",
+        ),
         ({"gateway": {"ingress": {"enabled": True}}}, "gateway.ingress.host"),
         (
             {"gateway": {"autoscaling": {"enabled": True, "minReplicas": 11}}},
@@ -113,7 +126,7 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
             "over 4 GPUs (tensor x pipeline x data parallel), but engine.gpus.count x nodes is 8",
         ),
     ],
-    ids=["keys", "both", "none", "host", "hpa", "prometheus", "keda", "cpus", "sqlite", "gpus"],
+    ids=["keys", "both", "none", "picker", "pool", "host", "hpa", "prometheus", "keda", "cpus", "sqlite", "gpus"],
 )
 def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], words: str) -> None:
     assert words in complaint(**values)
@@ -166,6 +179,35 @@ def test_whatever_is_switched_off_is_not_rendered() -> None:
     assert "ServiceAccount" not in kinds
     assert kinds.count("PodDisruptionBudget") == 1
     assert rendered.pod("engine")["spec"]["serviceAccountName"] == "default"
+
+
+@pytest.mark.parametrize("members", ["gateway", "engine"])
+def test_an_inference_pool_has_the_pods_that_serve(members: str) -> None:
+    rendered = render(
+        inferencePool={
+            "enabled": True,
+            "members": members,
+            "endpointPicker": {"name": "picker", "port": 9003, "failureMode": "FailClose"},
+            "networkFrom": [{"podSelector": {"matchLabels": {"app": "proxy"}}}],
+        },
+        engine={"multiNode": {"enabled": True, "nodes": 2}, "gpus": {"count": 1}},
+        settings={"engine": {"vllm": {"pipeline_parallel_size": 2}}},
+    )
+
+    (pool,) = rendered.of("InferencePool")
+    service = rendered.one("Service", pool["metadata"]["name"])
+    spec = pool["spec"]
+    assert spec["selector"] == {"matchLabels": service["spec"]["selector"]}
+    (container,) = rendered.pod(members)["spec"]["containers"]
+    ports = [port["containerPort"] for port in container["ports"] if port["name"] == "http"]
+    assert [port["number"] for port in spec["targetPorts"]] == ports
+    picker = {"name": "picker", "port": {"number": 9003}, "failureMode": "FailClose"}
+    assert spec["endpointPickerRef"] == picker
+    # Only workers are closed to all but those that are named.
+    policy = rendered.component("NetworkPolicy", "engine")
+    admitted = policy["spec"]["ingress"][0]["from"]
+    proxy = {"podSelector": {"matchLabels": {"app": "proxy"}}}
+    assert (proxy in admitted) == (members == "engine")
 
 
 def test_groups_can_be_scaled() -> None:
