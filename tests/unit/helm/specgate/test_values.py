@@ -126,7 +126,20 @@ def test_the_schema_takes_whatever_the_settings_take() -> None:
             "over 4 GPUs (tensor x pipeline x data parallel), but engine.gpus.count x nodes is 8",
         ),
     ],
-    ids=["keys", "both", "none", "picker", "pool", "host", "hpa", "prometheus", "keda", "cpus", "sqlite", "gpus"],
+    ids=[
+        "keys",
+        "both",
+        "none",
+        "picker",
+        "pool",
+        "host",
+        "hpa",
+        "prometheus",
+        "keda",
+        "cpus",
+        "sqlite",
+        "gpus",
+    ],
 )
 def test_values_that_contradict_each_other_are_refused(values: dict[str, Any], words: str) -> None:
     assert words in complaint(**values)
