@@ -112,6 +112,22 @@ class SuffixSettings(BaseModel):
     save_every_s: float = Field(
         default=300.0, gt=0, description="Seconds between two saves of that file."
     )
+    share: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A place for copies of that file, from which workers of the same model start "
+        "warm: a path, or a URL that fsspec knows (`file:///...`; `s3://...` with the package "
+        "s3fs).",
+    )
+    share_every_s: float = Field(
+        default=900.0, gt=0, description="Seconds between two copies to that place."
+    )
+
+    @model_validator(mode="after")
+    def _check_share(self) -> Self:
+        if self.share is not None and not self.warm_start:
+            raise ValueError("share needs warm_start: copies are made of the file that it saves")
+        return self
 
 
 class NativeSettings(BaseModel):

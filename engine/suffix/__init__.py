@@ -4,6 +4,13 @@ A C++ core (core/: store, matcher, draft, calibration, index, snapshot) and its 
 works on token ids, without torch, vLLM, clocks or randomness.
 """
 
-from engine.suffix.index import LONGEST_DRAFT, Continuation, Index, Stats, SuffixIndex
+from engine.suffix.index import (
+    LONGEST_DRAFT,
+    Continuation,
+    Index,
+    Loaded,
+    Stats,
+    SuffixIndex,
+)
 
-__all__ = ["LONGEST_DRAFT", "Continuation", "Index", "Stats", "SuffixIndex"]
+__all__ = ["LONGEST_DRAFT", "Continuation", "Index", "Loaded", "Stats", "SuffixIndex"]

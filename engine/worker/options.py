@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import fsspec
 from pydantic import JsonValue
 
 from engine.config import EngineSettings, Speculation
@@ -57,6 +58,12 @@ def build_options(
             "engine.vllm.async_scheduling: speculation needs vLLM's V2 model runner for it; leave "
             "it out, or set engine.runner to v2"
         )
+    share = settings.speculation.suffix.share
+    if share is not None:
+        try:
+            fsspec.get_filesystem_class(fsspec.utils.get_protocol(share))
+        except (ImportError, ValueError) as exc:
+            problems.append(f"engine.speculation.suffix.share: {exc}")
     if problems:
         raise ConfigError(problems)
     options: dict[str, JsonValue] = {

@@ -1,5 +1,8 @@
 """The speculation of one model worker: its drafter, metrics, report and snapshots."""
 
+import hashlib
+import os
+import socket
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +23,7 @@ from engine.worker.metrics import VERIFYING_SIZES, DraftingMetrics, HeadMetrics,
 from engine.worker.periodic import Periodic
 from engine.worker.recent import Recent
 from engine.worker.report import ReportPart, report_folder
+from engine.worker.share import Share
 from engine.worker.snapshots import Snapshots, identity_of
 from engine.worker.step import BatchView, StepDrafting
 from engine.worker.step_profile import Points, padded_sizes
@@ -50,6 +54,17 @@ def build_gate(settings: Speculation, *, most_rows: int, edges: Sequence[int]) -
         edges=edges,
         max_batch_size=settings.max_batch_size,
     )
+
+
+def _share_of(settings: Speculation, path: Path, identity: str) -> Share | None:
+    """Return where the workers of the model share snapshots, if they do.
+
+    A worker is known by its host and the path of its own file.
+    """
+    if settings.suffix.share is None:
+        return None
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Share(settings.suffix.share, identity, f"{socket.gethostname()}-{digest}")
 
 
 def curve_in_ms(points: Sequence[tuple[float, float]]) -> JsonValue:
@@ -114,10 +129,19 @@ class RankSpeculation:
         self._report, self._heads_report = report("gate"), report("heads")
         self._threads = [Periodic(self._publish, seconds=1.0, name="drafting metrics")]
         if self._index is not None and snapshot is not None:
-            snapshots = Snapshots(self._index, *snapshot)
+            snapshots = Snapshots(self._index, *snapshot, _share_of(settings, *snapshot))
             snapshots.load()
             seconds = settings.suffix.save_every_s
             self._threads.append(Periodic(snapshots.save, seconds=seconds, name="suffix snapshot"))
+            if settings.suffix.share is not None:
+                self._threads.append(
+                    Periodic(
+                        snapshots.share,
+                        seconds=settings.suffix.share_every_s,
+                        name="shared suffix snapshots",
+                        first=snapshots.load_shared,
+                    )
+                )
 
     @classmethod
     def start(cls, vllm_config: Any, batch: BatchView) -> "RankSpeculation":

@@ -49,6 +49,16 @@ class Cache(Values):
     )
 
 
+class SuffixShare(Values):
+    """A volume where workers share what their suffix indexes hold (`suffix.share`)."""
+
+    existingClaim: Name = Field(
+        "",
+        description="A claim that all pods mount (ReadWriteMany); empty: none. For an object store "
+        "set `settings.engine.speculation.suffix.share` instead.",
+    )
+
+
 class Drain(Values):
     """How a terminating pod finishes its requests."""
 
@@ -126,6 +136,9 @@ class EngineValues(Component):
         "model communicate through it.",
     )
     cache: Cache = Field(Cache(), description="Volume for models and other reproducible files.")
+    suffixShare: SuffixShare = Field(
+        SuffixShare(), description="Where new workers find what others have served."
+    )
     huggingFaceToken: SecretKey = Field(
         SecretKey(secretKey="token"), description="`HF_TOKEN`, for gated models."
     )

@@ -126,12 +126,12 @@ def test_a_drafter_is_trained_and_drafts(
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_training_that_was_stopped_goes_on_from_where_it_was(tmp_path: Path) -> None:
-    train = {"epochs": 8, "sequence_tokens": 64, "checkpoints_per_epoch": 2}
+    train = {"epochs": 8, "sequence_tokens": 64, "checkpoints_per_epoch": 6}
     recipe = prepare(tmp_path, head={"kind": "eagle3"}, train=train)
     checkpoints = tmp_path / "native" / "train"
 
     with start(recipe) as process:
-        while not (checkpoints / "1").exists():  # in the middle of the second epoch
+        while not (checkpoints / "1").exists():  # early in the second epoch
             assert process.poll() is None
             time.sleep(0.05)
         leader = psutil.Process(process.pid)

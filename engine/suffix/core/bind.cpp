@@ -194,6 +194,8 @@ void bind(nb::module_& module) {
       .def_ro("requests", &Stats::requests)
       .def_ro("evicted_tokens", &Stats::evicted_tokens);
 
+  nb::class_<Loaded>(module, "Loaded").def(nb::init<>());
+
   nb::class_<Index>(module, "Index")
       .def("__init__",
            [](Index* index, nb::handle capacity_bytes, nb::handle vocabulary, nb::handle salt) {
@@ -219,12 +221,12 @@ void bind(nb::module_& module) {
              index.save(name, whose);
            }, nb::arg(), any())
       .def("load",
-           [](Index& index, const nb::bytes& path, nb::handle identity) {
+           [](Index& index, const nb::bytes& path, nb::handle identity, Loaded& loaded) {
              const std::string name = path_of(path);
              const auto whose = name_of(identity);
              const nb::gil_scoped_release released;
-             index.load(name, whose);
-           }, nb::arg(), any())
+             index.load(name, whose, loaded);
+           }, nb::arg(), any(), nb::arg())
       .def("clear", &Index::clear)
       .def("stats", &Index::stats)
       .def("calibration", &calibration)

@@ -20,6 +20,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "block_pool.hpp"
@@ -56,6 +57,17 @@ struct Query {
   Continuation draft;
 };
 
+// Answers that were loaded, by hash, so that other files with the same ones add nothing.
+class Loaded {
+ private:
+  friend class Index;
+  using Hashes = std::unordered_set<std::uint64_t>;
+
+  static std::uint64_t hash(std::string_view tenant, std::span<const Token> answer);
+
+  Hashes seen_;
+};
+
 class Index {
  public:
   // See engine/suffix/index.py for what each call does. `capacity_bytes` must be the size of
@@ -85,8 +97,9 @@ class Index {
   // `identity`: of the model, at most 4096 bytes. A file of another one, or with another
   // vocabulary, is not loaded.
   void save(const std::string& path, std::string_view identity);
-  void load(const std::string& path, std::string_view identity);  // no request may be running
-  void clear();                                                   // likewise
+  // Adds the answers of a file that are not in `loaded`, and remembers them there.
+  void load(const std::string& path, std::string_view identity, Loaded& loaded);
+  void clear();  // no request may be running
 
   Stats stats();
   // Return a copy of a tenant's model, and replace it by one that starts from `prior`. For the
@@ -158,8 +171,11 @@ class Index {
   // Copies a part of the text. Returns false if nothing is left to copy.
   static bool copy_text(const Text& text, Copying& copying, std::vector<char>& piece);
   void require_same(SnapshotReader& reader, std::string_view identity) const;
-  // Returns false at the end of the file.
-  bool load_tenant(SnapshotReader& reader);
+  // Calls `begin` with each tenant's name and model, and after it `add` with each part of its text.
+  template <class Begin, class Add>
+  void read_file(const std::string& path, std::string_view identity, const Begin& begin,
+                 const Add& add) const;
+  void add_answer(const std::string& tenant, std::span<const Token> tokens);
 
   std::mutex saving_;  // held during a save, so that there is one at a time
   std::mutex mutex_;

@@ -8,6 +8,9 @@
 // Tenants that come later are not in the file, and neither is the text of running requests. Only
 // texts are stored; the loading index builds its own tables, with its own salt.
 //
+// A load adds one answer after another, each under the lock. Workers load each other's files and save
+// what they have, so most answers of a fleet are in several files. `Loaded` knows them by hash.
+//
 // Payload: vocabulary, identity, then for each tenant its name, model and parts of its text. Names
 // and parts have their sizes in front; size 0 ends a list.
 #include <algorithm>
@@ -166,21 +169,78 @@ void Index::save(const std::string& path, std::string_view identity) {
   file.commit();
 }
 
-void Index::load(const std::string& path, std::string_view identity) {
-  std::scoped_lock lock(mutex_);
-  drop_all();
-  try {
-    // No index of this capacity writes a larger file; names are outside of the capacity.
-    const std::size_t capacity = pool_.capacity_blocks() * kBlockBytes;
-    SnapshotReader reader(path, capacity + 2 * kMostTenants * kLongestName);
-    require_same(reader, identity);
-    while (load_tenant(reader)) {
+void Index::load(const std::string& path, std::string_view identity, Loaded& loaded) {
+  // The first time only to see that it is sound.
+  read_file(path, identity, [](const std::string&, const Model&) {}, [](std::span<const Token>) {});
+  // Duplicates within a file are kept: they are votes.
+  Loaded::Hashes added;
+  std::string tenant;
+  std::vector<Token> answer;
+  std::size_t since_pause = 0;
+  const auto end_answer = [&] {
+    if (answer.empty()) return;
+    const std::uint64_t hash = Loaded::hash(tenant, answer);
+    if (!loaded.seen_.contains(hash)) {
+      add_answer(tenant, answer);
+      added.insert(hash);
+      since_pause += answer.size();
     }
-    reader.finish();
-  } catch (...) {
-    drop_all();
-    throw;
+    answer.clear();
+    if (since_pause < kTokensPerBlock) return;
+    std::this_thread::sleep_for(kPause);
+    since_pause = 0;
+  };
+  const auto begin = [&](const std::string& name, const Model& model) {
+    end_answer();
+    tenant = name;
+    std::scoped_lock lock(mutex_);
+    Tenant& found = tenant_of(name);
+    if (found.last_used == 0) found.last_used = ++clock_;
+    if (found.requests.empty()) found.model = model;
+  };
+  const auto add = [&](std::span<const Token> tokens) {
+    for (const Token token : tokens) {
+      if (token != kGap) answer.push_back(token);
+      if (token == kGap || answer.size() == kTokensPerBlock) end_answer();
+    }
+  };
+  read_file(path, identity, begin, add);
+  end_answer();
+  loaded.seen_.merge(added);
+}
+
+void Index::add_answer(const std::string& name, std::span<const Token> tokens) {
+  std::scoped_lock lock(mutex_);
+  const auto found = tenants_.find(name);  // it may have given way to another tenant
+  if (found != tenants_.end()) keep(*found->second, tokens);
+}
+
+template <class Begin, class Add>
+void Index::read_file(const std::string& path, std::string_view identity, const Begin& begin,
+                      const Add& add) const {
+  // No index of this capacity writes a larger file; names are outside of the capacity.
+  const std::size_t capacity = pool_.capacity_blocks() * kBlockBytes;
+  SnapshotReader reader(path, capacity + 2 * kMostTenants * kLongestName);
+  require_same(reader, identity);
+  const auto is_possible = [this](Token token) { return token == kGap || is_known(token); };
+  std::vector<Token> tokens;
+  while (true) {
+    const std::string name = read_name(reader, kLongestName);
+    if (name.empty()) break;
+    Model model{kPrior};
+    reader.read({reinterpret_cast<char*>(&model), sizeof(model)});
+    if (!model.is_sound()) throw BadSnapshot("the snapshot is damaged: it has an impossible value");
+    begin(name, model);
+    while (const std::uint64_t size = read_size(reader, kTokensPerBlock)) {
+      tokens.resize(size);
+      reader.read({reinterpret_cast<char*>(tokens.data()), size * sizeof(Token)});
+      if (!std::ranges::all_of(tokens, is_possible)) {
+        throw BadSnapshot("the snapshot is damaged: it has an impossible token");
+      }
+      add(tokens);
+    }
   }
+  reader.finish();
 }
 
 void Index::require_same(SnapshotReader& reader, std::string_view identity) const {
@@ -191,28 +251,10 @@ void Index::require_same(SnapshotReader& reader, std::string_view identity) cons
                     "; this is " + described(std::string(identity), vocabulary_));
 }
 
-bool Index::load_tenant(SnapshotReader& reader) {
-  const std::string name = read_name(reader, kLongestName);
-  if (name.empty()) return false;
-  Model model{kPrior};
-  reader.read({reinterpret_cast<char*>(&model), sizeof(model)});
-  if (!model.is_sound() || tenants_.contains(name)) {
-    throw BadSnapshot("the snapshot is damaged: it has an impossible value");
-  }
-  Tenant& tenant = tenant_of(name);
-  tenant.last_used = ++clock_;
-  tenant.model = model;
-  std::vector<Token> tokens;
-  while (const std::uint64_t size = read_size(reader, kTokensPerBlock)) {
-    tokens.resize(size);
-    reader.read({reinterpret_cast<char*>(tokens.data()), size * sizeof(Token)});
-    const auto is_possible = [this](Token token) { return token == kGap || is_known(token); };
-    if (!std::ranges::all_of(tokens, is_possible)) {
-      throw BadSnapshot("the snapshot is damaged: it has an impossible token");
-    }
-    if (reserve(tenant, tenant.store, size)) tenant.store.append(tokens);
-  }
-  return true;
+std::uint64_t Loaded::hash(std::string_view tenant, std::span<const Token> answer) {
+  Checksum sum;
+  sum.add(bytes_of(answer));
+  return sum.value() ^ std::hash<std::string_view>{}(tenant);
 }
 
 }  // namespace specgate::suffix

@@ -37,6 +37,9 @@
 
 {{- define "specgate.settings.engine" -}}
 {{- $set := dict "host" "0.0.0.0" "port" 8001 "cache_dir" "/var/lib/specgate/specgate" -}}
+{{- if .Values.engine.suffixShare.existingClaim -}}
+{{- $_ := set $set "speculation" (dict "suffix" (dict "share" "/var/lib/specgate-share")) -}}
+{{- end -}}
 {{- $vllm := dict -}}
 {{- if .Values.tracing.endpoint -}}
 {{- $_ := set $vllm "otlp_traces_endpoint" .Values.tracing.endpoint -}}

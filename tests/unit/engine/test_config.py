@@ -71,6 +71,10 @@ def test_a_profile_without_engine_settings_gives_the_defaults(tmp_path: Path, se
             "engine.speculation: sources lists a source twice",
         ),
         (
+            "engine: {speculation: {suffix: {share: /tmp, warm_start: false}}}",
+            "engine.speculation.suffix: share needs warm_start",
+        ),
+        (
             "engine: {speculation: {sources: [native]}}",
             "engine.speculation: the source native and the section native require each other",
         ),

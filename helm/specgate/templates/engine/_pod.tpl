@@ -121,6 +121,10 @@ containers:
         readOnly: true
       - name: cache
         mountPath: /var/lib/specgate
+      {{- if $engine.suffixShare.existingClaim }}
+      - name: suffix-share
+        mountPath: /var/lib/specgate-share
+      {{- end }}
       - name: shm
         mountPath: /dev/shm
       - name: tmp
@@ -139,6 +143,11 @@ volumes:
       sizeLimit: {{ $engine.sharedMemory }}
   - name: tmp
     emptyDir: {}
+  {{- with $engine.suffixShare.existingClaim }}
+  - name: suffix-share
+    persistentVolumeClaim:
+      claimName: {{ . }}
+  {{- end }}
   {{- if $engine.cache.existingClaim }}
   - name: cache
     persistentVolumeClaim:

@@ -161,6 +161,18 @@ def test_async_scheduling_is_left_to_vllm_where_our_drafts_can_follow_it(
     assert options.get("async_scheduling") is expected
 
 
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [("nope://a", "Protocol not known: nope"), ("s3://a", "Install s3fs")],
+    ids=["unknown", "not installed"],
+)
+def test_a_shared_place_that_cannot_be_reached_is_refused(url: str, words: str) -> None:
+    chosen = settings(speculation={"suffix": {"share": url}})
+
+    with pytest.raises(ConfigError, match=rf"speculation\.suffix\.share: {words}"):
+        build_options(chosen, MODEL, has_bfloat16=True, is_v2=False)
+
+
 def test_async_scheduling_with_drafts_needs_v2() -> None:
     chosen = settings(vllm={"async_scheduling": True})
 

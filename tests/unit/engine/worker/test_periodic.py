@@ -19,6 +19,22 @@ def test_stopping_calls_once_more_and_ends_the_thread() -> None:
     assert "t" not in {thread.name for thread in threading.enumerate()}
 
 
+def test_something_else_may_come_first_and_may_fail() -> None:
+    calls: list[str] = []
+    began = threading.Event()
+
+    def fail() -> None:
+        calls.append("first")
+        began.set()
+        raise OSError
+
+    periodic = Periodic(lambda: calls.append("work"), seconds=1e6, name="t", first=fail)
+    assert began.wait(timeout=10)
+    periodic.stop()
+
+    assert calls == ["first", "work"]
+
+
 def test_an_error_is_logged_once_and_the_thread_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

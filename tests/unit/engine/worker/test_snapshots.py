@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer, models
 
 from engine.suffix import SuffixIndex
+from engine.worker.share import Share
 from engine.worker.snapshots import Snapshots, identity_of
 
 MODEL = "org/model, tokenizer 1"
@@ -124,6 +125,76 @@ def test_a_snapshot_of_a_larger_vocabulary_never_reaches_a_smaller_model(tmp_pat
 
     small.start("r", "t", [77, 1, 2, 3])
     assert small.propose("r", 2).tokens == []
+
+
+def sharing(folder: Path, name: str, suffix_index: SuffixIndex) -> Snapshots:
+    """Snapshots of the worker `name`, with a disk of its own and a place that all share."""
+    share = Share(str(folder / "share"), MODEL, name)
+    return Snapshots(suffix_index, folder / name / "model.0", MODEL, share)
+
+
+def run_once(folder: Path, name: str, *answers: list[int]) -> SuffixIndex:
+    """Start a worker, have it write answers, and stop it."""
+    ran = index()
+    snapshots = sharing(folder, name, ran)
+    snapshots.load()
+    snapshots.load_shared()
+    for number, answer in enumerate(answers):
+        ran.start(f"{name} {number}", "t", [99])
+        ran.extend(f"{name} {number}", answer)
+        ran.finish(f"{name} {number}", keep=True)
+    snapshots.save()
+    snapshots.share()
+    return ran
+
+
+def test_a_new_worker_starts_with_the_answers_of_all_others(tmp_path: Path) -> None:
+    first = run_once(tmp_path, "a", [1, 2, 3, 4, 5])
+    run_once(tmp_path, "b", [11, 12, 13, 14, 15])
+
+    new = run_once(tmp_path, "c")
+
+    assert new.stats().tokens == 2 * first.stats().tokens
+    for begin in (1, 11):
+        new.start("r", "t", [77, begin, begin + 1, begin + 2])
+        assert new.propose("r", 2).tokens == [begin + 3, begin + 4]
+        new.finish("r", keep=False)
+
+
+def test_workers_that_restart_in_turn_do_not_pile_up_the_same_answers(tmp_path: Path) -> None:
+    run_once(tmp_path, "a", [1, 2, 3, 4, 5])
+    tokens = run_once(tmp_path, "b", [11, 12, 13, 14, 15]).stats().tokens
+
+    for name in "abcab":
+        assert run_once(tmp_path, name).stats().tokens == tokens
+
+
+def test_a_damaged_shared_file_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_once(tmp_path, "a", [1, 2, 3, 4, 5])
+    (file,) = (tmp_path / "share").rglob("a.suffix")
+    file.write_bytes(file.read_bytes()[:-1])
+    expected = run_once(tmp_path, "b", [11, 12, 13, 14, 15]).stats().tokens
+
+    assert run_once(tmp_path, "c").stats().tokens == expected
+    assert "the shared snapshot a.suffix is left out" in caplog.text
+    assert not list(tmp_path.rglob("*.shared"))
+
+
+def test_what_is_shared_already_is_not_copied_again(tmp_path: Path) -> None:
+    answers = index([1, 2, 3])
+    snapshots = sharing(tmp_path, "a", answers)
+    snapshots.share()
+    assert not (tmp_path / "share").exists()  # nothing was saved yet
+
+    snapshots.save()
+    snapshots.share()
+    (file,) = (tmp_path / "share").rglob("*.suffix")
+    file.unlink()
+    snapshots.share()
+
+    assert not file.exists()
 
 
 def model_config(folder: Path, words: Sequence[str], **changes: object) -> SimpleNamespace:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.errors import SnapshotError
-from engine.suffix import SuffixIndex
+from engine.suffix import Loaded, SuffixIndex
 
 MIB = 1 << 20
 SONG = list(range(1000, 1040))
@@ -40,6 +40,12 @@ def offers(index: SuffixIndex) -> list[tuple[list[int], list[float]]]:
             seen.append((draft.tokens, draft.survival))
             index.finish("probe", keep=False)
     return seen
+
+
+def assert_unchanged(index: SuffixIndex) -> None:
+    """Whether it is as `build` left it."""
+    assert index.stats().tokens == build().stats().tokens
+    assert offers(index) == offers(build())
 
 
 def assert_empty(index: SuffixIndex) -> None:
@@ -89,24 +95,11 @@ def test_what_a_running_request_wrote_is_not_saved(path: Path) -> None:
 
 def test_an_empty_index_comes_back_empty(path: Path) -> None:
     SuffixIndex(MIB, salt=1).save(path)
-    index = build()
+    index = SuffixIndex(MIB, salt=1)
 
     index.load(path)
 
     assert_empty(index)
-
-
-def test_load_replaces_what_was_there(path: Path) -> None:
-    build().save(path)
-    index = SuffixIndex(4 * MIB, salt=1)
-    index.start("one", "other", [1])
-    index.extend("one", [5] * 1000)
-    index.finish("one", keep=True)
-
-    index.load(path)
-
-    assert index.stats().tenants == len(TENANTS)
-    assert offers(index) == offers(build())
 
 
 def test_a_smaller_index_keeps_what_fits_and_what_was_used_last(path: Path) -> None:
@@ -150,8 +143,8 @@ def test_a_longer_file_is_refused(path: Path) -> None:
 
 
 def test_a_flipped_bit_is_found_and_the_index_is_empty(path: Path) -> None:
-    index = build()
-    index.save(path)
+    build().save(path)
+    index = SuffixIndex(4 * MIB, salt=1)
     content = bytearray(path.read_bytes())
 
     for place in [*range(200), *range(200, len(content), 211), len(content) - 1]:
@@ -172,7 +165,7 @@ def test_a_flipped_bit_is_found_and_the_index_is_empty(path: Path) -> None:
     [(b"", "too short"), (b"short", "too short"), (b"%PDF-1.7" * 100, "not a snapshot")],
     ids=["empty", "short", "foreign"],
 )
-def test_a_foreign_file_is_refused_and_the_index_is_empty(
+def test_a_foreign_file_is_refused_and_changes_nothing(
     path: Path, content: bytes, reason: str
 ) -> None:
     path.write_bytes(content)
@@ -181,7 +174,7 @@ def test_a_foreign_file_is_refused_and_the_index_is_empty(
     with pytest.raises(SnapshotError, match=reason):
         index.load(path)
 
-    assert_empty(index)
+    assert_unchanged(index)
 
 
 @pytest.mark.parametrize("place", [8, 12], ids=["format", "calibration"])
@@ -195,14 +188,14 @@ def test_a_file_of_another_version_is_refused(path: Path, place: int) -> None:
         SuffixIndex(4 * MIB, salt=1).load(path)
 
 
-def test_a_missing_file_is_named_and_leaves_the_index_empty(path: Path) -> None:
+def test_a_missing_file_is_named_and_changes_nothing(path: Path) -> None:
     index = build()
 
     with pytest.raises(FileNotFoundError, match="snapshot") as caught:
         index.load(path)
 
     assert caught.value.filename == path
-    assert_empty(index)
+    assert_unchanged(index)
 
 
 def test_a_path_that_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
@@ -279,7 +272,7 @@ def test_a_pipe_is_refused_at_once(path: Path) -> None:
 
 def test_a_file_of_another_model_is_refused_and_both_are_named(path: Path) -> None:
     build().save(path, identity="org/a\n, tokenizer 1")
-    index = build()
+    index = SuffixIndex(4 * MIB, salt=1)
 
     with pytest.raises(SnapshotError, match=r'"org/a\?, tokenizer 1".* this is "org/b, tok'):
         index.load(path, identity="org/b, tokenizer 2")
@@ -359,7 +352,7 @@ def test_a_forged_file_is_refused(path: Path, at: int, change: bytes) -> None:
     with pytest.raises(SnapshotError, match="damaged"):
         index.load(path)
 
-    assert_empty(index)
+    assert_unchanged(index)
 
 
 def test_a_forged_file_with_a_token_outside_of_the_vocabulary_is_refused(path: Path) -> None:
@@ -445,3 +438,108 @@ def test_a_save_during_evictions_holds_whole_pieces_of_text(path: Path) -> None:
             continued += len(draft)
     assert index.stats().evicted_tokens > 0
     assert continued > 0
+
+
+def one_answer(tenant: str, tokens: list[int]) -> SuffixIndex:
+    index = SuffixIndex(4 * MIB, salt=1)
+    finish_one(index, tenant, tokens)
+    return index
+
+
+def finish_one(index: SuffixIndex, tenant: str, tokens: list[int]) -> None:
+    index.start("one", tenant, [1])
+    index.extend("one", tokens)
+    index.finish("one", keep=True)
+
+
+def after(index: SuffixIndex, tenant: str, tokens: list[int]) -> list[int]:
+    index.start("probe", tenant, [2])
+    index.extend("probe", tokens)
+    draft = index.propose("probe", 8).tokens
+    index.finish("probe", keep=False)
+    return draft
+
+
+def test_loaded_answers_are_drafted_for_their_own_tenant_only(path: Path) -> None:
+    one_answer("acme", SONG).save(path)
+    index = one_answer("umbrella", [5, 6, 7, 8])
+
+    index.load(path)
+
+    assert after(index, "acme", SONG[:4]) == SONG[4:12]
+    assert after(index, "umbrella", SONG[:4]) == []
+    assert after(index, "umbrella", [5, 6]) == [7, 8]
+
+
+def test_an_answer_in_several_files_is_added_once_for_each_tenant(tmp_path: Path) -> None:
+    first = one_answer("acme", SONG)
+    first.save(tmp_path / "first")
+    finish_one(first, "acme", [7, 8, 9])
+    finish_one(first, "umbrella", SONG)
+    first.save(tmp_path / "second")
+    index, loaded = SuffixIndex(4 * MIB, salt=1), Loaded()
+
+    for name in ("first", "second", "second"):
+        index.load(tmp_path / name, loaded=loaded)
+
+    assert index.stats().tokens == first.stats().tokens
+
+
+def test_the_same_answer_twice_in_one_file_counts_twice(path: Path) -> None:
+    saved = one_answer("acme", SONG)
+    finish_one(saved, "acme", SONG)
+    saved.save(path)
+    index = SuffixIndex(4 * MIB, salt=1)
+
+    index.load(path)
+
+    assert index.stats().tokens == saved.stats().tokens
+
+
+def test_a_long_answer_is_loaded_in_pieces(path: Path) -> None:
+    one_answer("acme", list(range(10, 20_010))).save(path)
+    index = SuffixIndex(4 * MIB, salt=1)
+
+    index.load(path)
+
+    assert after(index, "acme", list(range(10_000, 10_010))) == list(range(10_010, 10_018))
+
+
+def test_several_files_take_no_more_than_the_capacity(tmp_path: Path) -> None:
+    index = SuffixIndex(MIB, salt=1)
+    for number in range(8):
+        small = SuffixIndex(MIB, salt=1)
+        finish_one(small, "acme", [number * 20_000 + i for i in range(20_000)])
+        small.save(tmp_path / "part")
+        index.load(tmp_path / "part")
+
+    stats = index.stats()
+    assert stats.bytes <= stats.capacity_bytes
+    # The newest is there, the oldest gave way.
+    assert len(after(index, "acme", [150_000 + i for i in range(4)])) == 8
+    assert after(index, "acme", list(range(4))) == []
+
+
+def test_requests_go_on_during_a_load_and_keep_their_calibration(path: Path) -> None:
+    saved = SuffixIndex(64 * MIB, salt=1)
+    for number in range(50):
+        finish_one(saved, "acme", [number * 40_000 + i for i in range(40_000)])
+    saved.save(path)
+    index = SuffixIndex(64 * MIB, salt=1)
+    finish_one(index, "acme", SONG)
+    index.start("running", "acme", SONG)
+    index.extend("running", SONG[:8])
+    calibration = index.core.calibration("acme")
+
+    with ThreadPoolExecutor(1) as pool:
+        loading = pool.submit(index.load, path)
+        calls = 0
+        while not loading.done():
+            index.extend("running", [7])
+            calls += 1
+        loading.result()
+
+    assert calls > 100
+    assert index.core.calibration("acme") == calibration
+    index.extend("running", [1_900_000 + i for i in range(8)])
+    assert index.propose("running", 4).tokens == [1_900_008 + i for i in range(4)]

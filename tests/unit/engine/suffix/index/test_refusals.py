@@ -174,7 +174,7 @@ def test_wrong_numbers_are_refused_and_change_nothing(bad: Call) -> None:
         pytest.param(lambda index: index.save(wrong(None)), id="save to none"),
         pytest.param(lambda index: index.save("a\0b"), id="save to a null character"),
         pytest.param(lambda index: index.load(wrong(5)), id="load from a number"),
-        pytest.param(lambda index: index.load("/nowhere"), id="load with a request running"),
+        pytest.param(lambda index: index.load("/s", identity=wrong(1)), id="load wrong identity"),
         pytest.param(lambda index: index.save("/tmp/s", identity=wrong(1)), id="wrong identity"),
         pytest.param(lambda index: index.save("/tmp/s", identity="x" * 4097), id="long identity"),
     ],
