@@ -2,12 +2,16 @@
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from bench.rounds import Json, rounded
+from engine.lifetime import die_with_parent
 from loadtest.machine import Machine, describe_machine
 from loadtest.progress import say
 
@@ -67,3 +71,15 @@ def print_line(measure: Callable[[], Json], failures: tuple[type[Exception], ...
         return 1
     sys.stdout.write(json.dumps(rounded(found)) + "\n")
     return 0
+
+
+def new_pool() -> ProcessPoolExecutor:
+    """Return a pool with a process for each core.
+
+    The pool itself would wait for its work. So from now on Ctrl-C and SIGTERM end this process at
+    once, without cleaning up, and the kernel ends those of the pool with it.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    end = partial(die_with_parent, os.getpid(), death_signal=signal.SIGKILL)
+    return ProcessPoolExecutor(initializer=end)

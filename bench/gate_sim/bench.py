@@ -1,7 +1,6 @@
 """Runs the cells of a plan: every curve with every traffic under every kind of conditions."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from bench.command import new_pool
 from bench.gate_sim.contest import Policy, Records, Result, hold, stage_ratio
 from bench.gate_sim.plan import CURVES, TEXTS, Plan, PlanError, Shift, Traffic
 from bench.gate_sim.recovery import steps_to_recover
@@ -153,7 +153,7 @@ def go_through(
     of_texts = attrgetter("traffic.name", "curve")
     groups = [list(group) for _, group in groupby(sorted(cells, key=of_texts), key=of_texts)]
     found: list[Finding] = []
-    with ProcessPoolExecutor() as pool:
+    with new_pool() as pool:
         for done in pool.map(partial(_run_group, traces, policy), groups):
             for finding in done:
                 say(f"{finding.cell}: {_brief(finding)}")

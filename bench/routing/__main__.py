@@ -1,9 +1,9 @@
 """`python -m bench.routing`: rules that route requests, in simulated fleets."""
 
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import astuple
 
-from bench.command import new_parser, print_line
+from bench.command import new_parser, new_pool, print_line
 from bench.rounds import Json
 from bench.routing.plan import Cell, plan
 from bench.routing.report import report
@@ -20,7 +20,7 @@ def main() -> int:
 def _measure(*, quick: bool) -> Json:
     cells = list(plan(quick=quick))
     found: dict[Cell, Figures] = {}
-    with ProcessPoolExecutor() as pool:
+    with new_pool() as pool:
         running = {pool.submit(simulate, cell): cell for cell in cells}
         for done in as_completed(running):
             cell = running[done]

@@ -11,8 +11,8 @@ from torch import Tensor
 _ROWS = 64
 """Rows of a piece: a millisecond or two for a product of the shipped head's tables."""
 
-_PAUSES = 3.0
-"""How long to pause after a piece, as a multiple of its time: a quarter of one processor is used.
+_PAUSES = 7.0
+"""How long to pause after a piece, as a multiple of its time: an eighth of a processor is used.
 
 Priorities do not do this. A thread of the class SCHED_IDLE that holds Python's lock while others
 use all processors stops the step for up to 0.3 s (docs/adr/0036).

@@ -1,12 +1,31 @@
 import argparse
 import json
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 from bench.command import client_counts, new_parser, print_line
 from bench.rounds import Json
+
+ROOT = Path(__file__).parents[3]
+POOL = """
+import time
+from bench.command import new_pool, print_line
+
+def measure():
+    with new_pool() as pool:
+        for _ in range(4):
+            pool.submit(time.sleep, 60)
+        print("started", flush=True)
+        time.sleep(60)
+
+print_line(measure, ())
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -53,3 +72,18 @@ def test_an_unknown_failure_is_not_hidden() -> None:
 
     with pytest.raises(KeyError):
         print_line(fail, (OSError,))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_pool_ends_with_its_parent(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", POOL]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"started\n"
+        children = psutil.Process(parent.pid).children()
+        assert children
+
+        parent.send_signal(number)
+
+        assert parent.wait(10) == -number
+    assert not psutil.wait_procs(children, timeout=10)[1]
