@@ -1,6 +1,6 @@
 """Consistent hashing: replicas that know nothing of each other name the same worker for a key."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from hashlib import blake2b
 
 _POINTS = 64
@@ -17,17 +17,25 @@ class Ring:
     """
 
     def __init__(self) -> None:
-        self._points: list[tuple[int, int]] = []
+        self._numbers: list[int] = []
+        self._workers: list[int] = []
 
     def join(self, worker: int, name: str) -> None:
         """Add a worker; `name` decides where it is."""
         for at in range(_POINTS):
             digest = blake2b(f"{name}#{at}".encode(), digest_size=8).digest()
-            insort(self._points, (int.from_bytes(digest, "little"), worker))
+            number = int.from_bytes(digest, "little")
+            place = bisect_left(self._numbers, number)
+            self._numbers.insert(place, number)
+            self._workers.insert(place, worker)
 
     def leave(self, worker: int) -> None:
         """Remove a worker."""
-        self._points = [point for point in self._points if point[1] != worker]
+        left = [
+            point for point in zip(self._numbers, self._workers, strict=True) if point[1] != worker
+        ]
+        self._numbers = [number for number, _ in left]
+        self._workers = [owner for _, owner in left]
 
     def owner(self, group: int, key: int, size: int) -> int:
         """The worker of `key`.
@@ -41,5 +49,5 @@ class Ring:
             size: A power of two.
         """
         number = (group + (key & (size - 1)) * _SPREAD) & _BITS
-        points = self._points
-        return points[bisect_left(points, (number,)) % len(points)][1]
+        at = bisect_left(self._numbers, number)
+        return self._workers[at if at < len(self._workers) else 0]

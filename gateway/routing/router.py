@@ -6,8 +6,10 @@ most of the prompt, two that consistent hashing names, and the least busy of all
 """
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from gateway.routing.groups import Groups
+from gateway.routing.least import Least
 from gateway.routing.place import Place
 from gateway.routing.prefix import Prefix
 from gateway.routing.residence import Residence
@@ -37,7 +39,6 @@ _STEPS = 128
 _MOST_BLOCKS = 2**18
 _LEAST_BLOCKS = 256
 _CACHE_TOKENS = 1e6
-_DOWN = float("inf")
 
 CanTake = Callable[[WorkerId], bool]
 
@@ -58,7 +59,7 @@ class Router:
         self._groups = Groups()
         self._slots: dict[WorkerId, int] = {}
         self._places: list[Place | None] = []
-        self._busy: list[float] = []
+        self._busy = Least()
         self._crowd = 0
         self._bytes_per_token = _BYTES_PER_TOKEN
         self._priors = [0.5, 0.1]
@@ -67,7 +68,7 @@ class Router:
         """A worker joined; it is not up yet."""
         if None not in self._places:
             self._places.append(None)
-            self._busy.append(_DOWN)
+            self._busy.append()
         slot = self._places.index(None)
         self._places[slot] = Place(worker, self._speeds.new())
         self._slots[worker] = slot
@@ -80,7 +81,7 @@ class Router:
         slot = self._slots.pop(worker)
         self._crowd -= self._place(slot).crowd
         self._places[slot] = None
-        self._busy[slot] = _DOWN
+        self._busy[slot] = inf
         self._residence.leave(slot)
         self._ring.leave(slot)
 
@@ -128,7 +129,7 @@ class Router:
         most = self._most_load * (self._crowd / len(self._slots) + 1)
         prompt_tokens = prefix.length / self._bytes_per_token
         steps = self._speeds.expected_steps(ask.tenant, ask.most_tokens)
-        best_score, best = _DOWN, (idle, -1, -1, 0.0, 0.0)
+        best_score, best = inf, (idle, -1, -1, 0.0, 0.0)
         for slot in dict.fromkeys((idle, *owners, *self._holding(holders, prefix.key, can_take))):
             place = self._place(slot)
             crowd = place.running + place.others
@@ -228,9 +229,11 @@ class Router:
         """Workers that hold most of the prompt, the longest part first."""
         found: list[int] = []
         seen = 0
-        for mask in reversed(holders):
-            mask &= ~seen
-            seen |= mask
+        for holding in reversed(holders):
+            if holding == seen:  # those of a block hold the blocks before it, too
+                continue
+            mask = holding & ~seen
+            seen = holding
             if mask & (mask - 1):  # of many, not always the first ones
                 turn = key % mask.bit_length()
                 mask = mask >> turn << turn
@@ -252,12 +255,11 @@ class Router:
 
     def _least_busy(self, can_take: CanTake) -> int | None:
         """The worker where a usual request would end first, of those that can take it."""
-        busy = self._busy
-        slot = busy.index(min(busy)) if busy else 0
-        if busy and self._can_take(slot, can_take):
+        slot = self._busy.least()
+        if slot is not None and self._can_take(slot, can_take):
             return slot
         able = [slot for slot in self._slots.values() if self._can_take(slot, can_take)]
-        return min(able, key=busy.__getitem__, default=None)
+        return min(able, key=self._busy.__getitem__, default=None)
 
     def _can_take(self, slot: int, can_take: CanTake) -> bool:
         place = self._places[slot]
@@ -284,11 +286,12 @@ class Router:
     def _update(self, slot: int) -> None:
         """A worker's state has changed: compute again how busy it is."""
         place = self._place(slot)
-        self._busy[slot] = _DOWN
-        if place.up:
-            read_seconds = (place.unread_tokens + _READ_TOKENS) * place.speed.read.value
-            step_seconds = place.speed.step.value * (1 + CROWDING * place.crowd)
-            self._busy[slot] = read_seconds + _STEPS * step_seconds
+        if not place.up:
+            self._busy[slot] = inf
+            return
+        read_seconds = (place.unread_tokens + _READ_TOKENS) * place.speed.read.value
+        step_seconds = place.speed.step.value * (1 + CROWDING * place.crowd)
+        self._busy[slot] = read_seconds + _STEPS * step_seconds
 
 
 def _reason(cached: float, prompt_tokens: float, *, is_owner: bool) -> Reason:
@@ -298,7 +301,12 @@ def _reason(cached: float, prompt_tokens: float, *, is_owner: bool) -> Reason:
 
 
 def _last(holders: Sequence[int], mask: int) -> int:
-    """The last block of a prompt that any worker in `mask` holds; -1: none."""
+    """The last block of a prompt that any worker in `mask` holds; -1: none.
+
+    A worker that holds a block holds those before it, too.
+    """
+    if not holders or not holders[0] & mask:
+        return -1
     for block in range(len(holders) - 1, -1, -1):
         if holders[block] & mask:
             return block
