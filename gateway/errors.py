@@ -266,6 +266,15 @@ class WorkerLostError(UpstreamError):
         self.sent = sent
 
 
+class WorkerLeftError(WorkerLostError):
+    """The worker is leaving, and the request was taken from it to go on with another one."""
+
+    reason = "left"
+
+    def __init__(self) -> None:
+        super().__init__("The engine is leaving.", sent=True)
+
+
 class WorkerBusyError(UpstreamError):
     """The worker has no capacity now: it answered 503 with `Retry-After`.
 

@@ -23,6 +23,7 @@ from gateway.errors import (
     PermissionDeniedError,
     UpstreamError,
     WorkerBusyError,
+    WorkerLeftError,
     WorkerLostError,
     WorkerTimeoutError,
 )
@@ -52,6 +53,7 @@ from gateway.upstream import (
     Prober,
     RetryBudget,
     Worker,
+    WorkerAnswer,
 )
 
 log = structlog.get_logger(__name__)
@@ -329,7 +331,7 @@ class Serving:
                             ask=exchange.ask,
                         ) as lease:
                             worker = lease.worker
-                            return await self._attempt(lease, exchange, relay)
+                            return await self._attempt(lease, exchange, relay, failover)
                     except NoHealthyWorkerError:
                         raise
                     except UpstreamError as error:
@@ -380,7 +382,11 @@ class Serving:
         )
 
     async def _attempt(
-        self, lease: Lease, exchange: _Exchange, relay: StreamRelay | WholeRelay
+        self,
+        lease: Lease,
+        exchange: _Exchange,
+        relay: StreamRelay | WholeRelay,
+        failover: Failover,
     ) -> None:
         """Make one attempt on one worker.
 
@@ -404,6 +410,8 @@ class Serving:
                     if answer.status >= 400:
                         body = await answer.read(max_bytes=_ERROR_BODY_BYTES)
                         raise relayed_error(answer.status, body)
+                    if answer.is_event_stream:
+                        self._pool.on_leave(lease, partial(_hand_over, relay, answer, failover))
                     await relay.relay(exchange.request, answer)
                     if not exchange.request.resumed:  # vLLM does not say what was cached of it
                         lease.answer(*relay.counts)
@@ -442,6 +450,14 @@ class Serving:
                 yield
             finally:
                 self._running.discard(timeout)
+
+
+def _hand_over(relay: StreamRelay | WholeRelay, answer: WorkerAnswer, failover: Failover) -> bool:
+    """Take a stream from a worker that has left, if another one can go on with it."""
+    moves = (relay.may_retry or relay.progress is not None) and failover.may_move()
+    if moves:
+        answer.give_up(WorkerLeftError())
+    return moves
 
 
 def _shutting_down() -> DrainingError:

@@ -50,6 +50,7 @@ class WorkerAnswer:
         self.is_event_stream = _media_type(connection.headers) == b"text/event-stream"
         self.feed = connection.feed
         self.read_some = connection.read_some
+        self.give_up = connection.give_up
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:

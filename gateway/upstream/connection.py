@@ -163,6 +163,11 @@ class Connection(asyncio.Protocol):
         else:
             self.close()
 
+    def give_up(self, error: UpstreamError) -> None:
+        """End the exchange: the reader gets `error` after what has arrived."""
+        self._fail(error, None)
+        self._wake()
+
     def close(self) -> None:
         """Close the connection at once."""
         self._fail(_lost(), None)
@@ -295,8 +300,7 @@ class Connection(asyncio.Protocol):
         since, now = self._waiting_since, self._loop.time()
         due = (now if since is None else since) + self._silence_seconds
         if due <= now:
-            self._fail(WorkerTimeoutError("The engine stayed silent for too long."), None)
-            self._wake()
+            self.give_up(WorkerTimeoutError("The engine stayed silent for too long."))
         else:
             self._silence_timer = self._loop.call_at(due, self._watch_silence)
 

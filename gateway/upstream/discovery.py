@@ -1,7 +1,8 @@
 """Discovers workers by DNS: each address of a name is a worker.
 
 A headless Service in Kubernetes is such a name: it lists the pods that are ready. A worker that is
-no longer listed gets no new requests; its running requests continue.
+no longer listed has left: it gets no new requests. Its text streams go on with another worker, and
+its other requests end there.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ workers; `serving` asks whether a request may be tried again.
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from gateway.errors import UpstreamError, WorkerLostError, WorkerTimeoutError
+from gateway.errors import UpstreamError, WorkerLeftError, WorkerLostError, WorkerTimeoutError
 from gateway.types import WorkerId
 
 _MAX_DOUBLINGS = 60  # longer than any ejection, and no float overflow
@@ -183,6 +183,14 @@ class Failover:
         self.failed: set[WorkerId] = set()
         budget.earn()
 
+    def may_move(self) -> bool:
+        """Whether to take the request from a worker that is leaving; counts as a retry.
+
+        Moving costs the other workers a prompt, and staying costs nothing as long as the worker is
+        there. So it is only done within the limits.
+        """
+        return self._has_other(self.failed) and self._spend()
+
     def allows(self, error: UpstreamError, *, worker: WorkerId, has_begun: bool = False) -> bool:
         """Whether to try again after `worker` failed with `error`.
 
@@ -192,6 +200,7 @@ class Failover:
             has_begun: Whether another worker would go on with an answer that has begun.
 
         - The request never reached the worker: always; only its deadline limits the attempts.
+        - It was taken from the worker because that is leaving: always; `may_move` decided it.
         - The connection was lost: within the limits, if need be on the same worker, which may have
           closed an idle connection or may be restarting.
         - The worker was silent for too long: only if the answer has begun, since then it is stuck,
@@ -200,7 +209,7 @@ class Failover:
         """
         self.failed.add(worker)
         match error:
-            case WorkerLostError(sent=False):
+            case WorkerLostError(sent=False) | WorkerLeftError():
                 return True
             case WorkerLostError():
                 pass
@@ -208,6 +217,9 @@ class Failover:
                 return False
             case _ if not self._has_other(self.failed):
                 return False
+        return self._spend()
+
+    def _spend(self) -> bool:
         if self._replays_left == 0 or not self._budget.spend():
             return False
         self._replays_left -= 1

@@ -1,5 +1,7 @@
 """One request at one worker, and what the router hears of it."""
 
+from collections.abc import Callable
+
 from gateway.routing import Answered, Route, Router
 from gateway.types import Acceptance, Usage
 from gateway.upstream.worker import Worker
@@ -12,12 +14,15 @@ class Lease:
         worker: The worker.
         route: Why it was chosen; None: by load alone.
         answered: What the worker counted, once the request was answered.
+        hand_over: Takes the request from the worker if another one can go on with it; returns
+            whether it did. None: the request stays.
     """
 
     def __init__(self, worker: Worker, route: Route | None, router: Router | None) -> None:
         self.worker = worker
         self.route = route
         self.answered: Answered | None = None
+        self.hand_over: Callable[[], bool] | None = None
         self._router = router
 
     def begin(self, now: float) -> None:

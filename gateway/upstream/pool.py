@@ -90,6 +90,7 @@ class Pool:
         self._random = random
         self._clock = clock
         self._changed = asyncio.Event()
+        self._leases: set[Lease] = set()
         observer.workers_known(0)
         for worker in workers:
             self.join(worker)
@@ -170,6 +171,7 @@ class Pool:
         self._observer.request_routed("least_loaded" if route is None else route.reason)
         lease = Lease(worker, route, self._router)
         lease.begin(self._clock())
+        self._leases.add(lease)
         try:
             yield lease
         except BaseException as error:
@@ -178,8 +180,20 @@ class Pool:
         else:
             self._judge(worker, trial, None)
         finally:
+            self._leases.discard(lease)
+            lease.hand_over = None  # it refers to the relay, which refers to the lease
             self._load(worker, -1)
             self._end(lease)
+
+    def on_leave(self, lease: Lease, hand_over: Callable[[], bool]) -> None:
+        """Call `hand_over` when the lease's worker leaves, and when others come up after that.
+
+        Args:
+            lease: Of a request that another worker could go on with.
+            hand_over: As in `Lease`.
+        """
+        lease.hand_over = hand_over
+        self._move(lease)
 
     def join(self, worker: Worker) -> None:
         """Add a worker; it gets requests once a probe has found it up."""
@@ -192,7 +206,10 @@ class Pool:
         self._announce()
 
     def leave(self, worker: Worker) -> None:
-        """Remove a worker: it gets no new requests, and its running ones continue."""
+        """Remove a worker: it gets no new requests.
+
+        Its running ones are handed over once another worker is up, if they can be; others stay.
+        """
         self.workers = tuple(other for other in self.workers if other is not worker)
         worker.up = False
         del self._by_name[worker.id]
@@ -351,3 +368,11 @@ class Pool:
     def _announce(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        for lease in self._leases:
+            self._move(lease)
+
+    def _move(self, lease: Lease) -> None:
+        """Have a request taken from a worker that has left."""
+        has_left = self._by_name.get(lease.worker.id) is not lease.worker
+        if has_left and lease.hand_over is not None and lease.hand_over():
+            lease.hand_over = None

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import UpstreamError, WorkerBusyError, WorkerLostError, WorkerTimeoutError
+from gateway.errors import (
+    UpstreamError,
+    WorkerBusyError,
+    WorkerLeftError,
+    WorkerLostError,
+    WorkerTimeoutError,
+)
 from gateway.types import WorkerId
 from gateway.upstream import EjectionPolicy, Failover, Outlier, RetryBudget
 
@@ -223,3 +229,11 @@ def test_a_stuck_stream_goes_on_with_another_worker_only() -> None:
 
 def test_a_slow_request_is_not_tried_again() -> None:
     assert not attempts(workers=2).allows(WorkerTimeoutError("slow"), worker=A)
+
+
+def test_a_move_counts_once_and_needs_another_worker() -> None:
+    alone, failover = attempts(workers=0), attempts()
+
+    assert not alone.may_move()
+    assert [failover.may_move() for _ in range(3)] == [True, True, False]
+    assert failover.allows(WorkerLeftError(), worker=A)

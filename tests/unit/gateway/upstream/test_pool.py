@@ -318,3 +318,43 @@ async def test_requests_that_end_after_their_worker_left_are_not_reported() -> N
 
         assert all(isinstance(task.exception(), UpstreamError) for task in running)
         assert (leaving.in_flight, seen.failures, seen.ejections) == (0, [], [])
+
+
+@in_virtual_time
+async def test_a_request_is_handed_over_once_when_its_worker_has_left() -> None:
+    first, second = serving("a"), serving("b")
+    async with pool_of([first, second], Observations()) as pool:
+        calls: list[bool] = []
+
+        def hand_over() -> bool:
+            calls.append(second.up)
+            return second.up
+
+        pool.mark_down(second)
+        async with pool.lease(None, wait_seconds=0, avoid=()) as lease:
+            pool.on_leave(lease, hand_over)
+            assert calls == []
+            pool.leave(first)
+            assert calls == [False]
+            pool.mark_up(second)
+            pool.join(serving("c"))
+
+            assert calls == [False, True]
+        pool.leave(second)
+        assert len(calls) == 2
+
+
+@in_virtual_time
+async def test_a_request_is_handed_over_if_its_worker_left_while_it_was_sent() -> None:
+    async with pool_of([worker := serving("a")], Observations()) as pool:
+        calls: list[str] = []
+
+        def hand_over() -> bool:
+            calls.append("now")
+            return True
+
+        async with pool.lease(None, wait_seconds=0, avoid=()) as lease:
+            pool.leave(worker)
+            pool.on_leave(lease, hand_over)
+
+        assert calls == ["now"]
