@@ -1,7 +1,7 @@
 """`python -m engine.training.adapt FOLDER`: trains on what a worker records there, until stopped.
 
-The worker starts it (`engine.worker.adaptation`). It has the lowest priority and one thread, and
-may be killed at any time.
+The worker starts it (`engine.worker.adaptation`). It has the lowest priority, one thread and half
+of a core, and may be killed at any time.
 """
 
 import argparse
@@ -22,6 +22,21 @@ from engine.training.progress import report
 _LOOK_SECONDS = 2.0
 
 
+class Rest:
+    """Sleeps for as long as the process has computed since the last time.
+
+    Even on a core of its own a trainer takes memory bandwidth and cache from the worker.
+    """
+
+    def __init__(self) -> None:
+        self._computed = time.process_time()
+
+    def __call__(self) -> None:
+        """Sleep."""
+        time.sleep(max(0.0, time.process_time() - self._computed))
+        self._computed = time.process_time()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
     parent = os.getppid()
@@ -35,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = AdaptFolder(arguments.folder)
     try:
         seal = Seal.from_file(arguments.key_file)
-        adapter = Adapter(folder, seal, every_tokens=arguments.every_tokens)
+        adapter = Adapter(folder, seal, every_tokens=arguments.every_tokens, rest=Rest())
         while True:
             if (outcome := adapter.look()) is not None:
                 report(f"{folder.root.name}: {outcome}: {folder.read_status()['last']}")
