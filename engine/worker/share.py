@@ -1,5 +1,6 @@
 """Suffix snapshots that the workers of a model share, in a folder or an object store."""
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,7 +48,8 @@ class Share:
         self._files.put_file(str(snapshot), partial)
         self._files.mv(partial, self._own)
         for old in self._listed()[:-_MOST_KEPT]:
-            self._files.rm_file(old)
+            with contextlib.suppress(FileNotFoundError):  # another worker was faster
+                self._files.rm_file(old)
 
     def fetch(self, into: Path) -> Iterator[str]:
         """Copy the latest files of all workers, one after another, oldest first.
