@@ -76,7 +76,7 @@ async def run(draw: Draw, *, profile: Path, seed: int, folder: Path) -> Chaos:
     say(f"{len(draw.connection)} faults of connections; starting a worker and a gateway")
     async with (
         running_proxied(folder / "proxied", profile) as proxied,
-        _crowd(proxied.gateway, chaos, seed, rate=_PROXIED_RATE) as crowd,
+        _crowd(proxied.gateway, chaos, seed, rate=_PROXIED_RATE, has_other=True) as crowd,
     ):
         await _inflict(
             draw.connection, chaos, lambda fault: inflict_on_connection(fault, proxied, crowd)
@@ -89,7 +89,8 @@ async def run(draw: Draw, *, profile: Path, seed: int, folder: Path) -> Chaos:
         if service.disk_flaw is not None:
             chaos.unavailable[Kind.FULL_DISK] = service.disk_flaw
             faults = tuple(each for each in faults if each.kind is not Kind.FULL_DISK)
-        async with _crowd(service.gateway, chaos, seed + 1, rate=_SERVICE_RATE) as crowd:
+        load = _crowd(service.gateway, chaos, seed + 1, rate=_SERVICE_RATE, has_other=False)
+        async with load as crowd:
             await _inflict(faults, chaos, lambda fault: inflict_on_service(fault, service, crowd))
     chaos.left_behind += end_descendants()
     return chaos
@@ -97,9 +98,17 @@ async def run(draw: Draw, *, profile: Path, seed: int, folder: Path) -> Chaos:
 
 @asynccontextmanager
 async def _crowd(
-    gateway: RunningGateway, chaos: Chaos, seed: int, *, rate: float
+    gateway: RunningGateway, chaos: Chaos, seed: int, *, rate: float, has_other: bool
 ) -> AsyncIterator[Crowd]:
-    """Load on a gateway; the end of the block waits for every request."""
+    """Load on a gateway; the end of the block waits for every request.
+
+    Args:
+        gateway: The gateway.
+        chaos: Takes the results.
+        seed: Of the load.
+        rate: Requests per second.
+        has_other: Whether the gateway has a second worker.
+    """
     scenario = load_scenario(str(_SCENARIO)).with_arrivals(requests_per_second=rate)
     prompts = MadeUpPrompts()
     plan = make_plan(scenario, prompts, seed=seed)
@@ -113,7 +122,7 @@ async def _crowd(
             yield crowd
             crowd.stop()
             await running
-            await _look_at_seams(gateway, crowd, client, server, chaos)
+            await _look_at_seams(gateway, crowd, client, server, chaos, has_other=has_other)
         finally:
             running.cancel()
             chaos.began += crowd.began
@@ -122,11 +131,23 @@ async def _crowd(
 
 
 async def _look_at_seams(
-    gateway: RunningGateway, crowd: Crowd, client: Client, server: Server, chaos: Chaos
+    gateway: RunningGateway,
+    crowd: Crowd,
+    client: Client,
+    server: Server,
+    chaos: Chaos,
+    *,
+    has_other: bool,
 ) -> None:
     resumed = gateway.resumed()
     say(f"{len(resumed)} streams went on with another worker; asking for them again")
-    chaos.seams.count(crowd.outcomes, resumed, gateway.tries(), most_tries=MOST_REPLAYS + 1)
+    chaos.seams.count(
+        crowd.outcomes,
+        resumed,
+        gateway.tries(),
+        most_tries=MOST_REPLAYS + 1,
+        has_other=has_other,
+    )
     await chaos.seams.compare(crowd.outcomes, resumed, client, server)
 
 

@@ -15,6 +15,7 @@ _REPLAYABLE = frozenset({"worker_lost", "no_healthy_worker"})
 _BEYOND_START_SECONDS = 5.0
 _MOST_EXAMPLES = 5
 _MOST_LOST_SHARE = 0.01
+_LONG_PAUSE_SECONDS = 2.0
 
 Json = dict[str, object]
 
@@ -118,6 +119,12 @@ def report_of(chaos: Chaos) -> Json:
         "streams_killed": seams.killed,
         "streams_continued": seams.continued,
         "streams_lost": seams.lost,
+        "continued_pause_seconds": {
+            "streams": len(seams.pauses),
+            "median": median(seams.pauses) if seams.pauses else None,
+            "max": _most(seams.pauses),
+            "over_two": sum(seconds > _LONG_PAUSE_SECONDS for seconds in seams.pauses),
+        },
         "continued_compared": seams.compared,
         "continued_identical": seams.identical,
         "is_good": (

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 from loadtest.load import (
@@ -38,6 +39,8 @@ class Seams:
         compared: Greedy ones that went on, and were asked again with nothing else running.
         identical: Of these, with the same text.
         delivered_twice: Of these, with a text that is longer.
+        pauses: Longest time between two pieces of text, of each that went on where another worker
+            was up; in seconds.
     """
 
     killed: int = 0
@@ -46,6 +49,7 @@ class Seams:
     compared: int = 0
     identical: int = 0
     delivered_twice: int = 0
+    pauses: list[float] = field(default_factory=list)
 
     def count(
         self,
@@ -54,6 +58,7 @@ class Seams:
         tries: dict[str, int],
         *,
         most_tries: int,
+        has_other: bool,
     ) -> None:
         """Count the streams of a run.
 
@@ -62,6 +67,7 @@ class Seams:
             resumed: Ids of those that the gateway resumed.
             tries: How often each was sent to a worker.
             most_tries: How often it may be.
+            has_other: Whether another worker was up when one was lost.
         """
         for outcome in outcomes:
             answer = outcome.answer
@@ -70,7 +76,11 @@ class Seams:
             if not answer.recording.is_stream or not answer.events:
                 continue
             self.killed += name in resumed or has_failed
-            self.continued += name in resumed and answer.ending in (Ending.DONE, Ending.LEFT)
+            if name in resumed and answer.ending in (Ending.DONE, Ending.LEFT):
+                self.continued += 1
+                if has_other and len(answer.arrivals) > 1:
+                    times = [arrived.at_ns for arrived in answer.arrivals]
+                    self.pauses.append(max(b - a for a, b in pairwise(times)) / 1e9)
             self.lost += has_failed and tries.get(name, 0) < most_tries
 
     async def compare(

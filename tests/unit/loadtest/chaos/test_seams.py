@@ -6,7 +6,7 @@ import pytest
 
 from loadtest.chaos.seams import Seams
 from loadtest.load import Arrival, MadeUpPrompts, Outcome, Server, load_scenario, make_plan
-from loadtest.load.answer import Answer, Ending, Recording
+from loadtest.load.answer import Answer, Arrived, Ending, Recording
 
 ARRIVAL: Arrival = make_plan(load_scenario("chat"), MadeUpPrompts(), seed=0)[0]
 GREEDY = ARRIVAL.traffic.model_copy(update={"body": {"temperature": 0}})
@@ -56,9 +56,23 @@ def test_streams_are_counted_by_what_became_of_them() -> None:
         {"resumed", "left", "resumed and lost"},
         {"lost": 1, "tried": 3, "resumed and lost": 2},
         most_tries=3,
+        has_other=True,
     )
 
     assert seams == Seams(killed=5, continued=2, lost=2)
+
+
+@pytest.mark.parametrize(("has_other", "pauses"), [(True, [1.5]), (False, [])])
+def test_the_longest_pause_of_a_stream_counts_if_it_could_go_on_at_once(
+    has_other: bool, pauses: list[float]
+) -> None:
+    seams, resumed = Seams(), outcome("resumed", Ending.DONE)
+    for seconds in (0.0, 0.2, 1.7, 1.9):
+        resumed.answer.arrivals.append(Arrived(round(seconds * 1e9), 1, 1))
+
+    seams.count([resumed], {"resumed"}, {}, most_tries=3, has_other=has_other)
+
+    assert seams.pauses == pytest.approx(pauses)
 
 
 class Undisturbed:
