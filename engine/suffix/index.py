@@ -216,7 +216,7 @@ class SuffixIndex:
             SuffixInputError: `path` or `identity` is not as described.
             OSError: The file cannot be read; nothing changed.
 
-        Cost: about 60 ns per token.
+        Cost: 140 to 200 ns per token.
         """
         with _naming(path) as name:
             self._core.load(name, identity, Loaded() if loaded is None else loaded)
