@@ -24,6 +24,7 @@ _STAND_IN = Path(__file__).parent / "stand_in"
 _START_SECONDS = 15.0
 _STOP_SECONDS = 10.0
 _LINE_BYTES = 2**20
+_ERASE_LINE = "\x1b[K"
 _DEFAULTS: Mapping[str, Any] = {
     "drain": {"accept_seconds": 0.0, "finish_seconds": 1.0},
     "log": {"format": "json", "level": "info"},
@@ -69,8 +70,9 @@ class GatewayProcess:
         return [[int(pid) for pid in line.split()] for line in text.splitlines()]
 
     def logged(self, event: str) -> list[dict[str, Any]]:
-        """The log lines of one event."""
-        parsed = [json.loads(line) for line in self.lines if line.startswith("{")]
+        """The log lines of one event; at a terminal one may follow where a spinner was erased."""
+        lines = [line.removeprefix(_ERASE_LINE) for line in self.lines]
+        parsed = [json.loads(line) for line in lines if line.startswith("{")]
         return [line for line in parsed if line["event"] == event]
 
     def signal(self, number: signal.Signals) -> None:
