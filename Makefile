@@ -108,8 +108,9 @@ bench-launch: install-dev ## simulate the choice between waiting for tokens and 
 	@$(VENV)/bin/python -m bench.gate_sim --launches $(BENCH_FLAGS)
 
 .PHONY: bench-routing
-bench-routing: install-dev ## simulate the choice of a worker in fleets of 4 to 256, against other rules and an oracle (QUICK=1 for three minutes)
-	@$(VENV)/bin/python -m bench.routing $(BENCH_FLAGS)
+bench-routing: install-dev ## the choice of a worker against other rules: three real workers, and simulated fleets of 4 to 256 (QUICK=1 for a first look, DATA=dir: recorded conversations)
+	@$(VENV)/bin/python -m engine.models --config configs/cpu-smollm2.yaml >&2
+	@$(VENV)/bin/python -m bench.routing $(BENCH_FLAGS) $(addprefix --data ,$(DATA))
 
 .PHONY: bench-graphs
 bench-graphs: install-dev ## which CUDA graphs vLLM would choose for our steps, by its own dispatcher

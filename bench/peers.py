@@ -15,6 +15,7 @@ from loadtest.processes import Command, RunError, run_to_end
 PEERS_DIR = Path(".bench/peers")
 _INSTALL_SECONDS = 600.0
 _UNLIMITED = "4096"
+VLLM_ROUTER = ("vllm-router==0.1.17",)
 
 
 class InstallError(Exception):
@@ -35,9 +36,18 @@ class Peer:
     command: Callable[[Path, int, int], Command]
 
 
-def _vllm_router(folder: Path, worker_port: int, port: int) -> Command:
+def vllm_router(folder: Path, worker_ports: Sequence[int], port: int, *, policy: str) -> Command:
+    """The start of vllm-router before workers on 127.0.0.1.
+
+    Args:
+        folder: Where it is installed.
+        worker_ports: Of the workers.
+        port: Its own; the next one must be free as well.
+        policy: Its rule for choosing a worker.
+    """
     arguments = [str(folder / "bin" / "vllm-router"), "--host", "127.0.0.1", "--port", str(port)]
-    arguments += ["--worker-urls", f"http://127.0.0.1:{worker_port}", "--policy", "round_robin"]
+    arguments += ["--worker-urls", *(f"http://127.0.0.1:{each}" for each in worker_ports)]
+    arguments += ["--policy", policy]
     # Its metrics port cannot be turned off; the one after its own was reserved with it.
     arguments += ["--prometheus-host", "127.0.0.1", "--prometheus-port", str(port + 1)]
     arguments += ["--max-concurrent-requests", _UNLIMITED, "--queue-size", _UNLIMITED]
@@ -48,6 +58,10 @@ def _vllm_router(folder: Path, worker_port: int, port: int) -> Command:
         start_seconds=60.0,
         environment={},
     )
+
+
+def _vllm_router(folder: Path, worker_port: int, port: int) -> Command:
+    return vllm_router(folder, [worker_port], port, policy="round_robin")
 
 
 def _litellm(folder: Path, worker_port: int, port: int) -> Command:
@@ -75,7 +89,7 @@ def _litellm(folder: Path, worker_port: int, port: int) -> Command:
 
 
 PEERS = (
-    Peer("vllm-router", ("vllm-router==0.1.17",), _vllm_router),
+    Peer("vllm-router", VLLM_ROUTER, _vllm_router),
     Peer("litellm", ("litellm[proxy]==1.106.2",), _litellm),
 )
 

@@ -243,7 +243,8 @@ class StreamSettings(_Section):
     max_frame_bytes: Count = Field(8 * 2**20, description="Largest event in a worker's stream.")
     resume: bool = Field(
         True,
-        description="Whether a stream of text whose worker is lost goes on with another one.",
+        description="Whether a stream whose worker is lost goes on with another one (chat and "
+        "text completions).",
     )
 
 

@@ -1,4 +1,4 @@
-"""The JSON of `make bench-routing`."""
+"""What `make bench-routing` reports of the simulation."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from bench.routing.simulate import Figures
 
 _DECIDED = 256
 
-DEFINITIONS = {
+_DEFINITIONS = {
     "goodput": "answer tokens of requests whose first token came within "
     f"{FIRST_SECONDS:g} s and whose others took {TOKEN_SECONDS:g} s each at most, in the mean",
     "goodput_to_oracle": "over that of the oracle in the same scenario; the worst of all scenarios "
@@ -38,13 +38,11 @@ def report(found: Mapping[Cell, Figures]) -> Json:
     decided = [one.decide_us for cell, one in found.items() if cell.workers == _DECIDED]
     of_ours = [one for one in decided if one is not None]
     return {
-        "bench": "routing",
-        "real": {},
         "sim": {str(size): {rule: _worst(found, size, rule) for rule in RULES} for size in sizes},
         "decide_us_256": min((one[0] for one in of_ours), default=None),
         "decide_us_256_p99": min((one[1] for one in of_ours), default=None),
         "cells": {str(size): _cells(found, size) for size in sizes},
-        "definitions": DEFINITIONS,
+        "sim_definitions": _DEFINITIONS,
     }
 
 

@@ -12,8 +12,10 @@ import numpy as np
 from vllm.exceptions import VLLMValidationError
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.outputs import LogprobsLists
+from vllm.v1.request import RequestStatus
 
 _TOKENS = "specgate_resume"
+_WAITING_FOR_GRAMMAR = RequestStatus.WAITING_FOR_STRUCTURED_OUTPUT_GRAMMAR
 
 
 def resumed_tokens(arguments: Mapping[str, Any] | None) -> Any:
@@ -50,8 +52,6 @@ def check_resumed(request: Any, *, vocabulary: int, longest: int) -> None:
         raise VLLMValidationError(
             f"{_TOKENS} needs a prompt of tokens, one choice, and no prompt_logprobs"
         )
-    if params.structured_outputs is not None:
-        raise VLLMValidationError(f"{_TOKENS} does not work with structured outputs")
     most = min(params.max_tokens, longest - len(request.prompt_token_ids))
     if len(tokens) >= most:
         raise VLLMValidationError(f"{_TOKENS} leaves no room: {len(tokens)} of {most} tokens")
@@ -77,6 +77,22 @@ class ResumingScheduler(AsyncScheduler):
             # not look.
             request.prefill_stats = None
         super().add_request(request)
+
+    def _handle_blocked_waiting_request(self, request: Any) -> bool:
+        """Whether a request that had to wait may be scheduled now.
+
+        The grammar of a resumed one advances by its tokens; if they do not fit, the request fails.
+        """
+        waited_for = request.status
+        may_run: bool = super()._handle_blocked_waiting_request(request)
+        tokens = self._resumed.get(request.request_id)
+        if not (may_run and tokens and waited_for is _WAITING_FOR_GRAMMAR):
+            return may_run
+        if self.structured_output_manager.accept_tokens(request, tokens):
+            return True
+        request.status = waited_for
+        self.grammar_compile_error_reqs.add(request.request_id)
+        return False
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         """Take in what a step has sampled."""

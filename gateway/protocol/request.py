@@ -339,7 +339,7 @@ def _turn(members: Members) -> Turn | None:
 
 
 def _is_plain(endpoint: Endpoint, members: Members) -> bool:
-    """Whether the answer is text that can be cut anywhere, and of which the chunks tell all."""
+    """Whether the chunks tell all of the answer that another worker needs to go on with it."""
     return endpoint.sends_trace and not any(_is_set(members.get(name)) for name in _NOT_PLAIN)
 
 
@@ -438,10 +438,7 @@ _LIMITS: dict[str, _Field[int | float]] = {
     for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")
 }
 _NOT_PLAIN = (
-    "tools",
     "functions",
-    "response_format",
-    "structured_outputs",
     "echo",
     "use_beam_search",
     "return_token_ids",

@@ -25,8 +25,23 @@ _ABORTED = "abort"
 """Finish reason of what vLLM ends itself, such as at the end of its shutdown timeout."""
 
 
+Call = tuple[str, str]
+"""Name and arguments of a tool call, as far as they have come."""
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _Call(msgspec.Struct):
+    index: int
+    function: _Function | None = None
+
+
 class _Delta(msgspec.Struct):
     content: str | None = None
+    tool_calls: tuple[_Call, ...] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
 
@@ -52,6 +67,7 @@ class Progress:
     Attributes:
         text: Characters of text that the client has.
         reasoning: Characters of reasoning that the client has.
+        calls: Tool calls that the client has, each as its name and arguments so far.
         has_text_end: The chunk with the finish reason has come.
         created: The member `created` of the client's chunks; empty before the first one.
     """
@@ -59,6 +75,7 @@ class Progress:
     def __init__(self, before: "Progress | None" = None) -> None:
         self.text: int = 0 if before is None else before.text
         self.reasoning: int = 0 if before is None else before.reasoning
+        self.calls: dict[int, Call] = {} if before is None else dict(before.calls)
         self.created: bytes = b"" if before is None else before.created
         self.has_text_end = False
         self._ids: list[bytes] = []
@@ -74,7 +91,8 @@ class Progress:
     @property
     def can_go_on(self) -> bool:
         """Whether another worker can go on: it gets the ids, or there is no text yet."""
-        return self._is_known and (bool(self._ids) or not (self.text or self.reasoning))
+        has_none = not (self.text or self.reasoning or self.calls)
+        return self._is_known and (bool(self._ids) or has_none)
 
     def take(self, frame: bytes) -> bytes:
         """Read a frame for the client; return it as the client gets it.
@@ -115,6 +133,10 @@ class Progress:
                 self.text += len(delta.content)
             if more := delta.reasoning or delta.reasoning_content:
                 self.reasoning += len(more)
+            for call in delta.tool_calls or ():
+                new = call.function or _Function()
+                name, arguments = self.calls.get(call.index, ("", ""))
+                self.calls[call.index] = name + (new.name or ""), arguments + (new.arguments or "")
         if choice.finish_reason is not None:
             self.has_text_end = True
 
@@ -136,12 +158,13 @@ class Seam:
         self._tokens = before.tokens
         self._text = before.text
         self._reasoning = before.reasoning
+        self._calls = {at: call for at, call in before.calls.items() if any(call)}
         self._is_joined = not self._tokens
 
     @property
     def is_behind(self) -> bool:
         """Whether all that the client has was cut."""
-        return self._is_joined and not (self._text or self._reasoning)
+        return self._is_joined and not (self._text or self._reasoning or self._calls)
 
     def cut(self, frame: bytes) -> bytes | None:
         """Return a frame without what the client has; None if nothing is left.
@@ -169,10 +192,39 @@ class Seam:
             self._text = _cut(delta, name, self._text)
         for name in _REASONING:
             self._reasoning = _cut(delta, name, self._reasoning)
-        is_empty = not any(delta.get(name) for name in ("content", "text", *_REASONING))
+        if self._calls and delta.get("tool_calls"):
+            delta["tool_calls"] = [call for call in delta["tool_calls"] if self._cut_call(call)]
+        is_empty = not any(
+            delta.get(name) for name in ("content", "text", "tool_calls", *_REASONING)
+        )
         if is_empty and choice.get("finish_reason") is None and not is_first:
             return None
         return data_frame(msgspec.json.encode(chunk))
+
+    def _cut_call(self, call: dict[str, Any]) -> bool:
+        """Cut a piece of a tool call in place; return whether anything is left of it.
+
+        A parser may read a long beginning otherwise than the same in pieces, so it is compared.
+        """
+        known = self._calls.pop(call["index"], None)
+        if known is None:
+            return True
+        call.pop("id", None)
+        call.pop("type", None)
+        function = call["function"] = call.get("function") or {}
+        missing = []
+        for name, expected in zip(("name", "arguments"), known, strict=True):
+            text = function.pop(name, None) or ""
+            both = min(len(text), len(expected))
+            if text[:both] != expected[:both]:
+                raise UpstreamError("The engine did not go on with the tool call.")
+            missing.append(expected[both:])
+            if text[both:]:
+                function[name] = text[both:]
+        if any(missing):
+            name, arguments = missing
+            self._calls[call["index"]] = name, arguments
+        return bool(function)
 
     def _join(self, ids: Sequence[int], logprobs: dict[str, Any] | None) -> None:
         known = len(self._tokens)

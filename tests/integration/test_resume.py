@@ -131,9 +131,7 @@ async def test_worker_that_begins_anew_is_not_taken_for_one_that_goes_on() -> No
 
 
 NOT_TEXT: dict[str, dict[str, Any]] = {
-    "tools": {"tools": [{"type": "function", "function": {"name": "f"}}]},
-    "json": {"response_format": {"type": "json_object"}},
-    "grammar": {"structured_outputs": {"regex": "a+"}},
+    "functions": {"functions": [{"name": "f"}]},
     "several": {"n": 2},
     "trace": {"speculation": {"trace": True}},
     "ids": {"return_token_ids": True},

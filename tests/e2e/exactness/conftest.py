@@ -67,7 +67,12 @@ def speculation(**fields: Any) -> dict[str, Any]:
 @pytest.fixture(scope="package")
 def speculating(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     """A worker with the suffix index and the draft head that ships as sources."""
-    section = profile(vllm={"worker_extension_cls": EXTENSION}, speculation=speculation())
+    options = {
+        "worker_extension_cls": EXTENSION,
+        "enable_auto_tool_choice": True,
+        "tool_call_parser": "hermes",
+    }
+    section = profile(vllm=options, speculation=speculation())
     with starting_worker(tmp_path_factory.mktemp("speculating"), section) as worker:
         worker.wait_ready()
         is_async = RUNNER == "v2" and SCHEDULING != "sync"

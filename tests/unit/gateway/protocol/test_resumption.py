@@ -163,6 +163,76 @@ def test_reasoning_is_cut_apart_from_the_text() -> None:
     assert "".join(one["content"] for one in deltas) == "BC"
 
 
+ARGUMENTS = ['{"city": "', "Łódź", '", "days', '": 3}']
+CALLS: list[list[dict[str, Any]]] = [
+    [{"index": 0, "id": "a", "type": "function", "function": {"name": "weather"}}],
+    *([{"index": 0, "function": {"arguments": text}}] for text in ARGUMENTS),
+    [
+        {"index": 1, "id": "b", "type": "function", "function": {"name": "weather"}},
+        {"index": 1, "function": {"arguments": ARGUMENTS[0]}},
+    ],
+    *([{"index": 1, "function": {"arguments": text}}] for text in ARGUMENTS[1:]),
+]
+
+
+def calling(begin: int, end: int, *, ids: list[int] | None = None) -> bytes:
+    """A chunk with a few pieces of `CALLS`, by default with an id for each."""
+    delta = {"tool_calls": [piece for pieces in CALLS[begin:end] for piece in pieces]}
+    chunk = {"created": 1, "choices": [{"delta": delta}]}
+    return frame({**chunk, "specgate_ids": list(range(begin, end)) if ids is None else ids})
+
+
+def calls_of(frames: list[bytes]) -> dict[int, tuple[str, list[str], list[str]]]:
+    """Arguments, names and ids of each call."""
+    found: dict[int, tuple[str, list[str], list[str]]] = {}
+    for one in frames:
+        for piece in json.loads(one[6:])["choices"][0]["delta"].get("tool_calls", []):
+            arguments, names, ids = found.get(piece["index"], ("", [], []))
+            function = piece["function"]
+            found[piece["index"]] = (
+                arguments + function.get("arguments", ""),
+                [*names, *filter(None, [function.get("name")])],
+                [*ids, *filter(None, [piece.get("id")])],
+            )
+    return found
+
+
+@given(st.integers(0, len(CALLS) - 1), st.integers(1, len(CALLS)))
+def test_tool_calls_go_on(cut: int, first: int) -> None:
+    whole = "".join(ARGUMENTS)
+    reader = StreamReader(asked())
+    got = read(reader, [calling(at, at + 1) for at in range(cut)])
+    after = StreamReader(reader_request(reader), reader.progress if got else None)
+    first = max(first, cut + 1)
+
+    got += read(
+        after, [calling(0, first), *(calling(at, at + 1) for at in range(first, len(CALLS)))]
+    )
+
+    assert calls_of(got) == {0: (whole, ["weather"], ["a"]), 1: (whole, ["weather"], ["b"])}
+
+
+def test_a_tool_call_that_a_parser_reads_later_is_cut_later() -> None:
+    reader = StreamReader(asked())
+    got = read(reader, [calling(at, at + 1) for at in range(3)])
+    after = StreamReader(reader_request(reader), reader.progress)
+
+    got += read(after, [calling(0, 1, ids=[0, 1, 2, 3]), calling(1, 3, ids=[]), calling(3, 5)])
+
+    assert calls_of(got) == {0: ("".join(ARGUMENTS), ["weather"], ["a"])}
+
+
+@pytest.mark.parametrize("function", [{"name": "water"}, {"name": "weather", "arguments": "{}"}])
+def test_a_tool_call_that_goes_on_otherwise_is_the_workers_error(function: dict[str, str]) -> None:
+    reader = StreamReader(asked())
+    read(reader, [calling(at, at + 1) for at in range(3)])
+    after = StreamReader(reader_request(reader), reader.progress)
+    delta = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": function}]}
+
+    with pytest.raises(UpstreamError, match="the tool call"):
+        read(after, [frame({"choices": [{"delta": delta}], "specgate_ids": [0, 1, 2, 3]})])
+
+
 def test_without_ids_a_stream_goes_on_only_before_its_text() -> None:
     def piece(text: str) -> bytes:
         return frame({"created": 1, "choices": [{"delta": {"content": text}}]})
@@ -211,6 +281,8 @@ def test_ids_that_are_none_are_not_taken(ids: bytes) -> None:
         {"choices": [{"delta": {"content": 5}}], "specgate_ids": [0]},
         {"choices": [{"delta": {"content": "a"}}], "specgate_ids": 0},
         {"choices": [{"delta": {"content": "a"}, "logprobs": 3}], "specgate_ids": [0]},
+        {"choices": [{"delta": {"tool_calls": [{}]}}], "specgate_ids": [0]},
+        {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": 1}]}}]},
         {"choices": 1},
     ],
     ids=lambda chunk: json.dumps(chunk),
