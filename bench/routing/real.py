@@ -6,7 +6,7 @@ Workers start anew for each router, so that no cache knows what an earlier one w
 import asyncio
 import re
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -52,8 +52,8 @@ _COUNTERS = {
 _DEFINITIONS = {
     "prefix_hit": "prompt tokens that the workers had cached, of all",
     "ttft_p50_ms": "from when a turn was due to its first text, over all rounds; p99 likewise",
-    "accepted_share": "completion tokens that were drafted and accepted, of all",
-    "tokens_per_second": "completion tokens over the time from the first turn to the last answer",
+    "accepted_share": "generated tokens that were drafted and accepted, of all",
+    "tokens_per_second": "tokens that the workers generated, over the time from the first turn to the last answer",
     "failed": "requests that did not end normally",
 }
 
@@ -114,7 +114,7 @@ async def measure(size: Size, data: Path) -> Json:
             found[rule].append(one)
             say(f"round {number + 1}, {rule}: {one.prefix_hit:.2f} of prompt tokens were cached")
     return {
-        "real": {rule: _figures(found[rule], scenario) for rule in size.rules},
+        "real": {rule: figures(found[rule], scenario) for rule in size.rules},
         "real_prompts": "recorded" if isinstance(prompts, RecordedPrompts) else "made up",
         "real_definitions": _DEFINITIONS,
     }
@@ -157,29 +157,36 @@ async def _start_worker(stack: AsyncExitStack, port: int) -> None:
 
 async def _counts(ports: Sequence[int]) -> Mapping[str, float]:
     """Sum the workers' counters."""
-    total: dict[str, float] = dict.fromkeys(_COUNTERS, 0.0)
+    total = Counter[str]()
     for port in ports:
         async with Client(f"http://127.0.0.1:{port}", limit_seconds=_LIMIT_SECONDS) as client:
             _, page = await client.get("/metrics")
-        for name, counter in _COUNTERS.items():
-            samples = re.findall(rf"^{counter}(?:{{[^}}]*}})? (\S+)$", page.decode(), re.MULTILINE)
-            total[name] += sum(map(float, samples))
+        total.update(counts_of(page.decode()))
     return total
 
 
-def _figures(rounds: Sequence[Round], scenario: Scenario) -> Json:
+def counts_of(page: str) -> dict[str, float]:
+    """Read the counters of a worker from its metrics, by their names in `Round.counts`."""
+    return {
+        name: sum(map(float, re.findall(rf"^{counter}(?:{{[^}}]*}})? (\S+)$", page, re.MULTILINE)))
+        for name, counter in _COUNTERS.items()
+    }
+
+
+def figures(rounds: Sequence[Round], scenario: Scenario) -> Json:
+    """What one router came to; the report explains the keys."""
     outcomes = [outcome for one in rounds for outcome in one.outcomes]
     seconds = sum(one.seconds for one in rounds)
-    figures = figures_of(outcomes, scenario.objective, seconds=seconds)
+    found = figures_of(outcomes, scenario.objective, seconds=seconds)
     counts = {name: sum(one.counts[name] for one in rounds) for name in _COUNTERS}
-    first = figures.first_token_ms
+    first = found.first_token_ms
     return {
         "prefix_hit": counts["hit"] / counts["asked"],
         "prefix_hit_rounds": [one.prefix_hit for one in rounds],
         "ttft_p50_ms": first and first.p50,
         "ttft_p99_ms": first and first.p99,
         "accepted_share": counts["accepted"] / counts["generated"],
-        "tokens_per_second": figures.output_tokens_per_second,
+        "tokens_per_second": counts["generated"] / seconds,
         "requests": len(outcomes),
         "failed": sum(outcome.answer.ending is not Ending.DONE for outcome in outcomes),
     }
