@@ -193,7 +193,9 @@ class Seam:
         for name in _REASONING:
             self._reasoning = _cut(delta, name, self._reasoning)
         if self._calls and delta.get("tool_calls"):
-            delta["tool_calls"] = [call for call in delta["tool_calls"] if self._cut_call(call)]
+            left = [call for call in delta.pop("tool_calls") if self._cut_call(call)]
+            if left:
+                delta["tool_calls"] = left
         is_empty = not any(
             delta.get(name) for name in ("content", "text", "tool_calls", *_REASONING)
         )
