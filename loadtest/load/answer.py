@@ -177,11 +177,16 @@ def read_answer(recording: Recording) -> Answer:
 
 
 def text_of(recording: Recording) -> str:
-    """The text of a stream, without reasoning and tool calls."""
-    choices = [one for _, data in _frames(recording) for one in _choices_of(_json_of(data))]
-    return "".join(
-        one.get("text") or _object_of(one, "delta").get("content") or "" for one in choices
-    )
+    """The text of a stream: names and arguments of tool calls where they came, no reasoning."""
+    pieces: list[str] = []
+    for _, data in _frames(recording):
+        for choice in _choices_of(_json_of(data)):
+            delta = _object_of(choice, "delta")
+            pieces.append(choice.get("text") or delta.get("content") or "")
+            for call in delta.get("tool_calls") or ():
+                function = _object_of(call, "function")
+                pieces += [function.get("name") or "", function.get("arguments") or ""]
+    return "".join(pieces)
 
 
 def _read_whole(recording: Recording) -> Answer:

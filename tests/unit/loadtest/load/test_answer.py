@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtest.load.answer import Ending, Recording, read_answer
+from loadtest.load.answer import Ending, Recording, read_answer, text_of
 
 MS = 1_000_000
 
@@ -222,3 +222,18 @@ def test_no_json_makes_reading_fail(page: object, stream: bool) -> None:
     text = json.dumps(page).encode()
 
     read_answer(recording(b"data: " + text + b"\n\n" if stream else text, stream=stream))
+
+
+def test_the_text_of_a_stream_has_its_tool_calls_and_no_reasoning() -> None:
+    def piece(**delta: object) -> bytes:
+        return f"data: {json.dumps({'choices': [{'delta': delta}]})}\n\n".encode()
+
+    whole = recording(
+        piece(reasoning="Hm."),
+        piece(content="Wait"),
+        piece(tool_calls=[{"index": 0, "id": "a", "function": {"name": "f"}}]),
+        piece(tool_calls=[{"index": 0, "function": {"arguments": "{}"}}, {"index": 1}]),
+        DONE,
+    )
+
+    assert text_of(whole) == "Waitf{}"
