@@ -23,6 +23,9 @@ _CREDITS = (0.3, 0.2, 0.0)
 """The share of its time that is forgiven to the first and the second worker that the hash names,
 and to others. One that has read most of a known conversation counts as the first. So replicas
 agree; with less, conversations wander (adr/0047)."""
+_LOYALTY = 1.25
+"""A conversation stays, or is supposed to be, at a worker with so many times the requests at which
+it gets no others: to read a long prompt again elsewhere is work that an overloaded fleet lacks."""
 _SPARE = 3.0
 """A group of prompts is hashed to this many times its share of the workers."""
 _UNKNOWN = 0.7
@@ -47,8 +50,8 @@ class Router:
     """Chooses workers, and learns from what becomes of the requests.
 
     Args:
-        most_load: A worker with more requests than this many times the mean plus one gets no more,
-            unless it is the least busy.
+        most_load: A worker with more requests than this many times the mean plus one gets no other
+            conversations, and with a quarter more nothing, unless it is the least busy.
     """
 
     def __init__(self, *, most_load: float) -> None:
@@ -132,14 +135,16 @@ class Router:
         best_score, best = inf, (idle, -1, -1, 0.0, 0.0)
         for slot in dict.fromkeys((idle, *owners, *self._holding(holders, prefix.key, can_take))):
             place = self._place(slot)
-            crowd = place.running + place.others
-            if crowd > most and slot != idle:
-                continue
             rank = owners.index(slot) if slot in owners else -1
             block = _last(holders, 1 << slot)
+            # Another replica may have sent it there.
+            is_supposed = rank >= 0 and prefix.continues and not is_known
+            is_home = block == home or is_supposed
+            crowd = place.running + place.others
+            if crowd > (_LOYALTY * most if is_home else most) and slot != idle:
+                continue
             cached = prefix.ends[block] / self._bytes_per_token if block >= 0 else 0.0
-            if rank >= 0 and prefix.continues and not is_known:
-                # Another replica may have sent it there.
+            if is_supposed:
                 cached = max(cached, self._priors[rank] * prompt_tokens)
             read_tokens = place.unread_tokens + prompt_tokens - cached
             step_seconds = place.speed.step.value * (1 + CROWDING * crowd)
