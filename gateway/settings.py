@@ -350,8 +350,8 @@ class RoutingSettings(_Section):
     )
     most_load: Annotated[float, Field(ge=1)] = Field(
         1.2,
-        description="A worker with more requests than this many times the mean plus one is passed "
-        "over, whatever it has cached.",
+        description="A worker with more requests than this many times the mean plus one gets no "
+        "new conversations; with a quarter more it is passed over, whatever it has cached.",
     )
 
 

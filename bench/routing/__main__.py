@@ -1,6 +1,6 @@
 """`make bench-routing`: rules that route requests, before real workers and in simulated fleets.
 
-    python -m bench.routing [--quick] [--only real,sim] [--data DIR]
+    python -m bench.routing [--quick] [--only real|sim] [--rounds N] [--data DIR]
 
 Progress goes to stderr; the last line on stdout is one JSON object.
 """
@@ -8,7 +8,7 @@ Progress goes to stderr; the last line on stdout is one JSON object.
 import argparse
 import asyncio
 from concurrent.futures import as_completed
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 from bench.command import add_data, look_at_machine, new_parser, new_pool, print_line
 from bench.peers import InstallError
@@ -32,6 +32,7 @@ def main() -> int:
     parser = new_parser("routing")
     add_data(parser)
     parser.add_argument("--only", choices=_PARTS, help="one part instead of both")
+    parser.add_argument("--rounds", type=int, help=f"of the part `real` ({real.FULL.rounds})")
     chosen = parser.parse_args()
     return print_line(lambda: _measure(chosen), _FAILURES)
 
@@ -41,6 +42,7 @@ def _measure(chosen: argparse.Namespace) -> Json:
     found: Json = {"bench": "routing", "processor": describe_processor()}
     if chosen.only != "sim":
         size = real.QUICK if chosen.quick else real.FULL
+        size = replace(size, rounds=chosen.rounds or size.rounds)
         found |= asyncio.run(real.measure(size, chosen.data.resolve()))
     if chosen.only != "real":
         found |= report(_simulate(quick=chosen.quick))

@@ -53,7 +53,7 @@ _DEFINITIONS = {
     "prefix_hit": "prompt tokens that the workers had cached, of all",
     "ttft_p50_ms": "from when a turn was due to its first text, over all rounds; p99 likewise",
     "accepted_share": "generated tokens that were drafted and accepted, of all",
-    "tokens_per_second": "tokens that the workers generated, over the time from the first turn to the last answer",
+    "tokens_per_second": "generated tokens over the time from the first turn to the last answer",
     "failed": "requests that did not end normally",
 }
 

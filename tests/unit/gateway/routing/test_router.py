@@ -86,6 +86,16 @@ def test_a_worker_that_holds_the_prompt_but_has_too_many_requests_is_passed_over
     assert choose(made, ask(1, turn=1)).worker != home
 
 
+def test_a_conversation_stays_where_no_other_would_be_sent() -> None:
+    made, length = router(4), 2**16
+    home = serve(made, ask(1, length=length)).worker
+    for name in ("w0", "w1", "w2", "w3"):
+        made.report(WorkerId(name), Report(requests=30 if name == home else 20))
+
+    assert choose(made, ask(1, turn=1, length=length)).worker == home
+    assert choose(made, ask(1, length=length)).worker != home
+
+
 def test_requests_of_other_gateways_count() -> None:
     made = router(4)
     for name in ("w0", "w1", "w3"):
