@@ -38,7 +38,7 @@ from loadtest.service import start_worker
 
 _SCENARIO = Path(__file__).parent / "sessions.yaml"
 _WORKERS = 3
-_BLOCK_TOKENS, _BLOCKS = 16, 768
+_BLOCK_TOKENS, _BLOCKS = 32, 384
 """Of a worker's KV cache: room for one and a half of the longest prompts."""
 _STOP_SECONDS = 30.0
 _LIMIT_SECONDS = 120.0
