@@ -187,6 +187,18 @@ class Seam:
         is_first = not self._is_joined and bool(shape.specgate_ids)
         if is_first:
             self._join(shape.specgate_ids, choice.get("logprobs"))
+        self._cut_delta(delta)
+        is_end = choice.get("finish_reason") is not None
+        if is_end and self._calls:
+            raise _otherwise()
+        is_empty = not any(
+            delta.get(name) for name in ("content", "text", "tool_calls", *_REASONING)
+        )
+        if is_empty and not is_end and not is_first:
+            return None
+        return data_frame(msgspec.json.encode(chunk))
+
+    def _cut_delta(self, delta: dict[str, Any]) -> None:
         delta.pop("role", None)
         for name in ("content", "text"):
             self._text = _cut(delta, name, self._text)
@@ -196,18 +208,14 @@ class Seam:
             left = [call for call in delta.pop("tool_calls") if self._cut_call(call)]
             if left:
                 delta["tool_calls"] = left
-        is_empty = not any(
-            delta.get(name) for name in ("content", "text", "tool_calls", *_REASONING)
-        )
-        if is_empty and choice.get("finish_reason") is None and not is_first:
-            return None
-        return data_frame(msgspec.json.encode(chunk))
 
     def _cut_call(self, call: dict[str, Any]) -> bool:
         """Cut a piece of a tool call in place; return whether anything is left of it.
 
         A parser may read a long beginning otherwise than the same in pieces, so it is compared.
         """
+        if min(self._calls, default=call["index"]) < call["index"]:
+            raise _otherwise()  # it passed over one that the client has
         known = self._calls.pop(call["index"], None)
         if known is None:
             return True
@@ -219,7 +227,7 @@ class Seam:
             text = function.pop(name, None) or ""
             both = min(len(text), len(expected))
             if text[:both] != expected[:both]:
-                raise UpstreamError("The engine did not go on with the tool call.")
+                raise _otherwise()
             missing.append(expected[both:])
             if text[both:]:
                 function[name] = text[both:]
@@ -240,6 +248,10 @@ class Seam:
                 if isinstance(entries, list)
             }
             logprobs.update(own)
+
+
+def _otherwise() -> UpstreamError:
+    return UpstreamError("The engine did not go on with the tool call.")
 
 
 def _cut(delta: dict[str, Any], name: str, characters: int) -> int:

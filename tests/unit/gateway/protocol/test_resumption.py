@@ -233,6 +233,25 @@ def test_a_tool_call_that_goes_on_otherwise_is_the_workers_error(function: dict[
         read(after, [frame({"choices": [{"delta": delta}], "specgate_ids": [0, 1, 2, 3]})])
 
 
+def test_a_tool_call_that_is_passed_over_is_the_workers_error() -> None:
+    reader = StreamReader(asked())
+    read(reader, [calling(at, at + 1) for at in range(3)])
+    after = StreamReader(reader_request(reader), reader.progress)
+
+    with pytest.raises(UpstreamError, match="the tool call"):
+        read(after, [calling(5, 6, ids=[0, 1, 2, 3, 4, 5])])
+
+
+def test_an_answer_that_ends_before_its_tool_call_is_the_workers_error() -> None:
+    reader = StreamReader(asked())
+    read(reader, [calling(at, at + 1) for at in range(3)])
+    after = StreamReader(reader_request(reader), reader.progress)
+    last = {"choices": [{"delta": {}, "finish_reason": "stop"}], "specgate_ids": [0, 1, 2]}
+
+    with pytest.raises(UpstreamError, match="the tool call"):
+        read(after, [frame(last)])
+
+
 def test_without_ids_a_stream_goes_on_only_before_its_text() -> None:
     def piece(text: str) -> bytes:
         return frame({"created": 1, "choices": [{"delta": {"content": text}}]})
