@@ -91,10 +91,10 @@ async def test_it_stays_until_another_worker_is_up() -> None:
 @pytest.mark.parametrize(
     ("stream", "more", "slow"),
     [
-        (True, {"tools": [{"type": "function", "function": {"name": "f"}}]}, {"gap_seconds": 0.05}),
+        (True, {"n": 2}, {"gap_seconds": 0.05}),
         (False, {}, {"delay_headers_seconds": 0.3}),
     ],
-    ids=["tools", "whole"],
+    ids=["several", "whole"],
 )
 async def test_what_cannot_go_on_elsewhere_ends_where_it_is(
     stream: bool, more: dict[str, Any], slow: dict[str, Any]
