@@ -70,6 +70,7 @@ class Progress:
         calls: Tool calls that the client has, each as its name and arguments so far.
         has_text_end: The chunk with the finish reason has come.
         created: The member `created` of the client's chunks; empty before the first one.
+        is_known: Every frame could be read, so `text`, `reasoning` and `calls` are all there is.
     """
 
     def __init__(self, before: "Progress | None" = None) -> None:
@@ -80,7 +81,7 @@ class Progress:
         self.has_text_end = False
         self._ids: list[bytes] = []
         self._bytes = 0
-        self._is_known = True
+        self.is_known = True
         self._theirs: bytes | None = None
 
     @property
@@ -92,7 +93,7 @@ class Progress:
     def can_go_on(self) -> bool:
         """Whether another worker can go on: it gets the ids, or there is no text yet."""
         has_none = not (self.text or self.reasoning or self.calls)
-        return self._is_known and (bool(self._ids) or has_none)
+        return self.is_known and (bool(self._ids) or has_none)
 
     def take(self, frame: bytes) -> bytes:
         """Read a frame for the client; return it as the client gets it.
@@ -110,7 +111,7 @@ class Progress:
         try:
             chunk = _decode(frame[6:])
         except NOT_JSON:
-            self._is_known = False
+            self.is_known = False
             return frame
         for choice in chunk.choices:
             if choice.finish_reason == _ABORTED:
@@ -123,7 +124,7 @@ class Progress:
         self._bytes += len(ids)
         if self._bytes > _MOST_BYTES:
             self._ids.clear()
-            self._is_known = False
+            self.is_known = False
 
     def _count(self, choice: _Choice) -> None:
         if choice.text:

@@ -151,8 +151,13 @@ class StreamReader:
             if left is None:
                 return Relayed(None, FrameKind.SERVICE)
             frame = left
+        was_known = self.progress.is_known
         frame = self.progress.take(frame)
-        return self._read_chunk(frame) if self.seen is None else self._read_watched(frame)
+        try:
+            return self._read_chunk(frame) if self.seen is None else self._read_watched(frame)
+        except GatewayError:
+            self.progress.is_known = was_known  # the client does not get this frame
+            raise
 
     def _read_watched(self, frame: bytes) -> Relayed:
         assert self.seen is not None

@@ -206,7 +206,7 @@ class WorkerClient:
         body = bytearray()
         try:
             async with asyncio.timeout(timeout_seconds):
-                answer = await self._http.send(request, stream=True)
+                answer = await self._send(request)
                 try:
                     async for data in answer.aiter_raw():
                         body += data
@@ -219,6 +219,16 @@ class WorkerClient:
         except HTTPX_ERRORS as error:
             raise worker_error(error) from error
         return answer.status_code, bytes(body)
+
+    async def _send(self, request: httpx.Request) -> httpx.Response:
+        try:
+            return await self._http.send(request, stream=True)
+        except AttributeError as error:
+            # anyio 4.16 on uvloop, if the worker resets a connection that was just made: it asks a
+            # socket that is gone for its peer.
+            if error.name != "getpeername":
+                raise
+            raise httpx.ConnectError("The connection was reset at once.") from error
 
     def _check_open(self) -> None:
         if self._is_shut:

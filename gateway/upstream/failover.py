@@ -206,8 +206,13 @@ class Failover:
         - The worker was silent for too long: only if the answer has begun, since then it is stuck,
           and on another worker. Otherwise a second try would double the load that made it slow.
         - The worker answered, but with 5xx or badly: within the limits, on another worker.
+
+        An answer that has begun may go back to a worker that failed it before: losing it would be
+        worse.
         """
         self.failed.add(worker)
+        if has_begun and not self._has_other(self.failed):
+            self.failed = {worker}
         match error:
             case WorkerLostError(sent=False) | WorkerLeftError():
                 return True

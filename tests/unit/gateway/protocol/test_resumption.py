@@ -328,6 +328,19 @@ def test_what_no_json_reader_takes_is_not_resumed(value: bytes) -> None:
     assert not progress.can_go_on
 
 
+def test_a_frame_that_the_reader_refuses_does_not_keep_the_answer_from_going_on() -> None:
+    reader = StreamReader(asked())
+    read(reader, answer([3, 5], endpoint=CHAT)[:3])
+    assert reader.progress is not None
+    tokens = reader.progress.tokens
+
+    with pytest.raises(UpstreamError):
+        reader.read(b'data: {"choices":[{"delta":{"content":"cut off\n\n')
+
+    assert reader.progress.can_go_on
+    assert reader.progress.tokens == tokens
+
+
 @pytest.mark.parametrize(
     "value", [b'"\xf0gprobs"', b'"a","x":"\xff"', b'"a","x":' + b"[" * 3000 + b"]" * 3000]
 )

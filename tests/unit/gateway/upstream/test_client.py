@@ -1,13 +1,18 @@
 import asyncio
 import gzip
 import json
+import socket
 import ssl
+import struct
 import subprocess
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import httpx
 import pytest
+import uvloop
 
 from gateway.errors import (
     InvalidRequestError,
@@ -78,6 +83,49 @@ async def test_a_request_to_a_worker_that_does_not_listen_was_not_sent(
         await whole(connect(url, socket_path=str(tmp_path / "none.sock") if over_socket else None))
 
     assert not caught.value.sent
+
+
+def test_a_worker_that_resets_new_connections_is_lost_on_uvloop_too() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        reset = struct.pack("ii", 1, 0)
+
+        def accept() -> None:
+            for delay in range(tries):
+                connection, _ = listening.accept()
+                time.sleep(delay % 10 * 2e-4)  # just before or behind the end of the connecting
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                connection.close()
+
+        async def ask() -> list[BaseException]:
+            url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+            client = WorkerClient(
+                WorkerAddress("w", url, None), ConnectionTimeouts(1, 2), api_key=None
+            )
+            found = []
+            async with asyncio.TaskGroup() as group:
+                busy = group.create_task(keep_busy())
+                for _ in range(tries):
+                    with pytest.raises(UpstreamError) as caught:
+                        await client.get("/health", timeout_seconds=2)
+                    found.append(caught.value)
+                busy.cancel()
+            await client.close()
+            return found
+
+        async def keep_busy() -> None:
+            while True:
+                time.sleep(1e-3)  # noqa: ASYNC251  # several events await the loop at once
+                await asyncio.sleep(0)
+
+        tries = 60
+        server = threading.Thread(target=accept, daemon=True)
+        server.start()
+        found = uvloop.run(ask())
+        server.join(timeout=5)
+
+    assert all(isinstance(error, WorkerLostError) for error in found)
+    causes = [error.__cause__.__cause__ for error in found if error.__cause__ is not None]
+    assert any(isinstance(cause, AttributeError) for cause in causes)  # anyio has not mended it
 
 
 async def test_a_unix_socket_works_too(tmp_path: Path, connect: Connect) -> None:

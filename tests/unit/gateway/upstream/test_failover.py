@@ -224,7 +224,20 @@ def test_a_stuck_stream_goes_on_with_another_worker_only() -> None:
     failover = attempts(workers=2)
 
     assert failover.allows(stuck, worker=A, has_begun=True)
-    assert not failover.allows(stuck, worker=B, has_begun=True)
+    assert not attempts(workers=1).allows(stuck, worker=A, has_begun=True)
+
+
+@pytest.mark.parametrize("error", [BAD, WorkerTimeoutError("silent")])
+def test_a_stream_that_all_workers_have_failed_avoids_the_last_one_only(
+    error: UpstreamError,
+) -> None:
+    failover = attempts(workers=2)
+
+    assert failover.allows(error, worker=A, has_begun=True)
+    assert failover.failed == {A}
+    assert failover.allows(error, worker=B, has_begun=True)
+    assert failover.failed == {B}
+    assert not failover.allows(error, worker=A, has_begun=True)  # two replays at most
 
 
 def test_a_slow_request_is_not_tried_again() -> None:
