@@ -50,8 +50,8 @@ _HUNG_SECONDS = REQUEST_SECONDS + 40.0
 """Longest time of a request, its wait in the queue, and some time for its last bytes."""
 _WARM_UP_SECONDS = 3.0
 _INTERRUPTED = 128 + signal.SIGINT
-_PROXIED_RATE = 1.6
-"""Requests per second: enough for an answer to be hit soon."""
+_PROXIED_RATE = 1.2
+"""Requests per second: an answer is hit soon, and two workers on two cores keep up."""
 _SERVICE_RATE = 0.8
 """They wait for each new worker, which has to catch up with them."""
 
