@@ -7,12 +7,14 @@ from torch import Tensor
 
 from bench.step.plan import Shape
 from engine.kernels import (
+    Codes,
     Decoder,
     DecoderLayer,
     Linear,
     PackedLinear,
     PagedAttention,
     StepRequests,
+    coded_kernels,
     linear_kernels,
 )
 
@@ -22,21 +24,29 @@ _THETA = 10_000.0
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel for products of this processor."""
+    """A kernel for products of this processor.
+
+    Attributes:
+        reads_codes: The weights are kept in codes: of 4 bits, and of 8 in the last product.
+    """
 
     dtype: torch.dtype
     name: str
+    reads_codes: bool = False
 
     def __str__(self) -> str:
-        return f"{str(self.dtype).removeprefix('torch.')} {self.name}"
+        form = " codes" if self.reads_codes else ""
+        return f"{str(self.dtype).removeprefix('torch.')} {self.name}{form}"
 
 
 def kernels_here() -> list[Kernel]:
     """Return all kernels of this processor, by dtype; the first of each is what a worker takes."""
     return [
-        Kernel(dtype, name)
+        Kernel(dtype, name, reads_codes)
         for dtype in (torch.bfloat16, torch.float32)
         for name in linear_kernels(dtype)
+        for reads_codes in (False, True)
+        if not reads_codes or (dtype is torch.bfloat16 and name in coded_kernels())
     ]
 
 
@@ -54,10 +64,7 @@ class StepModel:
         self._memory = torch.ones(
             shape.weights * kernel.dtype.itemsize // torch.float32.itemsize, dtype=torch.float32
         )
-        self._products = [
-            PackedLinear(self._draw(out, inputs) * inputs**-0.5, kernel.name)
-            for out, inputs in shape.products
-        ]
+        self._products = [self._draw_product(out, inputs) for out, inputs in shape.products]
         self._table = torch.arange(-(-most_tokens // _BLOCK_TOKENS), dtype=torch.int32)[None]
         self._decoder = self._build(most_tokens)
 
@@ -137,6 +144,21 @@ class StepModel:
             ]
         )
         return decoder
+
+    def _draw_product(self, out: int, inputs: int) -> PackedLinear:
+        if not self.kernel.reads_codes:
+            return PackedLinear(self._draw(out, inputs) * inputs**-0.5, self.kernel.name)
+        codes = self._draw_codes(out, inputs, bits=8 if out == self.shape.vocabulary else 4)
+        return PackedLinear(codes.widened(), self.kernel.name, codes=[codes])
+
+    def _draw_codes(self, out: int, inputs: int, *, bits: int) -> Codes:
+        scales = torch.rand(out, inputs // (32 if bits == 4 else 16), generator=self._random)
+        scales = (scales * inputs**-0.5 / 2**bits).half().float()
+        bytes_of_row = inputs * bits // 8
+        codes = torch.randint(0, 256, (out, bytes_of_row), generator=self._random)
+        if bits == 8:
+            return Codes((codes - 128).to(torch.int8), scales)
+        return Codes(codes.to(torch.uint8), scales, -8 * scales)
 
     def _draw(self, *shape: int) -> Tensor:
         return torch.randn(*shape, generator=self._random).to(self.kernel.dtype)

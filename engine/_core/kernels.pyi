@@ -6,6 +6,8 @@ wrong address or stride ValueError, before any memory is read. Without memory, a
 MemoryError.
 """
 
+from collections.abc import Sequence
+
 is_checked: bool
 """Whether it was."""
 
@@ -25,6 +27,10 @@ class PackedFloat32:
     def kernels() -> list[str]:
         """Return the names of this processor's kernels, best first."""
 
+    @property
+    def bytes(self) -> int:
+        """Memory of the copy."""
+
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None:
         """Write the products (count, out) of rows (count, in), plus a bias (out,).
 
@@ -37,19 +43,45 @@ class PackedFloat32:
         """
 
 class PackedBFloat16:
-    """The same for bfloat16, which is widened; accumulates in float32."""
+    """The same for bfloat16, which is widened; accumulates in float32.
 
-    def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
+    Args:
+        coded: Rows that are also given in codes: the first one, their number, bits of a code (4 or
+            8), and the addresses of codes, scales and least numbers (0 for 8 bits).
+
+    Raises:
+        ValueError: Codes have another shape.
+    """
+
+    def __init__(
+        self,
+        kernel: str,
+        values: int,
+        out: int,
+        in_: int,
+        coded: Sequence[tuple[int, int, int, int, int, int]] = (),
+    ) -> None: ...
     @staticmethod
     def kernels() -> list[str]: ...
+    @property
+    def bytes(self) -> int: ...
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None: ...
 
 class PackedPairs:
     """The same for processors with bfloat16 instructions, two products at once."""
 
-    def __init__(self, kernel: str, values: int, out: int, in_: int) -> None: ...
+    def __init__(
+        self,
+        kernel: str,
+        values: int,
+        out: int,
+        in_: int,
+        coded: Sequence[tuple[int, int, int, int, int, int]] = (),
+    ) -> None: ...
     @staticmethod
     def kernels() -> list[str]: ...
+    @property
+    def bytes(self) -> int: ...
     def multiply(self, rows: int, stride: int, count: int, bias: int, outputs: int) -> None: ...
 
 class Requests:
@@ -323,6 +355,9 @@ class DecoderPairs:
         outputs: int,
         taps: list[tuple[int, int]],
     ) -> None: ...
+
+def are_pairs_fast() -> bool:
+    """Whether instructions for bfloat16, without tiles, are faster than float32's."""
 
 def tiles() -> str:
     """Whether bfloat16 can be multiplied by AMX: usable, refused (by the system) or absent."""

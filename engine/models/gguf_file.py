@@ -1,4 +1,4 @@
-"""Reads a GGUF file: its metadata with checked types, and its tensors as float32 arrays."""
+"""Reads a GGUF file: its metadata with checked types, and its tensors as float32 and as codes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +11,24 @@ from gguf import GGUFReader, dequantize
 
 from engine.errors import ModelError
 from engine.models.architecture import ARCHITECTURES, Architecture
+from engine.models.codes import Codes, read_codes
 
 FloatArray = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor of a file.
+
+    Attributes:
+        name: GGUF's name.
+        values: The numbers, dequantised; the caller owns them.
+        codes: What they were made of; None if no kernel reads such.
+    """
+
+    name: str
+    values: FloatArray
+    codes: Codes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +82,12 @@ class GgufFile:
         """Return a list by its full key."""
         return list(self._get(key, (list,)))
 
-    def tensors(self) -> Iterator[tuple[str, FloatArray]]:
-        """Yield (name, values) in file order, dequantised; the caller owns each array."""
+    def tensors(self) -> Iterator[Tensor]:
+        """Yield the tensors in file order."""
         for tensor in self._tensors:
-            values = dequantize(tensor.data, tensor.tensor_type)
-            yield str(tensor.name), np.array(values, dtype=np.float32)
+            kind, data = tensor.tensor_type, tensor.data
+            values = np.array(dequantize(data, kind), dtype=np.float32)
+            yield Tensor(str(tensor.name), values, read_codes(kind, data))
 
     def has_tensor(self, name: str) -> bool:
         """Tell whether the file has a tensor with this name."""

@@ -12,7 +12,7 @@ from engine.models.catalogue import Model
 from engine.models.download import FetchWheel, download
 
 # Part of the cache key: increase it when the converter's output changes.
-CONVERTER_VERSION = 1
+CONVERTER_VERSION = 2
 _SCRATCH_PREFIX = "making-"
 
 

@@ -2,28 +2,35 @@
 
 With oneDNN, which vLLM 0.32 uses, a step of eight tokens takes 1.5 times as long as a step of one
 token, and its sums depend on the number of rows. Ours use one kernel for every number of rows, so
-results are batch-invariant.
+results are batch-invariant. Where a model comes with the codes of its weights, the products read
+those, and the results stay the same (docs/adr/0050).
 """
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from vllm.model_executor.layers import utils
 
-from engine.kernels import PackedLinear, linear_kernels
+from engine.kernels import Codes, PackedLinear, linear_kernels
+from engine.worker.codes import ModelCodes
 
 
-def pack_linear_layers() -> None:
+def pack_linear_layers(folder: Path | None = None) -> None:
     """Compute layers that are loaded from now on with our products; idempotent.
 
     Requires eager execution: a graph compiled by torch would not contain our products.
+
+    Args:
+        folder: The model's, where its weights' codes may be.
     """
     theirs = utils.dispatch_cpu_unquantized_gemm
     if not isinstance(theirs, Dispatch):
-        utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs)
+        codes = None if folder is None else ModelCodes(folder)
+        utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, codes)
 
 
 def linear_kernel(dtype: torch.dtype) -> str:
@@ -37,10 +44,12 @@ class Dispatch:
 
     Args:
         theirs: vLLM's function, for layers of a dtype or shape that we have no kernel for.
+        codes: Of the model's weights.
     """
 
-    def __init__(self, theirs: Callable[..., None]) -> None:
+    def __init__(self, theirs: Callable[..., None], codes: ModelCodes | None = None) -> None:
         self._theirs = theirs
+        self._codes = codes
 
     def __call__(self, layer: Any, remove_weight: bool) -> None:
         """Set `layer.cpu_linear`, and drop the layer's own weight if requested."""
@@ -48,9 +57,19 @@ class Dispatch:
         if weight.is_meta or weight.ndim != 2 or not linear_kernels(weight.dtype):
             self._theirs(layer, remove_weight)
             return
-        layer.cpu_linear = functools.partial(_compute, PackedLinear(weight))
+        packed = PackedLinear(weight, codes=self._codes_of(layer))
+        layer.cpu_linear = functools.partial(_compute, packed)
         if remove_weight:
             layer.weight = torch.nn.Parameter(weight.new_empty(0), requires_grad=False)
+
+    def _codes_of(self, layer: Any) -> list[Codes]:
+        """The codes that may be those of a layer; packing compares them with its weight."""
+        if self._codes is None:
+            return []
+        out, inputs = layer.weight.shape
+        found = self._codes.of_layer(getattr(layer, "prefix", ""))
+        fits = sum(part.codes.shape[0] for part in found) <= out
+        return found if fits and all(part.inputs == inputs for part in found) else []
 
 
 def is_ours(layer: Any) -> bool:

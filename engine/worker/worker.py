@@ -1,5 +1,6 @@
 """Our subclasses of vLLM's workers, which vLLM starts on each rank."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vllm.platforms import current_platform
@@ -95,7 +96,7 @@ else:
             if self.model_config.enforce_eager:
                 from engine.worker.linear import pack_linear_layers
 
-                pack_linear_layers()
+                pack_linear_layers(Path(self.model_config.model))
 
         def compile_or_warm_up_model(self) -> Any:
             """Choose what computes the layers, warm the model up, and state its exactness."""

@@ -74,6 +74,43 @@ void check_linear(Random& random, const LinearKernel<Pair>& kernel) {
   }
 }
 
+// A weight that is given in codes of four bits for some rows and of eight for the others: its
+// products are those of the numbers, bit for bit.
+void check_codes(Random& random, const LinearKernel<Pair>& kernel) {
+  const std::size_t four = between(random, 0, 90), eight = between(random, four == 0, 90);
+  const std::size_t out = four + eight, in = 32 * between(random, 1, 20);
+  const std::size_t count = between(random, 1, 70);
+  std::vector<std::uint8_t> codes(four * in / 2 + eight * in);
+  for (std::uint8_t& code : codes) code = static_cast<std::uint8_t>(random());
+  std::vector<float> scales(four * in / 32 + eight * in / 16), least(four * in / 32);
+  for (float& scale : scales) scale = static_cast<float>(between(random, 1, 2000)) * 0x1p-18f;
+  for (float& number : least) number = static_cast<float>(between(random, 0, 2000)) * -0x1p-15f;
+  const std::uint8_t* const eight_codes = codes.data() + four * in / 2;
+  const float* const eight_scales = scales.data() + four * in / 32;
+  Halves weight(out * in);
+  for (std::size_t i = 0; i < out * in; ++i) {
+    const std::size_t k = i - four * in;
+    if (i < four * in) {
+      const int code = codes[i / 2] >> i % 2 * 4 & 15;
+      narrow(static_cast<float>(code) * scales[i / 32] + least[i / 32], weight[i]);
+    } else {
+      const auto code = static_cast<std::int8_t>(eight_codes[k]);
+      narrow(static_cast<float>(code) * eight_scales[k / 16], weight[i]);
+    }
+  }
+  const std::vector<CodedRows> coded{
+      {0, four, 4, codes.data(), scales.data(), least.data()},
+      {four, eight, 8, eight_codes, eight_scales, nullptr}};
+  const PackedWeight<Pair> plain(kernel, weight.data(), out, in);
+  const PackedWeight<Pair> packed(kernel, weight.data(), out, in, coded);
+  require(four < 32 || packed.bytes() < plain.bytes(), "codes were not taken");
+  const Halves rows = numbers(random, count * in);
+  Halves expected(count * out), found(count * out);
+  plain.multiply(rows.data(), in, count, nullptr, expected.data());
+  packed.multiply(rows.data(), in, count, nullptr, found.data());
+  require(are_same(expected.data(), found.data(), count * out), "codes change a product");
+}
+
 // Requests over a cache in vLLM's layout for vectors, and what their queries get.
 struct World {
   const AttentionKernel<BFloat16>& kernel;
@@ -214,7 +251,10 @@ int main(int count, char** arguments) {
   do {
     for (const Instructions* const set : sets) {
       const auto* const pairs = kernel_of<LinearKernel<Pair>>(*set);
-      if (pairs != nullptr) check_linear(random, *pairs);
+      if (pairs != nullptr) {
+        check_linear(random, *pairs);
+        check_codes(random, *pairs);
+      }
       check_attention(random, *kernel_of<AttentionKernel<BFloat16>>(*set));
     }
     ++rounds;

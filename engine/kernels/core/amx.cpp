@@ -9,6 +9,7 @@
 #if defined(__AVX512BF16__) && defined(__AVX512BW__) && \
     (defined(__AMX_BF16__) || defined(SPECGATE_EMULATE_TILES))
 #define SPECGATE_HAS_TILES
+#include "coded_panel.hpp"
 #include "paired_lines.hpp"
 #include "tiles.hpp"
 #endif
@@ -21,6 +22,20 @@ namespace {
 void multiply_panel(const Pair* panel, std::size_t in, const Pair* rows, std::size_t stride,
                     std::size_t count, float* sums) {
   multiply_tiles(panel, in, rows, stride, count, sums, kPanelWidth, true);
+}
+
+// All rows pass a piece of the panel, 32 KiB, after it was widened.
+template <class Block>
+void multiply_coded(const Block* panel, std::size_t pairs, const Pair* rows, std::size_t stride,
+                    std::size_t count, float* sums) {
+  constexpr std::size_t kPiece = 256, kPairs = Block::kInputs / 2;
+  static_assert(kPanelWidth == kCodedRows && kPiece % kPairs == 0);
+  alignas(64) Pair piece[kPiece * kCodedRows];
+  for (std::size_t begin = 0; begin < pairs; begin += kPiece) {
+    const std::size_t some = pairs - begin < kPiece ? pairs - begin : kPiece;
+    widen_blocks(panel + begin / kPairs, some / kPairs, piece);
+    multiply_tiles(piece, some, rows + begin, stride, count, sums, kPanelWidth, false, begin > 0);
+  }
 }
 
 // Rows of queries that share what is packed of the cache.
@@ -101,8 +116,15 @@ class TiledAttention {
   }
 };
 
-constexpr LinearKernel<Pair> kLinear{"amx",        kPanelWidth,    kMostRows,
-                                     kTilePairs,   multiply_panel, release_tiles};
+constexpr LinearKernel<Pair> kLinear{
+    "amx",
+    kPanelWidth,
+    kMostRows,
+    kTilePairs,
+    multiply_panel,
+    release_tiles,
+    {multiply_coded<FourBits>, widen_blocks<FourBits, Pair>},
+    {multiply_coded<EightBits>, widen_blocks<EightBits, Pair>}};
 constexpr AttentionKernel<BFloat16> kAttention{"amx", kRows, TiledAttention::attend,
                                                release_tiles};
 

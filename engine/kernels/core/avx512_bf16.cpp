@@ -8,6 +8,7 @@
 #include "panel.hpp"
 
 #if defined(__AVX512BF16__) && defined(__AVX512BW__)
+#include "coded_panel.hpp"
 #include "paired_lines.hpp"
 #endif
 
@@ -25,10 +26,40 @@ struct PanelLines<16, Pair> : PairedLines {
 };
 
 namespace {
-constexpr auto kPairs = linear_kernel_of<16, 12, Pair>("avx512_bf16");
-constexpr auto kAttendHalves = attention_kernel_of<16, 12, PairedLines>("avx512_bf16");
+
+constexpr std::size_t kRegisters = 12;
+
+// All rows pass a piece of the panel after it was widened.
+template <class Block, class Weight>
+void multiply_coded(const Block* panel, std::size_t in, const InputOf<Weight>* rows,
+                    std::size_t stride, std::size_t count, float* sums) {
+  using Own = Panel<16, Weight>;
+  using Table = typename Own::template Table<std::make_index_sequence<kRegisters>>;
+  constexpr std::size_t kInputs = Block::kInputs / kNumbers<Weight>;
+  static_assert(Own::kWidth == kCodedRows && Own::kPiece % kInputs == 0);
+  alignas(64) Weight piece[Own::kPiece * kCodedRows];
+  Own::clear(sums, count);
+  for (std::size_t begin = 0; begin < in; begin += Own::kPiece) {
+    const std::size_t some = in - begin < Own::kPiece ? in - begin : Own::kPiece;
+    widen_blocks(panel + begin / kInputs, some / kInputs, piece);
+    Own::multiply_piece(Table::kRows, piece, some, rows + begin, stride, count, sums, nullptr);
+  }
+}
+
+template <class Weight>
+constexpr LinearKernel<Weight> coded_kernel_of(const char* name) {
+  auto kernel = linear_kernel_of<16, kRegisters, Weight>(name);
+  kernel.four_bits = {multiply_coded<FourBits, Weight>, widen_blocks<FourBits, Weight>};
+  kernel.eight_bits = {multiply_coded<EightBits, Weight>, widen_blocks<EightBits, Weight>};
+  return kernel;
+}
+
+constexpr auto kPairs = coded_kernel_of<Pair>("avx512_bf16");
+// AVX-512's own kernel, which reads codes.
+constexpr auto kHalves = coded_kernel_of<BFloat16>("avx512_fma");
+constexpr auto kAttendHalves = attention_kernel_of<16, kRegisters, PairedLines>("avx512_bf16");
 }  // namespace
-const Instructions kAvx512BFloat16{{}, {}, {&kPairs}, {}, {&kAttendHalves}, {}, {}};
+const Instructions kAvx512BFloat16{{}, {&kHalves}, {&kPairs}, {}, {&kAttendHalves}, {}, {}};
 
 #else
 const Instructions kAvx512BFloat16{};

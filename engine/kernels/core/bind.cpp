@@ -3,12 +3,14 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,11 +60,33 @@ void multiply(const PackedWeight<Weight>& weight, std::uintptr_t rows, std::size
 }
 
 template <class Weight>
-void define_linear(nb::module_& module, const char* name) {
-  nb::class_<PackedWeight<Weight>>(module, name)
+auto define_linear(nb::module_& module, const char* name) {
+  return nb::class_<PackedWeight<Weight>>(module, name)
       .def_static("kernels", names<LinearKernel<Weight>>)
       .def("__init__", pack<Weight>, "kernel"_a, "values"_a, "out"_a, "in_"_a)
+      .def_prop_ro("bytes", &PackedWeight<Weight>::bytes)
       .def("multiply", multiply<Weight>, "rows"_a, "stride"_a, "count"_a, "bias"_a, "outputs"_a);
+}
+
+// Of some rows: the first, their number, bits of a code, and the addresses that CodedRows has.
+using Coded = std::tuple<std::size_t, std::size_t, int, std::uintptr_t, std::uintptr_t,
+                         std::uintptr_t>;
+
+template <class Weight>
+void pack_coded(PackedWeight<Weight>* self, const std::string& name, std::uintptr_t values,
+                std::size_t out, std::size_t in, const std::vector<Coded>& coded) {
+  const auto& kernel = named<LinearKernel<Weight>>(name);
+  std::vector<CodedRows> rows;
+  for (const auto& [first, count, bits, codes, scales, least] : coded) {
+    if ((bits != 4 && bits != 8) || in % (bits == 4 ? 32 : 16) != 0 || first + count > out) {
+      throw std::invalid_argument("codes of another shape than the weight");
+    }
+    rows.push_back({first, count, bits, reinterpret_cast<const std::uint8_t*>(codes),
+                    reinterpret_cast<const float*>(scales),
+                    reinterpret_cast<const float*>(least)});
+  }
+  const nb::gil_scoped_release unlocked;
+  new (self) PackedWeight<Weight>(kernel, reinterpret_cast<const BFloat16*>(values), out, in, rows);
 }
 
 void make_requests(Requests* self, std::uintptr_t starts, std::uintptr_t lengths,
@@ -211,6 +235,7 @@ void define_decoder(nb::module_& module, const char* name) {
 }  // namespace
 
 void bind(nb::module_& module) {
+  module.def("are_pairs_fast", are_pairs_fast);
   module.def("tiles", [] {
     switch (find_tiles()) {
       case Tiles::kUsable: return "usable";
@@ -220,8 +245,10 @@ void bind(nb::module_& module) {
   });
   module.attr("is_checked") = kIsChecked;
   define_linear<float>(module, "PackedFloat32");
-  define_linear<BFloat16>(module, "PackedBFloat16");
-  define_linear<Pair>(module, "PackedPairs");
+  define_linear<BFloat16>(module, "PackedBFloat16")
+      .def("__init__", pack_coded<BFloat16>, "kernel"_a, "values"_a, "out"_a, "in_"_a, "coded"_a);
+  define_linear<Pair>(module, "PackedPairs")
+      .def("__init__", pack_coded<Pair>, "kernel"_a, "values"_a, "out"_a, "in_"_a, "coded"_a);
   nb::class_<Requests>(module, "Requests")
       .def("__init__", make_requests, "starts"_a, "lengths"_a, "count"_a, "blocks"_a,
            "blocks_stride"_a);

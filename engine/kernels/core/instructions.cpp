@@ -35,6 +35,15 @@ Tiles find_tiles() {
   return tiles;
 }
 
+bool are_pairs_fast() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  return !__builtin_cpu_is("intel");
+#else
+  return false;
+#endif
+}
+
 std::vector<const Instructions*> find_instructions() {
   std::vector<const Instructions*> found;
 #if defined(__x86_64__)

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "bfloat16.hpp"
+#include "codes.hpp"
 
 namespace specgate::kernels {
 
@@ -40,6 +41,20 @@ template <class Weight>
 using NumberOf = typename Kind<Weight>::Number;
 template <class Weight>
 using InputOf = typename Kind<Weight>::Input;
+// Numbers of a row in one input of a kernel.
+template <class Weight>
+inline constexpr std::size_t kNumbers = sizeof(Weight) / sizeof(NumberOf<Weight>);
+
+// The same of a panel of codes, for kernels that have it.
+template <class Block, class Weight>
+struct CodedKernel {
+  // The same sums, bit for bit, as `LinearKernel<Weight>::multiply` of the panel that the codes widen
+  // to. `in` is as there; that many inputs fill whole blocks.
+  void (*multiply)(const Block* panel, std::size_t in, const InputOf<Weight>* rows,
+                   std::size_t stride, std::size_t count, float* sums);
+  // Widens some blocks to their part of that panel.
+  void (*widen)(const Block* blocks, std::size_t count, Weight* panel);
+};
 
 // A panel is `width` rows of the weight, stored as (in, width), so that the values for one input
 // are contiguous. Single bfloat16 values of the first half of the rows alternate with those of the
@@ -56,6 +71,8 @@ struct LinearKernel {
                    std::size_t stride, std::size_t count, float* sums);
   // Releases what a thread keeps between products; null if that is nothing.
   void (*release)();
+  CodedKernel<FourBits, Weight> four_bits{};
+  CodedKernel<EightBits, Weight> eight_bits{};
 };
 
 }  // namespace specgate::kernels

@@ -79,43 +79,54 @@ struct Panel {
   using MultiplyRows = void (*)(const Weight*, std::size_t, const Input*, std::size_t, float*,
                                 Fetch);
 
+  // Adds the products of a piece, and fetches the one that lies `ahead`, unless that is null.
   // `table[n]` multiplies n + 1 rows, up to the number that there are registers for.
   template <std::size_t kMost>
-  static void multiply(const MultiplyRows (&table)[kMost], const Weight* panel, std::size_t in,
-                       const Input* rows, std::size_t stride, std::size_t count, float* sums) {
+  static void multiply_piece(const MultiplyRows (&table)[kMost], const Weight* piece,
+                             std::size_t inputs, const Input* rows, std::size_t stride,
+                             std::size_t count, float* sums, const Weight* ahead) {
     const std::size_t passes = (count + kMost - 1) / kMost;
-    for (std::size_t i = 0; i < count * kWidth; ++i) sums[i] = 0.0f;
-    for (std::size_t begin = 0; begin < in; begin += kPiece) {
-      const std::size_t inputs = in - begin < kPiece ? in - begin : kPiece;
-      const std::size_t group_values = inputs / kUnrolled * kLineValues;
-      const Weight* const piece = panel + begin * kWidth;
-      for (std::size_t pass = 0; pass < passes; ++pass) {
-        const std::size_t first = count * pass / passes;
-        const std::size_t some = count * (pass + 1) / passes - first;
-        const std::size_t line = kGroupLines * pass / passes;
-        table[some - 1](piece, inputs, rows + first * stride + begin, stride,
-                        sums + first * kWidth,
-                        {piece + kAhead + line * group_values,
-                         kGroupLines * (pass + 1) / passes - line});
-      }
+    const std::size_t group_values = inputs / kUnrolled * kLineValues;
+    const std::size_t lines = ahead == nullptr ? 0 : kGroupLines;
+    for (std::size_t pass = 0; pass < passes; ++pass) {
+      const std::size_t first = count * pass / passes;
+      const std::size_t some = count * (pass + 1) / passes - first;
+      const std::size_t line = lines * pass / passes;
+      table[some - 1](piece, inputs, rows + first * stride, stride, sums + first * kWidth,
+                      {ahead + line * group_values, lines * (pass + 1) / passes - line});
     }
   }
 
-  template <std::size_t... kFewer>
-  static void multiply_up_to(std::index_sequence<kFewer...>, const Weight* panel, std::size_t in,
-                             const Input* rows, std::size_t stride, std::size_t count,
-                             float* sums) {
-    static constexpr MultiplyRows kTable[] = {multiply_rows<kFewer + 1>...};
-    multiply(kTable, panel, in, rows, stride, count, sums);
+  static void clear(float* sums, std::size_t count) {
+    for (std::size_t i = 0; i < count * kWidth; ++i) sums[i] = 0.0f;
   }
+
+  template <std::size_t kMost>
+  static void multiply(const MultiplyRows (&table)[kMost], const Weight* panel, std::size_t in,
+                       const Input* rows, std::size_t stride, std::size_t count, float* sums) {
+    clear(sums, count);
+    for (std::size_t begin = 0; begin < in; begin += kPiece) {
+      const std::size_t inputs = in - begin < kPiece ? in - begin : kPiece;
+      const Weight* const piece = panel + begin * kWidth;
+      multiply_piece(table, piece, inputs, rows + begin, stride, count, sums, piece + kAhead);
+    }
+  }
+
+  template <class Rows>
+  struct Table;
+  template <std::size_t... kFewer>
+  struct Table<std::index_sequence<kFewer...>> {
+    static constexpr MultiplyRows kRows[] = {multiply_rows<kFewer + 1>...};
+  };
 };
 
 // Up to kRegisters rows pass at once, with two registers of sums each.
 template <std::size_t kLanes, std::size_t kRegisters, class Weight>
 void multiply_panel(const Weight* panel, std::size_t in, const InputOf<Weight>* rows,
                     std::size_t stride, std::size_t count, float* sums) {
-  Panel<kLanes, Weight>::multiply_up_to(std::make_index_sequence<kRegisters>(), panel, in, rows,
-                                        stride, count, sums);
+  using Own = Panel<kLanes, Weight>;
+  using Table = typename Own::template Table<std::make_index_sequence<kRegisters>>;
+  Own::multiply(Table::kRows, panel, in, rows, stride, count, sums);
 }
 
 template <std::size_t kLanes, std::size_t kRegisters, class Weight>

@@ -66,11 +66,11 @@ class TileState {
 thread_local TileState tiles;
 
 // Writes the sums (count, 32), `step` apart, of `count` rows, `stride` pairs apart, and a panel
-// (pairs, 32). `pairs` is a multiple of 16. If `fetch` is set, the panel behind this one is
-// fetched meanwhile, 8 KiB ahead.
+// (pairs, 32); with `adds` they go on from what is there. `pairs` is a multiple of 16. If `fetch` is
+// set, the panel behind this one is fetched meanwhile, 8 KiB ahead.
 inline void multiply_tiles(const Pair* panel, std::size_t pairs, const Pair* rows,
                            std::size_t stride, std::size_t count, float* sums, std::size_t step,
-                           bool fetch) {
+                           bool fetch, bool adds = false) {
   constexpr std::size_t kLineBytes = kPanelWidth * sizeof(Pair);
   constexpr std::size_t kAhead = 8192 / sizeof(Pair);
   constexpr std::size_t kCacheLine = 64 / sizeof(Pair);
@@ -80,12 +80,23 @@ inline void multiply_tiles(const Pair* panel, std::size_t pairs, const Pair* row
     const bool two = some > kTileRows;
     const Pair* const upper = rows + first * stride;
     const Pair* const lower = upper + kTileRows * stride;
+    float* const into = sums + first * step;
+    const std::size_t bytes = step * sizeof(float);
     tiles.shape(some);
-    _tile_zero(0);
-    _tile_zero(1);
-    if (two) {
-      _tile_zero(2);
-      _tile_zero(3);
+    if (adds) {
+      _tile_loadd(0, into, bytes);
+      _tile_loadd(1, into + kPanelWidth / 2, bytes);
+      if (two) {
+        _tile_loadd(2, into + kTileRows * step, bytes);
+        _tile_loadd(3, into + kTileRows * step + kPanelWidth / 2, bytes);
+      }
+    } else {
+      _tile_zero(0);
+      _tile_zero(1);
+      if (two) {
+        _tile_zero(2);
+        _tile_zero(3);
+      }
     }
     for (std::size_t pair = 0; pair < pairs; pair += kTilePairs) {
       const Pair* const at = panel + pair * kPanelWidth;
@@ -105,12 +116,11 @@ inline void multiply_tiles(const Pair* panel, std::size_t pairs, const Pair* row
         _tile_dpbf16ps(3, 5, 7);
       }
     }
-    float* const into = sums + first * step;
-    _tile_stored(0, into, step * sizeof(float));
-    _tile_stored(1, into + kPanelWidth / 2, step * sizeof(float));
+    _tile_stored(0, into, bytes);
+    _tile_stored(1, into + kPanelWidth / 2, bytes);
     if (two) {
-      _tile_stored(2, into + kTileRows * step, step * sizeof(float));
-      _tile_stored(3, into + kTileRows * step + kPanelWidth / 2, step * sizeof(float));
+      _tile_stored(2, into + kTileRows * step, bytes);
+      _tile_stored(3, into + kTileRows * step + kPanelWidth / 2, bytes);
     }
   }
   see_memory();

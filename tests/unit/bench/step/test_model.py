@@ -7,7 +7,7 @@ from bench.step.model import Kernel, StepModel, kernels_here
 from bench.step.plan import SMOLLM2_135M, Shape
 from engine.kernels import DecoderSizes
 
-SMALL = Shape(DecoderSizes(48, 80, 6, 2, 32, 32**-0.5, 1e-5), layers=2, vocabulary=50)
+SMALL = Shape(DecoderSizes(64, 96, 6, 2, 32, 32**-0.5, 1e-5), layers=2, vocabulary=50)
 KERNELS = kernels_here()
 
 needs_kernels = pytest.mark.skipif(

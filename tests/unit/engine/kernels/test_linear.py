@@ -5,7 +5,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from engine.kernels import PackedLinear, is_supported, linear_kernels
+from engine.kernels import (
+    Codes,
+    PackedLinear,
+    coded_kernels,
+    is_supported,
+    linear_kernels,
+)
 
 pytestmark = pytest.mark.skipif(
     not is_supported(), reason="needs a processor with AVX2 and FMA, or with AVX-512"
@@ -140,3 +146,110 @@ def test_mismatched_shapes_and_dtypes_are_rejected(rows: Tensor, bias: Tensor | 
 
     with pytest.raises(ValueError, match=r"expected torch\.float32"):
         layer(rows, bias)
+
+
+def test_codes_widen_as_they_say() -> None:
+    four = Codes(
+        torch.tensor([[0x10] * 16], dtype=torch.uint8),
+        torch.full((1, 1), 0.5),
+        torch.full((1, 1), -2.0),
+    )
+    eight = Codes(
+        torch.tensor([[-3] * 16 + [5] * 16], dtype=torch.int8), torch.tensor([[1.0, 0.25]])
+    )
+
+    assert four.widened().tolist() == [[-2.0, -1.5] * 16]
+    assert eight.widened().tolist() == [[-3.0] * 16 + [1.25] * 16]
+    assert (four.bits, four.inputs, eight.bits, eight.inputs) == (4, 32, 8, 32)
+
+
+CODED = coded_kernels()
+
+
+def coded(out: int, groups: int, *, bits: int, seed: int = 3) -> tuple[Tensor, Codes]:
+    """A weight in bfloat16, and its codes."""
+    generator = torch.Generator().manual_seed(seed)
+    scales = (torch.rand(out, groups, generator=generator) * 0.01).half().float()
+    codes = torch.randint(0, 256, (out, groups * 16), generator=generator)
+    if bits == 8:
+        found = Codes((codes - 128).to(torch.int8), scales)
+    else:
+        least = -(torch.rand(out, groups, generator=generator) * 0.05).half().float()
+        found = Codes(codes.to(torch.uint8), scales, least)
+    return found.widened(), found
+
+
+@pytest.mark.skipif(not CODED, reason="needs a processor with instructions for bfloat16")
+@settings(max_examples=150, deadline=None)
+@given(
+    parts=st.lists(st.tuples(st.integers(1, 90), st.sampled_from([4, 8])), min_size=1, max_size=3),
+    blocks=st.integers(1, 12),
+    plain=st.integers(0, 40),
+    count=st.integers(1, 130),
+    which=st.integers(0, max(0, len(CODED) - 1)),
+)
+def test_codes_change_no_bit_of_a_product(
+    parts: list[tuple[int, int]], blocks: int, plain: int, count: int, which: int
+) -> None:
+    made = [
+        coded(out, blocks * (1 if bits == 4 else 2), bits=bits, seed=seed)
+        for seed, (out, bits) in enumerate(parts)
+    ]
+    rest = random(plain, 32 * blocks, dtype=torch.bfloat16)
+    weight = torch.cat([*(weight for weight, _ in made), rest])
+    rows = random(count, 32 * blocks, dtype=torch.bfloat16, seed=4)
+
+    expected = PackedLinear(weight, CODED[which])
+    found = PackedLinear(weight, CODED[which], codes=[codes for _, codes in made])
+
+    assert torch.equal(found(rows), expected(rows))
+    assert found.bytes <= expected.bytes
+    if parts[0][0] >= 32:  # a whole panel
+        assert found.bytes < expected.bytes
+
+
+@pytest.mark.skipif(not CODED, reason="needs a processor with instructions for bfloat16")
+@pytest.mark.parametrize("kernel", CODED)
+@pytest.mark.parametrize("bits", [4, 8])
+def test_products_of_codes_are_batch_invariant(bits: int, kernel: str) -> None:
+    weight, codes = coded(70, 4, bits=bits)
+    layer = PackedLinear(weight, kernel, codes=[codes])
+    rows = random(200, codes.inputs, dtype=torch.bfloat16, seed=4)
+
+    whole = layer(rows)
+
+    for count in range(1, 200):
+        assert torch.equal(layer(rows[:count]), whole[:count])
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_panel_whose_codes_say_otherwise_keeps_its_numbers(bits: int) -> None:
+    weight, codes = coded(96, 4, bits=bits)
+    weight[40, 3] += 0.5
+    rows = random(5, codes.inputs, dtype=torch.bfloat16, seed=4)
+
+    found, expected = PackedLinear(weight, codes=[codes]), PackedLinear(weight)
+
+    assert torch.equal(found(rows), expected(rows))
+    if CODED:
+        panels = 3
+        assert found.bytes / expected.bytes > 1 / panels
+
+
+@pytest.mark.parametrize(
+    "codes",
+    [
+        Codes(torch.zeros(20, 16, dtype=torch.uint8), torch.ones(20, 1)),
+        Codes(torch.zeros(20, 16, dtype=torch.uint8), torch.ones(20, 2), torch.ones(20, 2)),
+        Codes(torch.zeros(20, 32, dtype=torch.int8), torch.ones(20, 2).half()),
+        Codes(torch.zeros(20, 32, dtype=torch.int8), torch.ones(20, 2), torch.ones(20, 2)),
+        Codes(torch.zeros(20, 32, dtype=torch.int16), torch.ones(20, 2)),
+        Codes(torch.zeros(20, 64, dtype=torch.int8), torch.ones(20, 4)),
+        Codes(torch.zeros(21, 32, dtype=torch.int8), torch.ones(21, 2)),
+        Codes(torch.zeros(32, 20, dtype=torch.int8).t(), torch.ones(20, 2)),
+    ],
+)
+@pytest.mark.skipif(not CODED, reason="needs a processor with instructions for bfloat16")
+def test_codes_of_another_shape_or_dtype_are_rejected(codes: Codes) -> None:
+    with pytest.raises(ValueError, match="codes"):
+        PackedLinear(torch.ones(20, 32).bfloat16(), codes=[codes])

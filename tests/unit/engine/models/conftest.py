@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gguf import GGUFWriter
+from gguf import GGMLQuantizationType, GGUFWriter, quantize
 from tokenizers.pre_tokenizers import ByteLevel
 
-HIDDEN, HEADS, KV_HEADS, FEED_FORWARD = 16, 4, 2, 24
+HIDDEN, HEADS, KV_HEADS, FEED_FORWARD = 32, 4, 2, 24
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TOKENS = [*SPECIALS, *sorted(ByteLevel.alphabet()), "12", "<tool>"]
 
@@ -67,6 +67,7 @@ def make_gguf(tmp_path: Path) -> MakeGguf:
         *,
         preparation: str = "smollm",
         extra_tensors: tuple[str, ...] = (),
+        quantised: GGMLQuantizationType | None = None,
     ) -> Path:
         path = tmp_path / f"{architecture}.gguf"
         writer = GGUFWriter(path, architecture)
@@ -74,7 +75,11 @@ def make_gguf(tmp_path: Path) -> MakeGguf:
         random = np.random.default_rng(7)
         shapes = tensor_shapes(architecture) | dict.fromkeys(extra_tensors, (HIDDEN,))
         for name, shape in shapes.items():
-            writer.add_tensor(name, random.standard_normal(shape, dtype=np.float32))
+            values = random.standard_normal(shape, dtype=np.float32)
+            if quantised is None or len(shape) == 1 or shape[1] % 32:
+                writer.add_tensor(name, values)
+            else:
+                writer.add_tensor(name, quantize(values, quantised), raw_dtype=quantised)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()

@@ -4,11 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType
 from safetensors.torch import load_file
 
 from engine.errors import ModelError
 from engine.models.gguf_file import open_gguf
 from engine.models.weights import rename_tensor, write_weights
+from engine.worker.codes import ModelCodes
 from tests.unit.engine.models.conftest import HEADS, HIDDEN, MakeGguf
 
 
@@ -20,6 +22,10 @@ def convert(path: Path, folder: Path) -> dict[str, torch.Tensor]:
         for shard in folder.glob("*.safetensors")
         for name, tensor in load_file(shard).items()
     }
+
+
+def values_of(path: Path) -> dict[str, np.ndarray]:
+    return {tensor.name: tensor.values for tensor in open_gguf(path).tensors()}
 
 
 def interleave(rows: np.ndarray, heads: int) -> np.ndarray:
@@ -44,7 +50,7 @@ def test_an_unknown_tensor_is_rejected(gguf_name: str) -> None:
 
 def test_rotary_rows_of_llama_are_restored(make_gguf: MakeGguf, tmp_path: Path) -> None:
     path = make_gguf("llama")
-    stored = dict(open_gguf(path).tensors())["blk.0.attn_q.weight"]
+    stored = values_of(path)["blk.0.attn_q.weight"]
 
     query = convert(path, tmp_path / "out")["model.layers.0.self_attn.q_proj.weight"]
 
@@ -53,9 +59,33 @@ def test_rotary_rows_of_llama_are_restored(make_gguf: MakeGguf, tmp_path: Path) 
     np.testing.assert_array_equal(again, rounded)
 
 
+@pytest.mark.parametrize("kind", [GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0])
+def test_codes_lie_beside_the_weights_in_the_same_order(
+    make_gguf: MakeGguf, tmp_path: Path, kind: GGMLQuantizationType
+) -> None:
+    made = convert(make_gguf("llama", quantised=kind), tmp_path / "out")
+
+    codes = ModelCodes(tmp_path / "out")
+    found = [name for name in made if codes.of_layer(name.removesuffix(".weight"))]
+    assert sorted(found) == sorted(
+        name
+        for name, weight in made.items()
+        if weight.dim() == 2 and weight.shape[1] == HIDDEN  # not a width of 24
+    )
+    for name in found:
+        (read,) = codes.of_layer(name.removesuffix(".weight"))
+        assert torch.equal(read.widened(), made[name])
+
+
+def test_a_file_without_quantised_tensors_has_no_codes(make_gguf: MakeGguf, tmp_path: Path) -> None:
+    convert(make_gguf("llama"), tmp_path / "out")
+
+    assert not list((tmp_path / "out").glob("*.codes"))
+
+
 def test_rows_and_biases_of_qwen2_are_kept(make_gguf: MakeGguf, tmp_path: Path) -> None:
     path = make_gguf("qwen2", preparation="qwen2")
-    stored = dict(open_gguf(path).tensors())
+    stored = values_of(path)
 
     made = convert(path, tmp_path / "out")
 

@@ -1,18 +1,24 @@
 """Which implementation computes a layer; tests/unit/engine/kernels checks the products."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType, dequantize, quantize
+from safetensors.numpy import save_file
 from torch import Tensor
 from torch.nn import functional
 from vllm.model_executor.layers import utils as vllm_utils
 from vllm.model_executor.layers.linear import UnquantizedLinearMethod
 from vllm.model_executor.layers.vocab_parallel_embedding import UnquantizedEmbeddingMethod
 
-from engine.kernels import PackedLinear, is_supported, linear_kernels
+from engine.kernels import PackedLinear, coded_kernels, is_supported, linear_kernels
+from engine.models.codes import read_codes
+from engine.worker.codes import ModelCodes
 from engine.worker.linear import Dispatch, is_ours, linear_kernel, pack_linear_layers
 
 needs_kernel = pytest.mark.skipif(
@@ -106,3 +112,49 @@ def test_vllm_layers_use_our_products(utils: Any) -> None:
         assert is_ours(layer)
     assert linear_kernel(torch.float32) == linear_kernels(torch.float32)[0]
     assert linear_kernel(torch.float16) == "vllm"
+
+
+def coded_layer(folder: Path) -> Any:
+    """A layer whose weight and codes say the same, in a model's folder."""
+    weight = np.random.default_rng(2).standard_normal((96, 64), dtype=np.float32)
+    data = quantize(weight, GGMLQuantizationType.Q4_1)
+    codes = read_codes(GGMLQuantizationType.Q4_1, data)
+    assert codes is not None
+    arrays = {f"model.a.down_proj.weight/{name}": array for name, array in codes.arrays().items()}
+    save_file(arrays, folder / "model-00001.codes")
+    values = torch.from_numpy(dequantize(data, GGMLQuantizationType.Q4_1))
+    layer = layer_of(values.bfloat16())
+    layer.prefix = "model.a.down_proj"
+    return layer
+
+
+@pytest.mark.skipif(not coded_kernels(), reason="needs a processor with instructions for bfloat16")
+def test_a_layer_reads_its_codes_if_they_give_its_weight(tmp_path: Path) -> None:
+    layer, other = coded_layer(tmp_path), coded_layer(tmp_path)
+    other.weight.data[0, 0] += 1
+    weight = layer.weight.detach().clone()
+    rows = torch.randn(5, 64).bfloat16()
+
+    for each in (layer, other):
+        Dispatch(Theirs(), ModelCodes(tmp_path))(each, True)
+
+    plain = PackedLinear(weight)
+    assert torch.equal(layer.cpu_linear(rows, layer.weight, None), plain(rows))
+    assert layer.cpu_linear.args[0].bytes < 0.4 * plain.bytes
+    # One panel of 32 rows has another weight than its codes say.
+    assert 0.5 * plain.bytes < other.cpu_linear.args[0].bytes < 0.6 * plain.bytes
+    assert not torch.equal(other.cpu_linear(rows, other.weight, None), plain(rows))
+
+
+@needs_kernel
+@pytest.mark.parametrize("shape", [(95, 64), (96, 32), (4, 8)])
+def test_codes_of_another_shape_are_not_those_of_a_layer(
+    tmp_path: Path, shape: tuple[int, int]
+) -> None:
+    layer, rows = coded_layer(tmp_path), torch.randn(3, shape[1]).bfloat16()
+    weight = torch.randn(shape).bfloat16()
+    layer.weight = torch.nn.Parameter(weight, requires_grad=False)
+
+    Dispatch(Theirs(), ModelCodes(tmp_path))(layer, True)
+
+    assert torch.equal(layer.cpu_linear(rows, layer.weight, None), PackedLinear(weight)(rows))
