@@ -6,6 +6,7 @@ import torch  # first: the core uses the OpenMP runtime that torch loads
 from torch import Tensor
 
 from engine._core.kernels import AttentionBFloat16, AttentionFloat32, Requests
+from engine.kernels.linear import prefers_pairs
 
 __all__ = ["PagedAttention", "StepRequests", "attention_kernels"]
 
@@ -20,7 +21,8 @@ _MOST_DIM = 512
 
 def attention_kernels(dtype: torch.dtype) -> list[str]:
     """Return the names of this processor's kernels for a dtype, best first; empty for none."""
-    return _KINDS[dtype].kernels() if dtype in _KINDS else []
+    names = _KINDS[dtype].kernels() if dtype in _KINDS else []
+    return names if prefers_pairs() else sorted(names, key=lambda name: name == "avx512_bf16")
 
 
 class StepRequests:

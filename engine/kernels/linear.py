@@ -14,9 +14,22 @@ from engine._core.kernels import (
     tiles,
 )
 
-__all__ = ["Codes", "PackedLinear", "coded_kernels", "is_supported", "linear_kernels", "tiles"]
+__all__ = [
+    "Codes",
+    "PackedLinear",
+    "coded_kernels",
+    "is_supported",
+    "linear_kernels",
+    "prefers_pairs",
+    "tiles",
+]
 
 _Packed = PackedFloat32 | PackedBFloat16 | PackedPairs
+
+
+def prefers_pairs() -> bool:
+    """Tell whether kernels that multiply pairs of bfloat16 are faster here than float32's."""
+    return tiles() == "usable" or are_pairs_fast()
 
 
 def _kinds(dtype: torch.dtype) -> tuple[type[_Packed], ...]:
@@ -25,7 +38,7 @@ def _kinds(dtype: torch.dtype) -> tuple[type[_Packed], ...]:
         return (PackedFloat32,)
     if dtype is not torch.bfloat16:
         return ()
-    if are_pairs_fast() or tiles() == "usable":
+    if prefers_pairs():
         return (PackedPairs, PackedBFloat16)
     return (PackedBFloat16, PackedPairs)
 

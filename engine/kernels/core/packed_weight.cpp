@@ -168,20 +168,22 @@ PackedWeight<Weight>::PackedWeight(const LinearKernel<Weight>& kernel, const Num
 template <class Weight>
 void PackedWeight<Weight>::choose(const Number* values, const std::vector<CodedRows>& coded,
                                   std::vector<const CodedRows*>& chosen) {
-  std::vector<Comparison<Weight>> comparisons(static_cast<std::size_t>(omp_get_max_threads()),
-                                              Comparison<Weight>(inputs_ * kNumbers<Weight>));
+  if constexpr (kHasCodes) {
+    std::vector<Comparison<Weight>> comparisons(static_cast<std::size_t>(omp_get_max_threads()),
+                                                Comparison<Weight>(inputs_ * kNumbers<Weight>));
 #pragma omp parallel for schedule(static)
-  for (std::size_t panel = 0; panel < panels_.size(); ++panel) {
-    Comparison<Weight>& mine = comparisons[static_cast<std::size_t>(omp_get_thread_num())];
-    const std::size_t first = panel * kernel_.width, rows = rows_of(panel);
-    for (const CodedRows& each : coded) {
-      if (first < each.first || first + rows > each.first + each.rows) continue;
-      pack_values(panel, values, mine.values.front().values);
-      const bool is_four = each.bits == 4;
-      if (is_four ? is_exact(kernel_.four_bits, each, first, rows, in_, mine.four_bits, mine)
-                  : is_exact(kernel_.eight_bits, each, first, rows, in_, mine.eight_bits, mine)) {
-        panels_[panel].form = is_four ? Form::kFourBits : Form::kEightBits;
-        chosen[panel] = &each;
+    for (std::size_t panel = 0; panel < panels_.size(); ++panel) {
+      Comparison<Weight>& mine = comparisons[static_cast<std::size_t>(omp_get_thread_num())];
+      const std::size_t first = panel * kernel_.width, rows = rows_of(panel);
+      for (const CodedRows& each : coded) {
+        if (first < each.first || first + rows > each.first + each.rows) continue;
+        pack_values(panel, values, mine.values.front().values);
+        const bool is_four = each.bits == 4;
+        if (is_four ? is_exact(kernel_.four_bits, each, first, rows, in_, mine.four_bits, mine)
+                    : is_exact(kernel_.eight_bits, each, first, rows, in_, mine.eight_bits, mine)) {
+          panels_[panel].form = is_four ? Form::kFourBits : Form::kEightBits;
+          chosen[panel] = &each;
+        }
       }
     }
   }
