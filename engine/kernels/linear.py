@@ -82,7 +82,7 @@ class Codes:
     @property
     def inputs(self) -> int:
         """Numbers of a row."""
-        return self.codes.shape[1] * (8 // self.bits)
+        return int(self.codes.shape[1]) * (8 // self.bits)
 
     def widened(self) -> Tensor:
         """Return the numbers, bfloat16, shape (rows, in)."""
@@ -145,9 +145,11 @@ class PackedLinear:
         values = weight.detach().contiguous()
         kind = kinds[chosen]
         where = chosen, values.data_ptr(), self.out, self._in
-        self.core: _Packed = (
-            kind(*where) if kind is PackedFloat32 else kind(*where, self._addresses(codes))
-        )
+        self.core: _Packed
+        if issubclass(kind, PackedFloat32):
+            self.core = kind(*where)
+        else:
+            self.core = kind(*where, self._addresses(codes))
 
     @property
     def bytes(self) -> int:

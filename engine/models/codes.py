@@ -125,4 +125,4 @@ def _by_row(numbers: Floats) -> Floats:
 def _packed(codes: Bytes) -> Bytes:
     """Two codes of neighbouring inputs in a byte, shape (out, in / 2)."""
     by_row = codes.reshape(len(codes), -1)
-    return by_row[:, ::2] | by_row[:, 1::2] << 4
+    return by_row[:, ::2] | by_row[:, 1::2] << np.uint8(4)

@@ -85,7 +85,7 @@ struct Room {
   std::vector<Token> tokens;
   std::vector<float> survival;
   std::vector<float> share;
-  specgate::suffix::Draft draft;
+  specgate::suffix::Continuation draft;
 
   explicit Room(std::size_t most)
       : tokens(most), survival(most), share(most), draft{tokens, survival, share} {}

@@ -96,7 +96,7 @@ def test_a_worker_that_resets_new_connections_is_lost_on_uvloop_too() -> None:
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
                 connection.close()
 
-        async def ask() -> list[BaseException]:
+        async def ask() -> list[UpstreamError]:
             url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             client = WorkerClient(
                 WorkerAddress("w", url, None), ConnectionTimeouts(1, 2), api_key=None
