@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <sstream>
 
 #include "errors.hpp"
 #include "hostile.hpp"
@@ -29,6 +30,7 @@ struct Totals {
   std::size_t evicted = 0;
   std::size_t refused = 0;
   std::size_t loaded = 0;
+  std::size_t during = 0;
   std::size_t forged = 0;
 };
 
@@ -37,11 +39,12 @@ class Episode {
   Episode(Dice& dice, const std::string& folder, Totals& totals)
       : dice_(dice), path_(folder + "/snapshot"), totals_(totals) {
     const std::size_t blocks = Index::kLeastBlocks + dice_.below(dice_.one_in(4) ? 1000 : 60);
+    capacity_bytes_ = blocks * kBlockBytes;
     const std::size_t salt = dice_.below(std::numeric_limits<std::size_t>::max());
     constexpr std::uint64_t kVocabularies[] = {4, 1000, 49152, Index::kMostTokens};
     vocabulary_ = kVocabularies[dice_.below(std::size(kVocabularies))];
     for (auto& index : indexes_) {
-      index = std::make_unique<Index>(blocks * kBlockBytes, vocabulary_, salt);
+      index = std::make_unique<Index>(capacity_bytes_, vocabulary_, salt);
     }
     most_tokens_ = blocks * kTokensPerBlock / (1 + dice_.below(20));
   }
@@ -102,6 +105,7 @@ class Episode {
       require(!both<DuplicateRequest>(begin), "a name is taken once");
     } else if (both<OutOfRoom>(begin)) {
       drafted_[name] = {};
+      tenants_[name] = tenant;
     }
   }
 
@@ -129,6 +133,11 @@ class Episode {
     require(both<UnknownRequest>([&](Index& index) { index.finish(name, keep); }) == runs(name),
             "running requests alone can end");
     drafted_.erase(name);
+    tenants_.erase(name);
+  }
+
+  void finish_all() {
+    while (!drafted_.empty()) finish(std::string(drafted_.begin()->first));
   }
 
   float survival() { return dice_.one_in(3) ? 0.0f : static_cast<float>(dice_.below(100)) / 99; }
@@ -256,36 +265,167 @@ class Episode {
     refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 1.5f, small.draft); });
     refuse([&](Index& index) { index.propose_after(name, good, 0.5f, 0.5f, room.draft); });
     if (!runs(name)) return;
-    refuse([&](Index& index) { index.load(path_, "model"); });
     refuse([&](Index& index) { index.clear(); });
   }
 
   void clear() {
-    while (!drafted_.empty()) finish(drafted_.begin()->first);
+    finish_all();
     require(both<BadInput>([](Index& index) { index.clear(); }), "an idle index can be cleared");
     require(indexes_[0]->stats().bytes == 0, "an empty index uses nothing");
   }
 
+  enum class Load { kDone, kRefused, kFull };
+
+  // Requests may be running. The answers that end here are not in the file.
   void save_and_load() {
     indexes_[0]->save(path_, "model");
-    while (!drafted_.empty()) finish(drafted_.begin()->first);
-    const std::size_t what = dice_.below(4);
-    if (what == 0) damage();
-    if (what == 1) forge();
-    const bool is_ours = what != 2;
-    const bool done = both<BadSnapshot>(
-        [&](Index& index) { index.load(path_, is_ours ? "model" : "another"); });
-    if (what == 0) require(!done, "a damaged file is refused");
-    if (what == 2) require(!done, "a file of another model is refused");
-    if (what == 3) require(done, "a saved file loads");
-    if (!done) require(indexes_[0]->stats().bytes == 0, "an index that was refused a file is empty");
-    totals_.loaded += done;
-    totals_.forged += what == 1 && done;
+    if (dice_.one_in(2)) finish_all();
+    switch (dice_.below(4)) {
+      case 0:
+        damage();
+        refuse("model");
+        break;
+      case 1: refuse("another"); break;
+      case 2:
+        forge();
+        load(true);
+        break;
+      default:
+        if (dice_.one_in(3)) load_elsewhere();
+        load(false);
+    }
   }
 
-  std::string read() const {
-    std::ifstream in(path_, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
+  // Only one index is asked, which must not change its later drafts or loads.
+  void refuse(const char* identity) {
+    const std::string before = contents();
+    require(loaded_by(0, identity) == Load::kRefused,
+            "a damaged file, or one of another model, is refused");
+    require(contents() == before, "a file that is refused changes nothing");
+    ++totals_.refused;
+  }
+
+  void load(bool is_forged) {
+    if (dice_.one_in(4)) {
+      for (Loaded& each : loaded_) each = {};
+    }
+    const std::string before = is_forged ? contents() : "";
+    const auto learnt = models();
+    const std::size_t had = tokens_so_far();
+    const Load done = load_by_both();
+    require(is_forged || done != Load::kRefused, "a saved file is not refused");
+    require(done != Load::kFull || !drafted_.empty(), "without requests there is room for a file");
+    if (done == Load::kRefused) require(contents() == before, "a refused file changes nothing");
+    if (done == Load::kDone) {
+      const std::size_t has = tokens_so_far();
+      require(has >= had, "a load adds");
+      require(load_by_both() != Load::kRefused, "a file that was loaded is not refused");
+      require(tokens_so_far() == has, "answers that were loaded add nothing");
+    }
+    for (const auto& [tenant, model] : learnt) {
+      require(is_model(*indexes_[0], tenant, model), "running requests keep their calibration");
+    }
+    totals_.refused += done != Load::kDone;
+    totals_.loaded += done == Load::kDone;
+    totals_.during += done == Load::kDone && !drafted_.empty();
+    totals_.forged += done == Load::kDone && is_forged;
+  }
+
+  Load loaded_by(std::size_t which, const char* identity) {
+    try {
+      indexes_[which]->load(path_, identity, loaded_[which]);
+      return Load::kDone;
+    } catch (const BadSnapshot&) {
+      return Load::kRefused;
+    } catch (const OutOfRoom&) {
+      return Load::kFull;
+    }
+  }
+
+  Load load_by_both() {
+    const Load first = loaded_by(0, "model");
+    require(loaded_by(1, "model") == first, "both indexes load the same");
+    return first;
+  }
+
+  // Loads the file into an index with room for everything, and what that saves into another one.
+  void load_elsewhere() {
+    const std::string copies[] = {path_ + "-first", path_ + "-second"};
+    const std::string* from = &path_;
+    for (const std::string& copy : copies) {
+      Index roomy(4 * capacity_bytes_, vocabulary_, dice_.below(1000));
+      Loaded none;
+      roomy.load(*from, "model", none);
+      require(roomy.stats().evicted_tokens == 0, "nothing is evicted where there is room");
+      for (int i = 0; i < 30; ++i) {
+        const std::string tenant = "tenant-" + std::to_string(i);
+        const auto model = indexes_[0]->model_of(tenant);
+        require(!model || is_model(roomy, tenant, *model), "a load takes the file's calibration");
+      }
+      roomy.save(copy, "model");
+      require(answers_in(copy) == answers_in(path_), "a file is loaded to its last token");
+      from = &copy;
+    }
+    require(read(copies[0]) == read(copies[1]), "a loaded index saves what it has loaded");
+  }
+
+  // The tokens of a sound file by tenant. Long answers are loaded in pieces, so gaps are left out.
+  static std::map<std::string, std::vector<Token>> answers_in(const std::string& path) {
+    SnapshotReader reader(path, std::numeric_limits<std::uint64_t>::max());
+    const auto read_name = [&] {
+      std::string name(reader.read_count(), ' ');
+      reader.read(name);
+      return name;
+    };
+    reader.read_count();  // the vocabulary
+    read_name();          // the identity
+    std::map<std::string, std::vector<Token>> answers;
+    for (std::string name = read_name(); !name.empty(); name = read_name()) {
+      std::vector<char> model(sizeof(Model));
+      reader.read(model);
+      std::vector<Token>& all = answers[name];
+      while (const std::uint64_t size = reader.read_count()) {
+        std::vector<Token> tokens(size);
+        reader.read({reinterpret_cast<char*>(tokens.data()), size * sizeof(Token)});
+        std::ranges::copy_if(tokens, std::back_inserter(all), [](Token t) { return t != kGap; });
+      }
+    }
+    reader.finish();
+    return answers;
+  }
+
+  // All that can be seen of the first index without a request.
+  std::string contents() {
+    const std::string path = path_ + "-contents";
+    indexes_[0]->save(path, "model");
+    const Stats stats = indexes_[0]->stats();
+    return read(path).append(reinterpret_cast<const char*>(&stats), sizeof(stats));
+  }
+
+  // How many tokens have come into the first index's answers, and were not cleared.
+  std::size_t tokens_so_far() {
+    const Stats stats = indexes_[0]->stats();
+    return stats.tokens + stats.evicted_tokens;
+  }
+
+  // What the tenants of running requests have learnt.
+  std::map<std::string, Model> models() {
+    std::map<std::string, Model> learnt;
+    for (const auto& [name, tenant] : tenants_) {
+      learnt.emplace(tenant, indexes_[0]->model_of(tenant).value());
+    }
+    return learnt;
+  }
+
+  static bool is_model(Index& index, const std::string& tenant, const Model& model) {
+    const auto its = index.model_of(tenant);
+    return its && std::memcmp(&*its, &model, sizeof(model)) == 0;
+  }
+
+  static std::string read(const std::string& path) {
+    std::ostringstream bytes;
+    bytes << std::ifstream(path, std::ios::binary).rdbuf();
+    return std::move(bytes).str();
   }
   void write(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes;
@@ -294,7 +434,7 @@ class Episode {
   // Change a few words, cut or repeat a part, and correct the length and the checksum.
   void forge() {
     constexpr std::size_t kHeader = 32;
-    std::string bytes = read();
+    std::string bytes = read(path_);
     for (std::size_t changes = 1 + dice_.below(4); changes > 0; --changes) {
       const std::size_t at = kHeader + dice_.below(bytes.size() - kHeader);
       constexpr std::uint32_t kWords[] = {0, 1, 0x7F800000, 0x7FC00000, 0xFFFFFFFF, 0x80000000,
@@ -315,7 +455,7 @@ class Episode {
 
   // Flip a bit, cut, or add.
   void damage() {
-    std::string bytes = read();
+    std::string bytes = read(path_);
     switch (dice_.below(3)) {
       case 0: bytes.resize(dice_.below(bytes.size())); break;
       case 1: bytes.append(1 + dice_.below(100), 'x'); break;
@@ -331,11 +471,14 @@ class Episode {
   Dice& dice_;
   std::string path_;
   Totals& totals_;
+  std::size_t capacity_bytes_;
   std::size_t most_tokens_;
   std::uint64_t vocabulary_;
   std::unique_ptr<Index> indexes_[2];
+  Loaded loaded_[2];            // what each has loaded
   std::optional<Handle> used_;  // of an ended request
   std::map<std::string, std::vector<Token>> drafted_;  // running requests and their last drafts
+  std::map<std::string, std::string> tenants_;         // of running requests
 };
 
 }  // namespace
@@ -353,7 +496,7 @@ int main(int count, char** arguments) {
     for (int i = 0; i < 3000 && !clock.is_over(); ++i) episode.step();
   }
   std::printf("%zu episodes, %zu calls, %zu refused, %zu drafted, %zu predicted, %zu grafted, "
-              "%zu evicted, %zu loaded, of those %zu forged\n",
+              "%zu evicted, %zu loaded, of those %zu during requests and %zu forged\n",
               episodes, totals.calls, totals.refused, totals.drafted, totals.predicted,
-              totals.grafted, totals.evicted, totals.loaded, totals.forged);
+              totals.grafted, totals.evicted, totals.loaded, totals.during, totals.forged);
 }

@@ -46,7 +46,9 @@ constexpr std::uint64_t kVocabulary = 49152;
 class Episode {
  public:
   Episode(Dice& dice, std::mt19937_64& chance, const std::string& folder)
-      : dice_(dice), chance_(chance), path_(folder + "/snapshot") {}
+      : dice_(dice), chance_(chance), path_(folder + "/snapshot") {
+    index_.save(path_, "model");
+  }
 
   void step() {
     const std::string name = "request-" + std::to_string(dice_.below(12));
@@ -67,6 +69,7 @@ class Episode {
         break;
       case 4:
         if (dice_.one_in(50)) tried([&] { index_.save(path_, "model"); });
+        if (dice_.one_in(50)) tried([&] { load(loaded_); });
         break;
       default:
         if (runs) step_of(name, text);
@@ -81,11 +84,12 @@ class Episode {
   void restart() {
     for (const auto& [name, runs] : running_) index_.finish(name, false);
     running_.clear();
-    index_.clear();
-    require(index_.stats().bytes == 0, "nothing is left of it");
     index_.save(path_, "model");
-    tried([&] { index_.load(path_, "model"); });
-    index_.clear();
+    clear();
+    Loaded part;
+    tried([&] { load(part); });
+    load(part);  // with memory it goes on
+    clear();
   }
 
   std::size_t drafted() const { return drafted_; }
@@ -100,6 +104,13 @@ class Episode {
     room.draft.predicted = query.draft.predicted;
     room.check(1.0f, kVocabulary);
     drafted_ += static_cast<std::size_t>(room.draft.length);
+  }
+
+  void load(Loaded& loaded) { index_.load(path_, "model", loaded); }
+
+  void clear() {
+    index_.clear();
+    require(index_.stats().bytes == 0, "nothing is left of it");
   }
 
   template <class Call>
@@ -121,6 +132,7 @@ class Episode {
   std::mt19937_64& chance_;
   std::string path_;
   Index index_{4u << 20, kVocabulary, 1};
+  Loaded loaded_;
   std::map<std::string, bool> running_;
   std::size_t drafted_ = 0;
 };

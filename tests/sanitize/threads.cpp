@@ -1,8 +1,9 @@
 // Several threads on one small index: threads SECONDS SEED FOLDER
 //
-// Each thread has its own requests, of tenants that all share; the main thread saves and inspects.
-// One thread counts: every token that it writes is the one before it plus one, and so is every token
-// that a saved file continues it with, whatever was appended and evicted during the save.
+// Each thread has its own requests, of tenants that all share; the main thread saves and inspects,
+// and another one loads what was saved, while requests run. One thread counts: every token that it
+// writes is the one before it plus one, and so is every token that a saved file continues it with,
+// whatever was appended, loaded and evicted during the save.
 #include <atomic>
 #include <thread>
 
@@ -21,6 +22,7 @@ constexpr std::uint64_t kVocabulary = 1u << 30;
 constexpr Token kFirst = 1000000;  // of those that are counted
 
 std::atomic<std::size_t> drafted{0};
+std::atomic<std::size_t> loads{0};
 std::atomic<Token> counted{kFirst};
 
 // Answers of different lengths, so that blocks end anywhere in them.
@@ -44,7 +46,8 @@ void count_up(Index& index, std::uint64_t seed, const Clock& clock) {
 // Returns how many tokens the saved file continued.
 std::size_t check_saved(const std::string& path, Dice& dice) {
   Index saved(kCapacityBytes, kVocabulary, dice.below(1000));
-  saved.load(path, "model");
+  Loaded none;
+  saved.load(path, "model", none);
   std::size_t continued = 0;
   const std::vector<Token> prompt = {1};
   for (int probe = 0; probe < 200; ++probe) {
@@ -100,6 +103,20 @@ void talk(Index& index, std::uint64_t seed, const Clock& clock) {
   }
 }
 
+// A file is replaced as a whole, so it is never refused, whatever is saved during the load.
+void load_again(Index& index, const std::string& path, std::uint64_t seed, const Clock& clock) {
+  Dice dice(seed);
+  Loaded loaded;
+  while (!clock.is_over()) {
+    if (dice.one_in(3)) loaded = {};
+    try {
+      index.load(path, "model", loaded);
+      ++loads;
+    } catch (const OutOfRoom&) {
+    }
+  }
+}
+
 // Returns how many tokens the saved files continued.
 std::size_t inspect(Index& index, const std::string& path, const Clock& clock) {
   Dice dice(99);
@@ -110,11 +127,9 @@ std::size_t inspect(Index& index, const std::string& path, const Clock& clock) {
     index.model_of("tenant-0");
     index.save(path, "model");
     continued += check_saved(path, dice);
-    for (const bool loads : {true, false}) {
-      try {
-        loads ? index.load(path, "model") : index.clear();
-      } catch (const BadInput&) {  // a request is running
-      }
+    try {
+      index.clear();
+    } catch (const BadInput&) {  // a request is running
     }
   }
   return continued;
@@ -129,17 +144,24 @@ int main(int count, char** arguments) {
   const Clock clock(std::atof(arguments[1]));
   const std::uint64_t seed = std::strtoull(arguments[2], nullptr, 10);
   Index index(kCapacityBytes, kVocabulary, seed);
+  const std::string path = std::string(arguments[3]) + "/snapshot";
+  index.save(path, "model");
   std::size_t continued = 0;
   {
     std::vector<std::jthread> threads;
+    threads.emplace_back([&] { load_again(index, path, seed, clock); });
     threads.emplace_back([&] { count_up(index, seed, clock); });
     for (std::size_t i = 0; i < kThreads; ++i) {
       threads.emplace_back([&, i] { talk(index, seed + i, clock); });
     }
-    continued = inspect(index, std::string(arguments[3]) + "/snapshot", clock);
+    continued = inspect(index, path, clock);
   }
   require(index.stats().requests == 0, "every request has ended");
   require(continued > 0, "something was saved");
-  std::printf("%zu drafted, %llu evicted, %zu continued by saved files\n", drafted.load(),
-              static_cast<unsigned long long>(index.stats().evicted_tokens), continued);
+  require(loads > 0, "something was loaded");
+  index.clear();
+  require(index.stats().bytes == 0, "an empty index uses nothing");
+  std::printf("%zu drafted, %llu evicted, %zu loads, %zu continued by saved files\n",
+              drafted.load(), static_cast<unsigned long long>(index.stats().evicted_tokens),
+              loads.load(), continued);
 }
