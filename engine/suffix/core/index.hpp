@@ -97,7 +97,8 @@ class Index {
   // `identity`: of the model, at most 4096 bytes. A file of another one, or with another
   // vocabulary, is not loaded.
   void save(const std::string& path, std::string_view identity);
-  // Adds the answers of a file that are not in `loaded`, and remembers them there.
+  // Adds the answers of a file that are not in `loaded`, as far as there is room, and remembers them
+  // there, those without room as well. After an error it has those that were added.
   void load(const std::string& path, std::string_view identity, Loaded& loaded);
   void clear();  // no request may be running
 

@@ -204,8 +204,13 @@ void Index::load(const std::string& path, std::string_view identity, Loaded& loa
       if (token == kGap || answer.size() == kTokensPerBlock) end_answer();
     }
   };
-  read_file(path, identity, begin, add);
-  end_answer();
+  try {
+    read_file(path, identity, begin, add);
+    end_answer();
+  } catch (...) {
+    loaded.seen_.merge(added);
+    throw;
+  }
   loaded.seen_.merge(added);
 }
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.errors import SnapshotError
+from engine.errors import SnapshotError, SuffixCapacityError
 from engine.suffix import Loaded, SuffixIndex
+from tests.unit.engine.suffix.conversations import BLOCK, answer, own_words
 
 MIB = 1 << 20
 SONG = list(range(1000, 1040))
@@ -543,3 +544,23 @@ def test_requests_go_on_during_a_load_and_keep_their_calibration(path: Path) -> 
     assert index.core.calibration("acme") == calibration
     index.extend("running", [1_900_000 + i for i in range(8)])
     assert index.propose("running", 4).tokens == [1_900_008 + i for i in range(4)]
+
+
+def test_what_a_load_added_before_it_ran_out_of_room_is_not_added_again(tmp_path: Path) -> None:
+    path = tmp_path / "tenants"
+    source = SuffixIndex(4 * MIB, salt=1)
+    for number in range(6):
+        answer(source, f"tenant-{number}", own_words(number, 100))
+    source.save(path)
+    index, loaded = SuffixIndex(MIB, salt=1), Loaded()
+    while index.stats().capacity_bytes - index.stats().bytes >= 14 * BLOCK:
+        index.start(f"request-{index.stats().requests}", "acme", [1, 2, 3])
+
+    counts = []
+    for _ in range(3):
+        with pytest.raises(SuffixCapacityError):
+            index.load(path, loaded=loaded)
+        counts.append(index.stats().tokens)
+
+    assert counts[0] > 3 * index.stats().requests  # something was added
+    assert len(set(counts)) == 1
