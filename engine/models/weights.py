@@ -19,7 +19,7 @@ from engine.errors import ModelError
 from engine.models.architecture import LAYER_MODULES, TOP_TENSORS
 from engine.models.gguf_file import GgufFile
 
-# Bounds the memory of a conversion: one shard, plus one tensor in float32.
+# Bounds the memory of a conversion: one shard with its codes, plus one tensor in float32.
 _SHARD_BYTES = 1 << 30
 
 

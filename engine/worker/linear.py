@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from vllm.model_executor.layers import utils
 
-from engine.kernels import Codes, PackedLinear, linear_kernels
+from engine.kernels import Codes, PackedLinear, coded_kernels, linear_kernels
 from engine.worker.codes import ModelCodes
 
 
@@ -29,7 +29,7 @@ def pack_linear_layers(folder: Path | None = None) -> None:
     """
     theirs = utils.dispatch_cpu_unquantized_gemm
     if not isinstance(theirs, Dispatch):
-        codes = None if folder is None else ModelCodes(folder)
+        codes = ModelCodes(folder) if folder is not None and coded_kernels() else None
         utils.dispatch_cpu_unquantized_gemm = Dispatch(theirs, codes)
 
 
@@ -64,7 +64,7 @@ class Dispatch:
 
     def _codes_of(self, layer: Any) -> list[Codes]:
         """The codes that may be those of a layer; packing compares them with its weight."""
-        if self._codes is None:
+        if self._codes is None or layer.weight.dtype is not torch.bfloat16:
             return []
         out, inputs = layer.weight.shape
         found = self._codes.of_layer(getattr(layer, "prefix", ""))
