@@ -1,6 +1,9 @@
 // Finds the kernels that this processor supports.
 #include "instructions.hpp"
 
+#include <cstdlib>
+#include <cstring>
+
 #if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -28,6 +31,11 @@ Tiles ask_for_tiles() {
 Tiles ask_for_tiles() { return Tiles::kAbsent; }
 #endif
 
+// The best instruction set that tests want to be used, or null.
+const char* wanted_by_tests() { return std::getenv("SPECGATE_TEST_INSTRUCTIONS"); }
+
+bool are_same(const char* left, const char* right) { return std::strcmp(left, right) == 0; }
+
 }  // namespace
 
 Tiles find_tiles() {
@@ -37,6 +45,7 @@ Tiles find_tiles() {
 
 bool are_pairs_fast() {
 #if defined(__x86_64__)
+  if (wanted_by_tests() != nullptr) return are_same(wanted_by_tests(), "avx512_bf16");
   __builtin_cpu_init();
   return !__builtin_cpu_is("intel");
 #else
@@ -47,15 +56,21 @@ bool are_pairs_fast() {
 std::vector<const Instructions*> find_instructions() {
   std::vector<const Instructions*> found;
 #if defined(__x86_64__)
+  const char* const wanted = wanted_by_tests();
+  bool is_reached = wanted == nullptr;
+  const auto add = [&](const char* name, const Instructions& instructions, bool is_here) {
+    const bool is_wanted = wanted != nullptr && are_same(name, wanted);
+    is_reached |= is_wanted && is_here;  // tests that want what is missing get nothing
+    if (is_reached && is_here) found.push_back(&instructions);
+  };
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f")) {
-    if (__builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw")) {
-      if (find_tiles() == Tiles::kUsable) found.push_back(&kAmx);
-      found.push_back(&kAvx512BFloat16);
-    }
-    found.push_back(&kAvx512);
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) found.push_back(&kAvx2);
+  const bool has_avx512 = __builtin_cpu_supports("avx512f") != 0;
+  const bool has_pairs = has_avx512 && __builtin_cpu_supports("avx512bf16") != 0 &&
+                         __builtin_cpu_supports("avx512bw") != 0;
+  add("amx", kAmx, has_pairs && find_tiles() == Tiles::kUsable);
+  add("avx512_bf16", kAvx512BFloat16, has_pairs);
+  add("avx512", kAvx512, has_avx512);
+  add("avx2", kAvx2, __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0);
 #endif
   return found;
 }

@@ -33,7 +33,8 @@ const Kernel* kernel_of(const Instructions& instructions) {
   return static_cast<const One<Kernel>&>(instructions).kernel;
 }
 
-// The instruction sets of this processor, best first.
+// The instruction sets of this processor, best first. Tests set SPECGATE_TEST_INSTRUCTIONS to amx,
+// avx512_bf16, avx512 or avx2, and those before it are left out.
 std::vector<const Instructions*> find_instructions();
 
 // The kernels of this processor, best first.
