@@ -32,7 +32,7 @@ Tiles ask_for_tiles() { return Tiles::kAbsent; }
 #endif
 
 // The best instruction set that tests want to be used, or null.
-const char* wanted_by_tests() { return std::getenv("SPECGATE_TEST_INSTRUCTIONS"); }
+const char* wanted_by_tests() { return std::getenv("TEST_SPECGATE_INSTRUCTIONS"); }
 
 bool are_same(const char* left, const char* right) { return std::strcmp(left, right) == 0; }
 

@@ -33,7 +33,7 @@ const Kernel* kernel_of(const Instructions& instructions) {
   return static_cast<const One<Kernel>&>(instructions).kernel;
 }
 
-// The instruction sets of this processor, best first. Tests set SPECGATE_TEST_INSTRUCTIONS to amx,
+// The instruction sets of this processor, best first. Tests set TEST_SPECGATE_INSTRUCTIONS to amx,
 // avx512_bf16, avx512 or avx2, and those before it are left out.
 std::vector<const Instructions*> find_instructions();
 

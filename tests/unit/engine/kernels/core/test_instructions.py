@@ -21,7 +21,7 @@ print(json.dumps([[linear_kernels(kind), attention_kernels(kind)] for kind in ki
 def kernels(wanted: str) -> list[list[list[str]]]:
     done = subprocess.run(
         [sys.executable, "-c", PROBE],
-        env=os.environ | {"SPECGATE_TEST_INSTRUCTIONS": wanted},
+        env=os.environ | {"TEST_SPECGATE_INSTRUCTIONS": wanted},
         capture_output=True,
         text=True,
         timeout=60,
