@@ -1,6 +1,7 @@
 """Memory of a service's processes."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -29,8 +30,9 @@ class Processes:
         """
         api_server = psutil.Process(worker_pid)
         for child in api_server.children():
-            if "EngineCore" in " ".join(child.cmdline()):
-                return cls(psutil.Process(gateway_pid), api_server, child)
+            with suppress(psutil.NoSuchProcess):  # another child that has just ended
+                if "EngineCore" in " ".join(child.cmdline()):
+                    return cls(psutil.Process(gateway_pid), api_server, child)
         raise psutil.NoSuchProcess(worker_pid, msg="no EngineCore below it")
 
     def by_name(self) -> Mapping[str, psutil.Process]:

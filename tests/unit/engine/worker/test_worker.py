@@ -32,7 +32,7 @@ def vllms(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def start(*, on: bool, eager: bool = True, is_second: bool = False) -> None:
     worker: Any = object.__new__(PlainWorker)
     worker.vllm_config = SimpleNamespace(additional_config={"specgate": {"cpu_kernels": on}})
-    worker.model_config = SimpleNamespace(enforce_eager=eager)
+    worker.model_config = SimpleNamespace(enforce_eager=eager, model="org/model")
     worker.use_v2_model_runner = is_second
     worker.init_device()
 
