@@ -33,4 +33,6 @@ async def test_time_without_the_processor_is_no_block() -> None:
     time.sleep(_BUSY_SECONDS)  # noqa: ASYNC251  # as if another process had run
     await asyncio.sleep(0.02)
 
-    assert out.getvalue() == ""
+    # What the loop itself computes meanwhile, such as a garbage collection, may be one.
+    blocks = [float(line.split()[1]) for line in out.getvalue().splitlines()]
+    assert sum(blocks) < 1e3 * _BUSY_SECONDS / 2
