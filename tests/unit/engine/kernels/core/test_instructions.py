@@ -27,7 +27,8 @@ def kernels(wanted: str) -> list[list[list[str]]]:
         timeout=60,
         check=True,
     )
-    return json.loads(done.stdout)
+    found: list[list[list[str]]] = json.loads(done.stdout)
+    return found
 
 
 @pytest.mark.parametrize("name", ["amx", "avx512_bf16", "avx512", "avx2"])
